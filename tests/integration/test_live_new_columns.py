@@ -157,6 +157,7 @@ def test_changes_over_a_new_column_show_no_old_row_and_retract_it_with_its_defau
     shop.upstream("orders", rows=4)
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
+    shop.follow_until_readable("orders")
     before = shop.lake.sql("SUBSCRIBE TO shop.orders WITH (SNAPSHOT)").rows
     at = before[0][0]
     shop.database.execute("ALTER TABLE orders ADD c int NOT NULL DEFAULT 5, ADD at timestamptz DEFAULT now()")
@@ -236,3 +237,66 @@ def test_a_partitioned_table_has_one_value_in_all_partitions_or_is_snapshotted_a
     for table in ("parts", "mixed"):
         assert _rows(shop.lake, "id, n, c", table) == [(1, 1, 5), (11, 0, 5)]
     assert [len(shop.sent_ms(table)) for table in ("parts", "mixed")] == [3, 5]
+
+
+@pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])
+def test_a_renamed_column_is_the_same_column_with_its_history(
+    make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, value_format: str
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(make_lake, database, value_format)
+    shop.upstream("orders", rows=4)
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    shop.follow_until_readable("orders")
+    at = shop.lake.sql("SUBSCRIBE TO shop.orders WITH (SNAPSHOT)").rows[0][0]
+    version = shop.lake.tables.table_state("shop.orders").snapshot_id
+    assert _fields(shop) == {"id": 1, "n": 2, "note": 3}
+
+    long = "x" * 10_000
+    database.execute("UPDATE orders SET note = 'by its first name' WHERE id = 1")
+    execute(
+        database,
+        ["ALTER TABLE orders ALTER note SET STORAGE EXTERNAL", f"UPDATE orders SET note = '{long}' WHERE id = 4"],
+    )
+    database.execute("ALTER TABLE orders RENAME note TO remark", "ALTER TABLE orders ADD c int DEFAULT 5")
+    database.execute(
+        "UPDATE orders SET remark = 'by its second name' WHERE id = 2", "UPDATE orders SET n = 9 WHERE id = 4"
+    )
+    wait_for(lambda: len(shop.sent_ms("orders")) == 8, "all messages were sent")
+    wait_for(
+        lambda: shop.lake.ingest("shop") is not None and "remark" in _fields(shop), "the column has its second name"
+    )
+    assert _fields(shop) == {"id": 1, "n": 2, "remark": 3, "c": 4}
+    assert _rows(shop.lake, "id, n, remark, c") == [
+        (1, 0, "by its first name", 5),
+        (2, 0, "by its second name", 5),
+        (3, 0, "orders", 5),
+        (4, 9, long, 5),
+    ]
+    diffs = shop.lake.sql(f"SUBSCRIBE (SELECT id, remark FROM shop.orders) WITH (SNAPSHOT = false) AS OF {at}").rows
+    assert sorted(row[2] for row in diffs) == [1, 1, 2, 2, 4, 4]
+    assert (-1, 1, "orders") in [tuple(row[1:]) for row in diffs]
+    assert _rows(shop.lake, "id, note", f"orders VERSION AS OF {version}")[0] == (
+        1,
+        "orders",
+    )
+
+    database.execute("ALTER TABLE orders RENAME remark TO memo", "ALTER TABLE orders ADD note text DEFAULT 'another'")
+    database.execute("UPDATE orders SET memo = 'by its third name' WHERE id = 3")
+    wait_for(lambda: shop.lake.ingest("shop") is not None and "memo" in _fields(shop), "the column has its third name")
+    assert _fields(shop) == {"id": 1, "n": 2, "memo": 3, "c": 4, "note": 5}
+    assert _rows(shop.lake, "id, memo, note")[1:3] == [
+        (2, "by its second name", "another"),
+        (3, "by its third name", "another"),
+    ]
+    database.execute("INSERT INTO orders (id, memo, note) VALUES (5, 'm', 'n')")
+    _follow(shop, 5)
+    assert _fields(shop) == {"id": 1, "n": 2, "memo": 3, "c": 4, "note": 5}
+    assert _rows(shop.lake, "id, memo, note")[4] == (5, "m", "n")
+    shop.close()
+
+
+def _fields(shop: Shop) -> dict[str, int]:
+    state = shop.lake.tables.table_state("shop.orders")
+    return {field.name: field.field_id for field in state.schema.fields} if state is not None else {}

@@ -24,8 +24,8 @@ from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope.change_columns import ERROR, Changes
+from lakehold.ingest.envelope.column_history import column_history
 from lakehold.ingest.envelope.header_columns import Kind
-from lakehold.ingest.envelope.initial_values import initial_values
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.ingest.envelope.unwrap import changes_of
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
@@ -330,8 +330,8 @@ class TableArrival:
     def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
         topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
         try:
-            initial = initial_values(topic.decoded, self.table, self.state, self._columns_of)
-            return topic, changes_of(topic.decoded, self.table, self._key, initial)
+            history = column_history(topic.decoded, self.table, self.state, self._columns_of)
+            return topic, changes_of(topic.decoded, self.table, self._key, history)
         except TableStopped as stop:
             if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
                 raise

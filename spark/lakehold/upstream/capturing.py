@@ -202,7 +202,8 @@ class Capturing:
         key = tuple(column.name for column in found if column.is_key)
         known = {field_name(name, config): value for name, value in initial.known.items()}
         unknown = frozenset(field_name(name, config) for name in initial.unknown)
-        return UpstreamColumns(sent, key, InitialValues(known, unknown))
+        numbers = {column.name: column.number for column in found if column.number}
+        return UpstreamColumns(sent, key, InitialValues(known, unknown), numbers)
 
     def snapshot_again(self, target: Target, upstream: str, confirm: Callable[[], None]) -> None:
         """Have the connector snapshot one table again; `confirm` as for `converge`, which raises as this does."""

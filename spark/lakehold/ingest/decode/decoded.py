@@ -49,7 +49,7 @@ class Decoded:
       is_readable` (false for a value that exists and that no schema reads);
     - FLAT: `value struct<columns>`;
 
-    and `lacking array<string>`, the columns that the schema of a record lacks, if there are `partial` columns.
+    and `lacking array<string>`, the columns that the schema of a record lacks, if there are several `versions`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
     that could be read. Errors: `oversized, empty-value, undecodable-key, undecodable-value, unknown-schema,
@@ -62,7 +62,7 @@ class Decoded:
     `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
     and no table can hold. `lacks_before`: a schema of the values has no `before`. `tells_case`: a record whose fields have
     names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever their case.
-    `partial`: the columns of rows that some schemas have and others lack, because they were added or dropped.
+    `versions` has the names of the rows' columns, once for each way that rows were written.
     """
 
     frame: DataFrame
@@ -73,7 +73,12 @@ class Decoded:
     lacks_before: bool = False
     tells_case: bool = True
     has_heads: bool = False
-    partial: frozenset[str] = frozenset()
+    versions: frozenset[frozenset[str]] = frozenset()
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """Return the columns of rows that some versions have and others lack, because they were added or dropped."""
+        return frozenset(c.name for c in self.columns if any(c.name not in version for version in self.versions))
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class ReaderSql:
         if self.shape is Shape.DEBEZIUM:
             found["unavailable"] = debezium.unavailable(self.rows[-1])
             head = debezium.head(self.value)
-        if self.rows[-1].partial:
+        if len(self.rows[-1].versions) > 1:
             found["lacking"] = self.rows[-1].lacking()
         fields = {
             "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
@@ -193,7 +198,7 @@ class ReaderSql:
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
             tells_case=not any(isinstance(version.parser, AvroParser) for version in versions),
             has_heads=self.has_heads,
-            partial=self.rows[-1].partial,
+            versions=self.rows[-1].versions,
         )
 
 

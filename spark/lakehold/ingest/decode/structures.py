@@ -71,9 +71,9 @@ class Structure:
                         yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
 
     @property
-    def partial(self) -> frozenset[str]:
-        """Return the columns that some versions have and others lack."""
-        return frozenset(name for origin in self.origins for name in self._lacked_by(origin))
+    def versions(self) -> frozenset[frozenset[str]]:
+        """Return the names of the columns that each version has."""
+        return frozenset(frozenset(f.name for f in origin.schema.fields) for origin in self.origins)
 
     def lacking(self) -> str:
         """List the names of the columns that the version of a record lacks; null if it lacks none."""

@@ -30,11 +30,13 @@ class UpstreamColumns:
         columns: The columns that messages have, in order.
         key: Names of the primary key's columns.
         initial: The values of columns in rows older than the column.
+        numbers: Numbers of the columns, which they keep when they are renamed; none in MySQL and MariaDB.
     """
 
     columns: tuple[ColumnType, ...] = ()
     key: tuple[str, ...] = ()
     initial: InitialValues = InitialValues()
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 UpstreamColumnsOf = Callable[[Table], UpstreamColumns]

@@ -20,7 +20,7 @@ from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
-from lakehold.ingest.envelope.initial_values import values_unknown
+from lakehold.ingest.envelope.column_history import values_unknown
 from lakehold.ingest.write import direct_load, evolve, merge, requirements
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
@@ -196,12 +196,17 @@ class IcebergApplier:
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
         if state is None:
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
+            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, numbers=changes.numbers)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, replaces=True)
+            plan = evolve.creation(
+                entry, name, changes.key, changes.columns, buckets, replaces=True, numbers=changes.numbers
+            )
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
-            plan = evolve.evolution(table, name, state.schema, partitions, changes.columns)
+            plan = evolve.evolution(table, name, state.schema, partitions, changes.columns, changes.renamed)
+            if plan:
+                before, after = evolve.remembering(name, state.properties, changes)
+                plan = replace(plan, statements=(*before, *plan.statements, *after))
             if state.current is None and changes.key and state.table.sort_order().is_unsorted:
                 # The process that created the table was killed before it set the order, which CREATE TABLE cannot do.
                 plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))

@@ -6,9 +6,11 @@ NOT NULL, or is dropped, changes nothing here; the key is kept as the table prop
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -34,6 +36,8 @@ from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.envelope.change_columns import Changes
+from lakehold.ingest.envelope.column_history import NUMBERS, RENAMED
 from lakehold.ingest.envelope.column_names import require_names
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
 from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
@@ -88,6 +92,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     buckets: int,
     *,
     replaces: bool = False,
+    numbers: Mapping[str, int] | None = None,
 ) -> Evolution:
     """Plan the statements that create the table, bucketed and locally ordered by its key.
 
@@ -98,6 +103,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         columns: All columns in order.
         buckets: The number of buckets of the first key column that can be bucketed.
         replaces: Whether the table exists, and was never written.
+        numbers: The numbers of columns in the database.
     """
     types = {c.name: c.type for c in columns}
     first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
@@ -111,6 +117,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         "lakehold.source": entry.definition.source,
         KEY: key_text(key),
         OBJECT_ID: entry.object_id,
+        **({NUMBERS: json.dumps(numbers)} if numbers else {}),
     }
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
     return Evolution(
@@ -163,17 +170,28 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
     )
 
 
-def evolution(
-    table: Table, name: str, schema: Schema, partitions: Collection[str], incoming: Sequence[ColumnType]
+def evolution(  # noqa: PLR0913 - a table, its state, and what comes
+    table: Table,
+    name: str,
+    schema: Schema,
+    partitions: Collection[str],
+    incoming: Sequence[ColumnType],
+    renamed: Mapping[str, str] | None = None,
 ) -> Evolution:
     """Plan the changes after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
+
+    `renamed` has the names of columns by their earlier names.
 
     Raises:
         TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name conflicts with another one.
     """
-    present = {f.name: f.field_type for f in schema.fields}
-    initial = {f.name: f.initial_default for f in schema.fields}
-    statements, added, types = [], [], dict(present)
+    names = {f.name for f in schema.fields}
+    new_names = {old: new for old, new in (renamed or {}).items() if old in names and new not in names}
+    statements = [alter_table(name, f"RENAME COLUMN {quoted(old)} TO {quoted(new)}") for old, new in new_names.items()]
+    fields = {new_names.get(f.name, f.name): f for f in schema.fields}
+    present = {column: f.field_type for column, f in fields.items()}
+    initial = {column: f.initial_default for column, f in fields.items()}
+    added, types = [], dict(present)
     for column in incoming:
         if column.name not in present:
             types[column.name], initial[column.name] = column.type, column.initial
@@ -190,6 +208,21 @@ def evolution(
     columns = tuple(ColumnType(n, t, initial=initial[n]) for n, t in types.items())
     require_names(table, columns, {name for name in partitions if name not in present})
     return Evolution(tuple(statements), columns, added=tuple(added))
+
+
+def remembering(name: str, properties: Mapping[str, str], changes: Changes) -> tuple[list[str], list[str]]:
+    """Write the statements that keep the history of a batch's columns as properties of the table: before and after its change.
+
+    The earlier name of a column is known before the column is renamed: otherwise a crash in between would lose it.
+    """
+
+    def kept(key: str, found: Mapping[str, Any]) -> list[str]:
+        text = json.dumps(found)
+        is_new = bool(found) and properties.get(key) != text
+        return [alter_table(name, f"SET TBLPROPERTIES {table_properties({key: text})}")] if is_new else []
+
+    renamed = {**json.loads(properties.get(RENAMED, "{}")), **changes.renamed}
+    return kept(RENAMED, renamed), kept(NUMBERS, changes.numbers)
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
