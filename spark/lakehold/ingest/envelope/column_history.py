@@ -76,6 +76,11 @@ def column_history(
         if needed:
             raise values_unknown(table, needed, error) from error
         return ColumnHistory(InitialValues(kept), renamed)
+    if upstream.numbers:
+        # A column that the database has under an earlier name of another one is a column of its own.
+        renamed = {old: name for old, name in renamed.items() if old not in upstream.numbers}
+        new = {c.name for c in decoded.columns} - present.keys() - renamed.keys()
+        needed = new if needed else needed
     now = _renamed_now(decoded, state, renamed, new, upstream)
     values = _initial(decoded, state, needed - {*now.values()}, upstream)
     unknown = values.unknown | _reused(state, renamed, needed - {*now.values()}, upstream)
@@ -83,7 +88,8 @@ def column_history(
         # A column had a third name in between, under which messages have its values.
         unknown |= {*now.values()}
     known = {name: value for name, value in values.known.items() if name not in unknown}
-    return ColumnHistory(InitialValues({**kept, **known}, unknown), {**renamed, **now}, upstream.numbers)
+    renamed = {**{old: now.get(name, name) for old, name in renamed.items()}, **now}
+    return ColumnHistory(InitialValues({**kept, **known}, unknown), renamed, upstream.numbers)
 
 
 def values_unknown(table: Table, columns: Collection[str], error: LakeholdError) -> TableStopped:

@@ -218,11 +218,10 @@ def remembering(name: str, properties: Mapping[str, str], changes: Changes) -> t
 
     def kept(key: str, found: Mapping[str, Any]) -> list[str]:
         text = json.dumps(found)
-        is_new = bool(found) and properties.get(key) != text
-        return [alter_table(name, f"SET TBLPROPERTIES {table_properties({key: text})}")] if is_new else []
+        is_known = not changes.numbers or properties.get(key, "{}") == text
+        return [] if is_known else [alter_table(name, f"SET TBLPROPERTIES {table_properties({key: text})}")]
 
-    renamed = {**json.loads(properties.get(RENAMED, "{}")), **changes.renamed}
-    return kept(RENAMED, renamed), kept(NUMBERS, changes.numbers)
+    return kept(RENAMED, changes.renamed), kept(NUMBERS, changes.numbers)
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
