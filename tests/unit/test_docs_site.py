@@ -14,6 +14,10 @@ from tests.doc_pages import ROOT
 
 _FROM_ELSEWHERE = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?(https?:[^\s\">]+)")
 
+_TEXT_BLOCKS = re.compile(r"```text\n(.*?)```", re.DOTALL)
+_PICTURE_COLUMNS = 100
+"""The columns of a block that a window of 1,300 pixels shows (`docs/stylesheets/pictures.css`)."""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -41,3 +45,10 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 def test_the_search_finds_pages(site: Path) -> None:
     index = (site / "search" / "search_index.json").read_text()
     assert "replication slot" in index
+
+
+def test_pictures_fit_on_a_page() -> None:
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for block in _TEXT_BLOCKS.findall(page.read_text()):
+            if any(arrow in block for arrow in "▶▲▼◀"):
+                assert max(map(len, block.splitlines())) <= _PICTURE_COLUMNS, f"{page.name}: {block}"
