@@ -20,6 +20,7 @@ from lakehold.iceberg.data_tables import TableState
 from lakehold.iceberg.new_columns import FORMAT_VERSION
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.unify import same
+from lakehold.ingest.envelope.included import included_columns
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns, UpstreamColumnsOf
 
@@ -83,7 +84,8 @@ def column_history(
         needed = new if needed else needed
     now = _renamed_now(decoded, state, renamed, new, upstream)
     values = _initial(decoded, state, needed - {*now.values()}, upstream)
-    unknown = values.unknown | _reused(state, renamed, needed - {*now.values()}, upstream)
+    added = {each.column.name for each in included_columns(table, decoded.key_columns, (), ())}
+    unknown = values.unknown | _older_than_known(state, renamed, needed - {*now.values()}, upstream, added)
     if now and not new <= upstream.numbers.keys():
         # A column had a third name in between, under which messages have its values.
         unknown |= {*now.values()}
@@ -150,12 +152,30 @@ def _renamed_now(
     }
 
 
-def _reused(
-    state: TableState | None, renamed: Mapping[str, str], names: Collection[str], upstream: UpstreamColumns
+def _older_than_known(
+    state: TableState | None,
+    renamed: Mapping[str, str],
+    names: Collection[str],
+    upstream: UpstreamColumns,
+    added: Collection[str],
 ) -> frozenset[str]:
-    """Return the columns among `names` that are not new in the database: it had them when it was asked before."""
-    last = max(_stored_numbers(state, renamed).values(), default=0)
-    return frozenset(name for name in names if upstream.numbers.get(name, last + 1) <= last)
+    """Return the columns among `names` that may be older than their names, and so have values that nothing shows.
+
+    Args:
+        state: The Iceberg table.
+        renamed: The names of columns by their earlier names.
+        names: New names.
+        upstream: The columns in the database.
+        added: Columns of the table that the database never has.
+    """
+    numbers = _stored_numbers(state, renamed)
+    if numbers:
+        last = max(numbers.values())
+        return frozenset(name for name in names if upstream.numbers.get(name, last + 1) <= last)
+    if state is None or not upstream.columns:
+        return frozenset()
+    gone = {f.name for f in state.schema.fields} - {c.name for c in upstream.columns} - {*added}
+    return frozenset(names) if gone else frozenset()
 
 
 def _initial(
