@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import LakeholdError, UpstreamUnavailable
+from lakehold.iceberg.data_tables import TableState
 from lakehold.lake import Lake
 from lakehold.upstream.postgres import PostgresUpstream
 from tests.captured_shop import Shop
@@ -103,7 +104,7 @@ def test_rows_older_than_a_column_have_what_a_message_with_its_default_has(
     assert different == {}
     assert None not in first
     assert second[2:] == first[2:] == third[2:]
-    schema = shop.lake.tables.table_state("shop.orders").schema
+    schema = _state(shop).schema
     assert all(schema.find_field(name).initial_default is not None for name in _TYPES)
     assert len(shop.sent_ms("orders")) == 5, "nothing was snapshotted again"
     shop.close()
@@ -250,7 +251,7 @@ def test_a_renamed_column_is_the_same_column_with_its_history(
     shop.follow_until_equal("orders")
     shop.follow_until_readable("orders")
     at = shop.lake.sql("SUBSCRIBE TO shop.orders WITH (SNAPSHOT)").rows[0][0]
-    version = shop.lake.tables.table_state("shop.orders").snapshot_id
+    version = _state(shop).snapshot_id
     assert _fields(shop) == {"id": 1, "n": 2, "note": 3}
 
     long = "x" * 10_000
@@ -298,5 +299,10 @@ def test_a_renamed_column_is_the_same_column_with_its_history(
 
 
 def _fields(shop: Shop) -> dict[str, int]:
+    return {field.name: field.field_id for field in _state(shop).schema.fields}
+
+
+def _state(shop: Shop) -> TableState:
     state = shop.lake.tables.table_state("shop.orders")
-    return {field.name: field.field_id for field in state.schema.fields} if state is not None else {}
+    assert state is not None
+    return state

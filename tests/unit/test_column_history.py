@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType
 
-from lakehold.definitions import Envelope, Included, Metadata, Table
+from lakehold.definitions import DeclaredColumn, Envelope, Included, Metadata, Table
 from lakehold.errors import TableStopped, UpstreamUnavailable
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.decoded import Decoded
@@ -35,10 +35,12 @@ def messages(*versions: Types) -> Decoded:
     return Decoded(frame, (ColumnType("id", IntegerType()),), listed, versions=frozenset(map(frozenset, versions)))
 
 
-def stored(columns: Types = ORDERS, rows: int = 3, version: int = 3, **properties: Any) -> TableState:
+def stored(
+    columns: Types = ORDERS, *, rows: int = 3, version: int = 3, properties: Mapping[str, Any] | None = None
+) -> TableState:
     """A table with the key `id`; the names of properties are those of constants."""
     fields = (NestedField(number, name, of, required=False) for number, (name, of) in enumerate(columns.items(), 1))
-    texts = {"lakehold.key": "id", **{name: json.dumps(value) for name, value in properties.items()}}
+    texts = {"lakehold.key": "id", **{name: json.dumps(value) for name, value in (properties or {}).items()}}
     snapshot = Snapshot(
         snapshot_id=1,
         sequence_number=1,
@@ -87,7 +89,7 @@ def test_a_new_column_has_the_value_that_the_database_says() -> None:
         (stored(), upstream(WITH_C, unknown="c")),
         (stored(version=2), upstream(WITH_C, {"c": 5})),
         (stored(), upstream({**ORDERS, "c": LongType()}, {"c": 5})),
-        (stored(**{NUMBERS: {**OF_ORDERS, "gone": 3}}), upstream(WITH_C, {"c": 5}, id=1, note=2, c=3)),
+        (stored(properties={NUMBERS: {**OF_ORDERS, "gone": 3}}), upstream(WITH_C, {"c": 5}, id=1, note=2, c=3)),
         (stored({**ORDERS, "gone": IntegerType()}), upstream(WITH_C, {"c": 5})),
     ],
     ids=["only in rows", "no defaults in its format", "other type by now", "older number", "perhaps renamed"],
@@ -104,7 +106,7 @@ def test_columns_that_include_adds_are_not_gone_from_the_database() -> None:
 
 @pytest.mark.parametrize(
     "table",
-    [replace(TABLE, envelope=Envelope.NONE), replace(TABLE, columns=(SimpleNamespace(name="id", type="INT"),))],
+    [replace(TABLE, envelope=Envelope.NONE), replace(TABLE, columns=(DeclaredColumn("id", "INT"),))],
     ids=["all messages", "a column list"],
 )
 def test_some_tables_have_no_new_columns_with_older_rows(table: Table) -> None:
@@ -128,10 +130,10 @@ RENAMED_ONCE = {"id": IntegerType(), "remark": StringType()}
 
 
 def test_a_column_with_the_number_of_one_that_is_gone_is_that_column() -> None:
-    state = stored(**{NUMBERS: OF_ORDERS})
+    state = stored(properties={NUMBERS: OF_ORDERS})
     found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, state, upstream(RENAMED_ONCE, id=1, remark=2))
     assert (found.renamed, found.initial) == ({"note": "remark"}, InitialValues())
-    again = stored(RENAMED_ONCE, **{NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
+    again = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
     assert column_history(messages(ORDERS), TABLE, again, unasked).renamed == {"note": "remark"}
     third = {"id": IntegerType(), "memo": StringType()}
     found = column_history(messages(ORDERS, third), TABLE, again, upstream(third, id=1, memo=2))
@@ -139,16 +141,16 @@ def test_a_column_with_the_number_of_one_that_is_gone_is_that_column() -> None:
 
 
 def test_a_crash_between_the_earlier_name_and_the_rename_changes_nothing() -> None:
-    begun = stored(**{NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
+    begun = stored(properties={NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
     found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, begun, upstream(RENAMED_ONCE, id=1, remark=2))
     assert found.renamed == {"note": "remark"}
-    done = stored(RENAMED_ONCE, **{NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
+    done = stored(RENAMED_ONCE, properties={NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
     assert column_history(messages(ORDERS, RENAMED_ONCE), TABLE, done, unasked).renamed == {"note": "remark"}
 
 
 def test_a_column_that_is_added_under_an_earlier_name_of_another_is_one_of_its_own() -> None:
     both = {**RENAMED_ONCE, "note": StringType()}
-    state = stored(RENAMED_ONCE, **{NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
+    state = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
     asked = upstream(both, {"note": "new"}, id=1, remark=2, note=3)
     for decoded in (messages(RENAMED_ONCE, both), messages(both)):
         found = column_history(decoded, TABLE, state, asked)
@@ -157,15 +159,22 @@ def test_a_column_that_is_added_under_an_earlier_name_of_another_is_one_of_its_o
 
 def test_a_rename_that_messages_saw_twice_has_its_table_snapshotted() -> None:
     second, third = ({"id": IntegerType(), name: StringType()} for name in ("remark", "memo"))
-    state = stored(**{NUMBERS: OF_ORDERS})
+    state = stored(properties={NUMBERS: OF_ORDERS})
     found = column_history(messages(ORDERS, second, third), TABLE, state, upstream(third, id=1, memo=2))
-    assert (found.renamed, found.initial.unknown) == ({"note": "memo"}, {"memo"})
+    assert (found.renamed, found.initial.unknown) == ({"note": "memo"}, frozenset({"memo"}))
 
 
 def test_a_key_and_a_column_of_another_type_are_not_renamed() -> None:
     key = {"number": IntegerType(), "note": StringType()}
-    state = stored(**{NUMBERS: OF_ORDERS})
+    state = stored(properties={NUMBERS: OF_ORDERS})
     assert column_history(messages(key), TABLE, state, upstream(key, number=1, note=2)).renamed == {}
     other = {"id": IntegerType(), "remark": IntegerType()}
     found = column_history(messages(other), TABLE, state, upstream(other, id=1, remark=2))
-    assert (found.renamed, found.initial.unknown) == ({}, {"remark"})
+    assert (found.renamed, found.initial.unknown) == ({}, frozenset({"remark"}))
+
+
+def test_a_column_that_was_dropped_and_added_again_under_its_name_has_its_table_snapshotted() -> None:
+    state = stored(WITH_C, properties={NUMBERS: {**OF_ORDERS, "c": 3}})
+    more = {**WITH_C, "d": IntegerType()}
+    found = column_history(messages(more), TABLE, state, upstream(more, {"c": 7, "d": 5}, id=1, note=2, c=4, d=5))
+    assert found.initial == InitialValues({"d": 5}, frozenset({"c"}))

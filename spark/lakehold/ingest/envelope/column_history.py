@@ -86,6 +86,7 @@ def column_history(
     values = _initial(decoded, state, needed - {*now.values()}, upstream)
     added = {each.column.name for each in included_columns(table, decoded.key_columns, (), ())}
     unknown = values.unknown | _older_than_known(state, renamed, needed - {*now.values()}, upstream, added)
+    unknown |= {n for n, number in _stored_numbers(state, renamed).items() if upstream.numbers.get(n, number) != number}
     if now and not new <= upstream.numbers.keys():
         # A column had a third name in between, under which messages have its values.
         unknown |= {*now.values()}
