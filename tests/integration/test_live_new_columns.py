@@ -9,6 +9,7 @@ import pytest
 from lakehold.errors import LakeholdError, UpstreamUnavailable
 from lakehold.iceberg.data_tables import TableState
 from lakehold.lake import Lake
+from lakehold.status import status_of
 from lakehold.upstream.postgres import PostgresUpstream
 from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
@@ -306,3 +307,23 @@ def _state(shop: Shop) -> TableState:
     state = shop.lake.tables.table_state("shop.orders")
     assert state is not None
     return state
+
+
+def test_a_table_without_a_primary_key_says_how_its_new_column_gets_its_values(shop: Shop) -> None:
+    created = "CREATE TABLE loose (id int, n int, note text)"
+    execute(
+        shop.database, [created, "ALTER TABLE loose REPLICA IDENTITY FULL", "INSERT INTO loose VALUES (1, 0), (2, 0)"]
+    )
+    shop.lake.sql("CREATE TABLE shop.loose FROM SOURCE shop (TABLE 'public.loose') KEY (id) ENVELOPE DEBEZIUM")
+    shop.follow_until_equal("loose")
+    shop.database.execute(
+        "ALTER TABLE loose ADD token uuid DEFAULT gen_random_uuid()", "INSERT INTO loose VALUES (3, 0)"
+    )
+    _follow(shop, 3, "loose")
+    assert _filled(shop, "loose", "token") == 1
+    (notice,) = status_of(shop.lake).notices
+    assert notice.startswith("changes of public.loose were missed (")
+    assert notice.endswith("it has no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them")
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    wait_for(lambda: shop.lake.ingest("shop") is not None and _filled(shop, "loose", "token") == 3, "all have tokens")
+    shop.follow_until_nothing_is_told()

@@ -183,14 +183,10 @@ def _initial(
     decoded: Decoded, state: TableState | None, names: Collection[str], upstream: UpstreamColumns
 ) -> InitialValues:
     """Return the values of columns in older rows, as columns of these messages."""
-    types = {column.name: column.type for column in upstream.columns}
+    values = {name: value for name, value in upstream.initial.known.items() if name in names}
+    types, now = ({c.name: c.type for c in columns} for columns in (decoded.columns, upstream.columns))
     is_able = state is None or state.format_version >= FORMAT_VERSION
-    known, unknown = {}, {*names} & upstream.initial.unknown
-    for column in decoded.columns:
-        value = upstream.initial.known.get(column.name) if column.name in names else None
-        if value is not None and is_able and same(types[column.name], column.type):
-            known[column.name] = value
-        elif value is not None:
-            # The column has changed its type since these messages were sent.
-            unknown |= {column.name}
+    # A column may have changed its type since these messages were sent.
+    known = {name: value for name, value in values.items() if is_able and name in now and same(now[name], types[name])}
+    unknown = {*names} & upstream.initial.unknown | values.keys() - known.keys()
     return InitialValues(known, frozenset(unknown))
