@@ -1,4 +1,4 @@
-"""The documentation is a site: every page is in it, every link of it resolves, and a reader needs no other server."""
+"""The documentation as a site: it has every page, all links resolve, and a reader needs no other server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PICTURE_COLUMNS = 100
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; `--strict` refuses pages that the menu lacks, and links and anchors that lead nowhere."""
-    place = tmp_path_factory.mktemp("site")
+    """Build the site; `--strict` refuses pages missing from the menu, and links and anchors without a target."""
+    directory = tmp_path_factory.mktemp("site")
     config = str(ROOT / ".mkdocs.yml")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", str(place)]
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", str(directory)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(build, capture_output=True, text=True, check=False, env=environment)
     assert built.returncode == 0, built.stderr
-    return place
+    return directory
 
 
 def test_every_page_is_built(site: Path) -> None:

@@ -19,7 +19,7 @@ from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
-_ANEW = "ALTER SOURCE {} RESNAPSHOT brings all of its tables to what the database has."
+_ANEW = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
@@ -68,7 +68,7 @@ def left_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
-    """Refuse a database that cannot be captured as it is, and declared tables that it does not have."""
+    """Refuse a database whose settings prevent capturing, and declared tables that the database does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
             close = database.meant_by(table.upstream)
@@ -105,9 +105,9 @@ def refuse_restored(wanted: Wanted, found: Found) -> None:
 
 def _restored(wanted: Wanted, seen: str) -> UpstreamError:
     return UpstreamError(
-        f'the database of source "{wanted.source}" has gone back',
+        f'the database of source "{wanted.source}" went back to an earlier state',
         code="database-restored",
-        detail=f"{seen}: it was restored from a backup, or is another one. New changes would be mistaken for old ones.",
+        detail=f"{seen}: it was restored from a backup, or is another one. lakehold would skip new changes as repeats.",
         hint=f"Load it again: DROP SOURCE {object_text(wanted.source)} CASCADE, then create the source and its tables again.",
     )
 
@@ -194,8 +194,8 @@ def refuse_unmarked(wanted: Wanted, found: Found) -> None:
     if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]
         raise UpstreamRefused(
-            f'user "{user}" of source "{wanted.source}" can have no signal table {wanted.signal_table} in the database',
-            detail="The connector marks in it what it reads of a joining table, so that its rows fit those of the other tables.",
+            f'user "{user}" of source "{wanted.source}" cannot have the signal table {wanted.signal_table}',
+            detail="Without it the connector cannot snapshot a single table consistently with the others.",
             hint=signal_rights_hint(user),
         )
 
