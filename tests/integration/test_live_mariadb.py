@@ -423,18 +423,18 @@ def test_values_that_a_new_or_renamed_column_has_in_older_rows_come_with_a_snaps
         "UPDATE shop.orders SET n = 1 WHERE id = 1",
     )
     follow("id, n, plain")
-    assert shop.connector.asked_snapshots() == 0
+    assert shop.connector.requested_snapshots() == 0
     shop.server.execute(
         "ALTER TABLE shop.orders ADD COLUMN c INT DEFAULT 5, ADD COLUMN d INT NOT NULL",
         "ALTER TABLE shop.orders ALTER COLUMN c SET DEFAULT 7",
         "UPDATE shop.orders SET n = 1 WHERE id = 2",
     )
     follow("id, n, c, d")
-    assert shop.connector.asked_snapshots() == 1
+    assert shop.connector.requested_snapshots() == 1
     shop.server.execute(
         "ALTER TABLE shop.orders RENAME COLUMN paid TO price",
         "UPDATE shop.orders SET n = 1 WHERE id = 3",
     )
     follow("id, n, price")
-    assert shop.connector.asked_snapshots() == 2
+    assert shop.connector.requested_snapshots() == 2
     assert len(shop.connector.sent_ms("shop.customers")) == sent

@@ -139,14 +139,14 @@ def test_a_default_that_only_the_rows_show_has_its_table_alone_snapshotted_again
         return all(_filled(shop, table, column) == 19 for table, column in zip(tables, _ONLY_IN_ROWS, strict=True))
 
     wait_for(is_filled, "all rows have values")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
     shop.follow_until_equal(*tables, "others")
     for column, table in zip(_ONLY_IN_ROWS, tables, strict=True):
         if column in {"number", "identity", "token"}:
             wanted = [(i, str(v)) for i, v in shop.query(f"SELECT id, {column}::text FROM {table} ORDER BY id")]
             assert _rows(shop.lake, f"id, CAST({column} AS STRING)", table) == wanted
     assert len(shop.sent_ms("others")) == 20
-    assert [shop.connector.asked_snapshots(), len(shop.sent_ms(tables[0]))] == [len(tables), 20 + 2 + 1 + 19]
+    assert [shop.connector.requested_snapshots(), len(shop.sent_ms(tables[0]))] == [len(tables), 20 + 2 + 1 + 19]
 
 
 def _filled(shop: Shop, table: str, column: str) -> int:
@@ -235,7 +235,7 @@ def test_a_partitioned_table_has_one_value_in_all_partitions_or_is_snapshotted_a
         lambda: shop.lake.ingest("shop") is not None and [_filled(shop, t, "c") for t in ("parts", "mixed")] == [2, 2],
         "both tables have the column",
     )
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
     for table in ("parts", "mixed"):
         assert _rows(shop.lake, "id, n, c", table) == [(1, 1, 5), (11, 0, 5)]
     assert [len(shop.sent_ms(table)) for table in ("parts", "mixed")] == [3, 5]
@@ -326,4 +326,4 @@ def test_a_table_without_a_primary_key_says_how_its_new_column_gets_its_values(s
     assert notice.endswith("it has no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them")
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
     wait_for(lambda: shop.lake.ingest("shop") is not None and _filled(shop, "loose", "token") == 3, "all have tokens")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()

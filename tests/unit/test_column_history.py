@@ -28,7 +28,7 @@ OF_ORDERS = {"id": 1, "note": 2}
 
 
 def messages(*versions: Types) -> Decoded:
-    """Messages of some versions of a row."""
+    """Build messages of some versions of a row."""
     columns = {name: of for version in reversed(versions) for name, of in version.items()}
     listed = tuple(ColumnType(name, of) for name, of in columns.items())
     frame: Any = None
@@ -38,7 +38,7 @@ def messages(*versions: Types) -> Decoded:
 def stored(
     columns: Types = ORDERS, *, rows: int = 3, version: int = 3, properties: Mapping[str, Any] | None = None
 ) -> TableState:
-    """A table with the key `id`; the names of properties are those of constants."""
+    """Return a table with the key `id`; the names of properties are those of constants."""
     fields = (NestedField(number, name, of, required=False) for number, (name, of) in enumerate(columns.items(), 1))
     texts = {"lakehold.key": "id", **{name: json.dumps(value) for name, value in (properties or {}).items()}}
     snapshot = Snapshot(
@@ -55,7 +55,7 @@ def stored(
 def upstream(
     columns: Types, known: Mapping[str, Any] | None = None, unknown: str = "", **numbers: int
 ) -> Callable[[Table], UpstreamColumns]:
-    """A database with these columns."""
+    """Return a database with these columns."""
     listed = tuple(ColumnType(name, of) for name, of in columns.items())
     initial = InitialValues(known or {}, frozenset(unknown.split()))
     return lambda _: UpstreamColumns(listed, ("id",), initial, numbers)

@@ -260,7 +260,7 @@ def test_a_snapshot_that_failed_without_a_key_is_requested_as_soon_as_one_exists
 
 def test_one_table_is_snapshotted_again_while_the_connector_goes_on_and_no_second_time(world: World) -> None:
     goal = target(A | B)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     steps = plan_snapshot(goal, world.inspect(goal), "public.b").steps
     assert steps == (again("b1", "public.b", confirms=True),)
     for step in steps:
@@ -273,7 +273,7 @@ def test_one_table_is_snapshotted_again_while_the_connector_goes_on_and_no_secon
 def test_a_table_that_lacks_changes_too_gets_a_second_snapshot_after_the_one_for_a_new_column(world: World) -> None:
     goal = target(A)
     world.unpublish("public.a")
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     (step,) = plan_snapshot(goal, world.inspect(goal), "public.a").steps
     assert isinstance(step, AskSnapshot)
     assert step.repeat is not None
