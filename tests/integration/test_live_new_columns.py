@@ -322,7 +322,7 @@ def test_a_table_without_a_primary_key_says_how_its_new_column_gets_its_values(s
     _follow(shop, 3, "loose")
     assert _filled(shop, "loose", "token") == 1
     (notice,) = status_of(shop.lake).notices
-    assert notice.startswith("changes of public.loose were missed (")
+    assert notice.startswith("source shop: changes of public.loose were missed (")
     assert notice.endswith("it has no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them")
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
     wait_for(lambda: shop.lake.ingest("shop") is not None and _filled(shop, "loose", "token") == 3, "all have tokens")

@@ -14,12 +14,12 @@ from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables
 from lakehold.upstream.identifier_quoting import identifier_text
-from lakehold.upstream.publication_gaps import is_completed, lacking_operations, narrowed
+from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
-_ANEW = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
+_RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
@@ -116,8 +116,12 @@ def refuse_partial(wanted: Wanted, found: Found) -> None:
     """Refuse a publication of somebody else that leaves changes out."""
     if is_completed(wanted, found):
         return
-    name, lacking, of_tables = wanted.capture.publication, lacking_operations(wanted, found), narrowed(wanted, found)
-    detail = [f"It does not publish {', '.join(lacking)}."] if lacking else []
+    name, unpublished, of_tables = (
+        wanted.capture.publication,
+        unpublished_operations(wanted, found),
+        narrowed(wanted, found),
+    )
+    detail = [f"It does not publish {', '.join(unpublished)}."] if unpublished else []
     detail += [f"For {table} it leaves out {what}." for table, what in of_tables.items()]
     quoted = identifier_text(name or "", wanted.capture.database)
     raise UpstreamError(
@@ -141,7 +145,7 @@ def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
             code="slot-lost",
             detail="Changes since the connector last ran are not kept any more: the slot was dropped, or the log outgrew "
             "max_slot_wal_keep_size.",
-            hint=_ANEW.format(object_text(wanted.source)),
+            hint=_RESNAPSHOT_HINT.format(object_text(wanted.source)),
         )
     if database.publication is None and (connector.has_position or database.slot is not None):
         raise publication_lost(wanted.capture.publication or "", wanted.source)
@@ -154,7 +158,7 @@ def publication_lost(publication: str, source: str) -> UpstreamError:
         code="publication-lost",
         detail="It was dropped. PostgreSQL cannot decode what it logged while there was no publication: "
         "changes since the connector last read are lost.",
-        hint=_ANEW.format(object_text(source)),
+        hint=_RESNAPSHOT_HINT.format(object_text(source)),
     )
 
 
