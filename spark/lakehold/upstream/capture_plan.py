@@ -169,7 +169,7 @@ def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
 def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
     if has_no_key(table, found):
         fed = [each for each in wanted.tables if each.upstream == table.upstream]
-        yield NoteMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
+        yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
     else:
         # No change was missed, unless another snapshot is still to bring some.
         awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
