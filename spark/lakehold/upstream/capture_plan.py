@@ -46,6 +46,7 @@ from lakehold.upstream.gaps import (
     has_no_key,
     is_recreated,
     joining_tables,
+    tables_awaiting_repair,
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
@@ -152,6 +153,27 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
             ResumeConnector(wanted.connector),
         )
     )
+
+
+def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
+    """Compute the steps with which the connector snapshots one table again, which lacks no changes but values of its rows."""
+    wanted = fitted(wanted, found)
+    refuse_foreign(wanted, found)
+    table = next((each for each in wanted.tables if each.upstream == upstream), None)
+    if table is None or found.connector is None or table in joining_tables(wanted, found):
+        # Its first snapshot is still to come.
+        return Steps()
+    return Steps(tuple(_requested(table, wanted, found)))
+
+
+def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
+    if has_no_key(table, found):
+        fed = [each for each in wanted.tables if each.upstream == table.upstream]
+        yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
+    else:
+        # No change was missed, unless another snapshot is still to bring some.
+        awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
+        yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
