@@ -20,6 +20,7 @@ from tests.benchmarks import (
     hold_commands,
     holds,
     joining,
+    keyless,
     lag,
     long_life,
     many_tables,
@@ -55,6 +56,7 @@ class Benchmark(StrEnum):
     DRAIN = "drain"
     LAG = "lag"
     JOINING = "joining"
+    KEYLESS = "keyless"
     AIRFLOW = "airflow"
 
 
@@ -105,6 +107,7 @@ def main(
         Benchmark.DRAIN: lambda lake, _: drain.drained(lake, max(sized(120_000), 4_000), 2, min(runs, 3)),
         Benchmark.LAG: lambda lake, _: lag.lags(lake, (10, 100, 200), max(sized(120), 15)),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
+        Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),
         Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
