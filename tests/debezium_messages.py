@@ -21,6 +21,8 @@ class Topic:
         name: The topic.
         columns: Connect's schema of each column (`{"type": "int64"}`), by name.
         key: Names of the key's columns.
+        has_keys: Messages have keys.
+        has_orders: Streamed events have `transaction`, as with `provide.transaction.metadata`.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Topic:
     last_commit: int | None = None
     committed_ms: int | None = None
     has_keys: bool = True
+    has_orders: bool = False
     offsets: dict[int, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -47,23 +50,23 @@ class Topic:
         for row in rows:
             self._change("r", None, row, "incremental", partition, self.last_commit)
 
-    def create(self, row: Row, *, partition: int = 0) -> None:
-        """Write an inserted row, in its own transaction."""
-        self._commit("c", None, row, partition)
+    def create(self, *rows: Row, partition: int = 0) -> None:
+        """Write the rows of one INSERT, in its own transaction: PostgreSQL may log them at one place."""
+        self._commit("c", None, rows, partition)
 
     def update(self, before: Row | None, after: Row, *, partition: int = 0) -> None:
         """Write an updated row."""
-        self._commit("u", before, after, partition)
+        self._commit("u", before, [after], partition)
 
     def delete(self, row: Row, *, partition: int = 0, tombstone: bool = True) -> None:
         """Write a deleted row, and its tombstone."""
-        self._commit("d", row, None, partition)
+        self._commit("d", row, [None], partition)
         if tombstone:
             self.raw(self._key(row), None, partition=partition)
 
     def truncate(self, *, partition: int = 0) -> None:
         """Write a TRUNCATE of the table."""
-        self._commit("t", None, None, partition)
+        self._commit("t", None, [None], partition)
 
     def raw(self, key: bytes | None, value: bytes | None, *, partition: int = 0) -> None:
         """Write any message."""
@@ -89,16 +92,24 @@ class Topic:
             last = ended and index == len(rows) - 1
             self._change("r", None, row, "last" if last else "true", partition, last_commit)
 
-    def _commit(self, op: str, before: Row | None, after: Row | None, partition: int) -> None:
+    def _commit(self, op: str, before: Row | None, rows: Sequence[Row | None], partition: int) -> None:
         self.lsn += 10
-        self._change(op, before, after, "false", partition, self.last_commit)
+        for order, after in enumerate(rows, 1):
+            self._change(op, before, after, "false", partition, self.last_commit, order)
         self.last_commit = self.lsn + 1
 
     def _change(
-        self, op: str, before: Row | None, after: Row | None, snapshot: str, partition: int, last_commit: int | None
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        snapshot: str,
+        partition: int,
+        last_commit: int | None,
+        order: int | None = None,
     ) -> None:
         row = after if after is not None else before
-        value = self._value(op, before, after, snapshot, last_commit)
+        value = self._value(op, before, after, snapshot, last_commit, order)
         self.raw(None if row is None else self._key(row), value, partition=partition)
 
     def _key(self, row: Row) -> bytes | None:
@@ -107,7 +118,15 @@ class Topic:
         fields = [{**self.columns[name], "field": name, "optional": False} for name in self.key]
         return _message({"type": "struct", "fields": fields, "optional": False}, {n: row[n] for n in self.key})
 
-    def _value(self, op: str, before: Row | None, after: Row | None, snapshot: str, last_commit: int | None) -> bytes:
+    def _value(
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        snapshot: str,
+        last_commit: int | None,
+        order: int | None,
+    ) -> bytes:
         row = {
             "type": "struct",
             "optional": True,
@@ -123,7 +142,7 @@ class Topic:
             "txId": "int64",
             "ts_ms": "int64",
         }
-        schema = {
+        schema: dict[str, Any] = {
             "type": "struct",
             "optional": False,
             "name": f"{self.name}.Envelope",
@@ -139,6 +158,19 @@ class Topic:
                 {"type": "string", "optional": False, "field": "op"},
             ],
         }
+        transaction = None
+        if self.has_orders:
+            fields = {"id": "string", "total_order": "int64", "data_collection_order": "int64"}
+            schema["fields"].append(
+                {
+                    "type": "struct",
+                    "optional": True,
+                    "field": "transaction",
+                    "fields": [{"type": t, "optional": False, "field": n} for n, t in fields.items()],
+                }
+            )
+            if order is not None:
+                transaction = {"id": str(self.lsn), "total_order": order, "data_collection_order": order}
         last = None if last_commit is None else str(last_commit)
         payload = {
             "before": before,
@@ -152,6 +184,7 @@ class Topic:
                 "txId": self.lsn,
                 "ts_ms": self.committed_ms,
             },
+            **({"transaction": transaction} if self.has_orders else {}),
         }
         return _message(schema, payload)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from pyiceberg.types import LongType, StringType
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.envelope.change_columns import KEYLESS, Op, Phase
+from lakehold.ingest.envelope.change_columns import Op, Phase
 from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 KEY = ("id", "part")
@@ -64,9 +65,9 @@ def deduplicate(changes: Sequence[Change], rule: Rule, after: Position | None, n
         highest: Position | None = None
         for change in of_key:
             change.applied, change.giver = False, None
-            change.counts = _is_candidate(change, after, not_below)
+            change.counts = is_candidate(change, after, not_below)
             if rule.skips_applied:
-                is_above_marks = change.counts and _is_above_marks(change, rule.marks)
+                is_above_marks = change.counts and exceeds_marks(change, rule.marks)
                 change.counts = is_above_marks and change.lies_above(highest)
                 if is_above_marks and change.position is not None:
                     highest = max(change.position, highest or change.position)
@@ -91,7 +92,7 @@ def _in_order(of_key: list[Change], *, by_position: bool) -> list[Change]:
     return [change for _, change in sorted(zip(positions, by_offset, strict=True), key=lambda placed: placed[0])]
 
 
-def _is_candidate(change: Change, after: Position | None, not_below: Position | None) -> bool:
+def is_candidate(change: Change, after: Position | None, not_below: Position | None) -> bool:
     if not (change.changes_row or change.op == Op.TRUNCATE):
         return False
     if change.position is None:
@@ -99,7 +100,7 @@ def _is_candidate(change: Change, after: Position | None, not_below: Position | 
     return (after is None or change.position > after) and (not_below is None or change.position >= not_below)
 
 
-def _is_above_marks(change: Change, marks: HighWaterMarks) -> bool:
+def exceeds_marks(change: Change, marks: HighWaterMarks) -> bool:
     is_of_older = (
         marks.snapshot is not None
         and change.in_snapshot
@@ -116,8 +117,7 @@ def statistics(changes: Sequence[Change], marks: HighWaterMarks) -> BatchStatist
     missing = [c.offset for c in changes if c.before_missing]
     return BatchStatistics(
         records=len(changes),
-        errors=len(errors),
-        keyless=errors.count(KEYLESS),
+        reasons=Counter(errors),
         upserts=sum(c.op == Op.UPSERT for c in applied),
         deletes=sum(c.op == Op.DELETE for c in applied),
         repeated=sum(c.changes_row and not c.counts for c in changes),

@@ -171,6 +171,11 @@ class Envelope(StrEnum):
         return self is Envelope.DEBEZIUM
 
     @property
+    def takes_keyless(self) -> bool:
+        """Return whether rows may have no key: a change contains the rows before and after it, and counts once."""
+        return self.needs_before and self.skips_applied
+
+    @property
     def has_positions(self) -> bool:
         """Return whether changes have positions in the upstream's log, so that tables keep high-water marks."""
         return self.wraps_rows

@@ -20,6 +20,7 @@ from tests.benchmarks import (
     hold_commands,
     holds,
     joining,
+    keyless,
     lag,
     long_life,
     many_tables,
@@ -57,6 +58,7 @@ class Benchmark(StrEnum):
     LAG = "lag"
     JOINING = "joining"
     VERIFY = "verify"
+    KEYLESS = "keyless"
     AIRFLOW = "airflow"
 
 
@@ -108,6 +110,7 @@ def main(
         Benchmark.LAG: lambda lake, _: lag.lags(lake, (10, 100, 200), max(sized(120), 15)),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
         Benchmark.VERIFY: lambda lake, _: verify.equal_rows(lake, sized(10_000_000), min(runs, 3)),
+        Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),
         Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2

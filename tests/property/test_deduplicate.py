@@ -86,7 +86,7 @@ marks = st.builds(
 )
 
 
-def headers_of(batch: list[Change]) -> Headers:
+def headers_of(batch: list[Change], *, is_multiset: bool = False) -> Headers:
     columns = {name: [getattr(change, name.removeprefix("_lh_")) for change in batch] for name in SCHEMA.names}
     columns["_lh_position"] = [
         None if p is None else dict(zip("abcd", p, strict=True)) for p in columns["_lh_position"]
@@ -94,7 +94,8 @@ def headers_of(batch: list[Change]) -> Headers:
     table = pa.table(columns, schema=SCHEMA)
     # Spark returns its results in pieces.
     pieces = pa.concat_tables([table.slice(0, 3), table.slice(3)])
-    return Headers.of(pieces, Changes(cast("Any", None), KEY, COLUMNS))
+    changes = Changes(cast("Any", None), () if is_multiset else KEY, COLUMNS, KEY if is_multiset else None)
+    return Headers.of(pieces, changes)
 
 
 @settings(max_examples=500, deadline=None)
@@ -114,6 +115,27 @@ def test_the_engine_deduplicates_like_the_model(
     assert statistics_of(headers, decisions, before) == model.statistics(batch, before)
     winners = [change.key for change in batch if change.applied]
     assert len(winners) == len(set(winners)), "one change per key is applied"
+
+
+@settings(max_examples=300, deadline=None)
+@given(batches(), marks, st.none() | positions)
+def test_without_keys_a_change_counts_above_all_that_were_sent_before(
+    batch: list[Change], before: HighWaterMarks, not_below: Any
+) -> None:
+    for change in batch:
+        change.partition = 0
+    batch.sort(key=lambda change: (change.offset, change.position or (0, 0, 0, 0)))
+    highest: Any = None
+    for change in batch:
+        is_unpassed = model.is_candidate(change, None, not_below) and model.exceeds_marks(change, before)
+        change.counts = is_unpassed and change.lies_above(highest)
+        if is_unpassed and change.position is not None:
+            highest = max(change.position, highest or change.position)
+    headers = headers_of(batch, is_multiset=True)
+    decisions = Engine(headers, Rule(True, False, before)).decide(not_below=not_below)
+    assert decisions.counts.tolist() == [change.counts for change in batch]
+    applied = [change.counts and change.changes_row for change in batch]
+    assert decisions.applied.tolist() == applied, "each change is of one row"
 
 
 def at(lsn: int, source_ms: int, phase: Phase = Phase.STREAM, partition: int = 0) -> Change:

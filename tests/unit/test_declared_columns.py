@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
 from lakehold.upstream.capture_plan import plan
+from lakehold.upstream.capture_steps import CreatePublication, CreateTopic
 from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.field_names import as_written, field_name
+from lakehold.upstream.found import NOTHING, Found, FoundPublication, FoundTable
 from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
 
 AVRO = {"value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}
@@ -150,15 +154,58 @@ def test_a_key_is_named_as_the_messages_have_it() -> None:
 def test_a_table_without_a_key_is_refused_with_the_ways_out(capture: Capture, altered: str) -> None:
     world = World(frozenset({"public.Odd", "public.b"}), is_mariadb=capture is OF_MARIADB)
     world.columns = {"public.Odd": _columns("tid", "delta"), "public.b": _columns("id")}
-    goal = target({"a": "public.Odd", "b": "public.b"}, capture=capture, new=["a", "b"])
+    whole = target({"a": "public.Odd", "b": "public.b"}, capture=capture, new=["a", "b"])
+    if capture is CAPTURE:
+        assert plan(whole, world.inspect(whole)).steps, "events with whole rows need no key"
+    goal = replace(whole, tables=tuple(replace(table, needs_before=False) for table in whole.tables))
     with pytest.raises(UpstreamError, match=r'table "public\.Odd" has no primary key') as refusal:
         plan(goal, world.inspect(goal))
     assert refusal.value.code == "key-missing"
     assert "Its columns: tid, delta." in refusal.value.detail
     assert "KEY (column, …)" in refusal.value.hint
     assert f"{altered} ADD PRIMARY KEY" in refusal.value.hint
+    assert ("ENVELOPE DEBEZIUM" in refusal.value.hint) == (capture is CAPTURE)
     keyed = replace(goal, tables=tuple(replace(t, key=("tid",)) if t.object_id == "a" else t for t in goal.tables))
     assert plan(keyed, world.inspect(keyed)).steps
     # Only a declaration is refused: a table that loses its key later stops alone.
     standing = target({"a": "public.Odd", "b": "public.b"}, capture=capture)
     assert plan(standing, world.inspect(standing)).steps
+
+
+def test_a_topic_without_keys_has_one_partition() -> None:
+    world = World(frozenset({"public.a", "public.b", "public.c"}))
+    world.columns = {"public.a": _columns("v"), "public.b": _columns("id"), "public.c": _columns("v")}
+    capture = replace(CAPTURE, partitions=4)
+    goal = target({name: f"public.{name}" for name in "abc"}, capture=capture, new=["a", "b", "c"])
+    goal = replace(goal, tables=tuple(replace(t, key=("v",)) if t.object_id == "c" else t for t in goal.tables))
+    topics = [step.topic for step in plan(goal, world.inspect(goal)).steps if isinstance(step, CreateTopic)]
+    partitions = {topic.name: topic.partitions for topic in topics}
+    assert [partitions[f"shop.public.{name}"] for name in "abc"] == [1, 4, 4]
+
+
+@pytest.mark.parametrize("key", [(), ("tid",)])
+def test_a_table_that_nobody_could_update_is_not_published(key: tuple[str, ...]) -> None:
+    world = World(frozenset({"public.Odd", "public.b"}), keyless=frozenset({"public.Odd"}))
+    world.columns = {"public.Odd": _columns("tid", "delta"), "public.b": _columns("id")}
+    goal = target({"a": "public.Odd", "b": "public.b"}, new=["a", "b"])
+    goal = replace(goal, tables=tuple(replace(t, key=key) if t.object_id == "a" else t for t in goal.tables))
+
+    def found(wanted: Wanted, **published: Any) -> Found:
+        all_ = world.inspect(wanted)
+        assert all_.database is not None
+        tables = {**all_.database.tables, "public.Odd": FoundTable(NOTHING, has_key=False)}
+        return replace(all_, database=replace(all_.database, tables=tables, **published))
+
+    with pytest.raises(UpstreamError, match=r'table "public\.Odd" has no replica identity') as refusal:
+        plan(goal, found(goal))
+    assert refusal.value.code == "replica-identity"
+    assert 'ALTER TABLE public."Odd" REPLICA IDENTITY FULL' in refusal.value.hint
+    # One that lost its key later, while it was not published, is left out, and the others go on.
+    standing = replace(goal, declared=None)
+    steps = plan(standing, found(standing))
+    published = [step.tables for step in steps.steps if isinstance(step, CreatePublication)]
+    assert published == [("public.b",)]
+    assert any('ALTER TABLE public."Odd" REPLICA IDENTITY FULL' in hint for hint in steps.hints)
+    # Another's publication has it already: lakehold changes nothing about that.
+    own = FoundPublication(is_own=False, is_for_all=True, tables=frozenset({"public.Odd", "public.b"}))
+    assert plan(goal, found(goal, publication=own)).steps

@@ -86,5 +86,5 @@ def test_reasons_of_bad_messages_are_those_of_the_code() -> None:
     decoded = (ROOT / "spark/lakehold/ingest/decode/decoded.py").read_text()
     listed = re.search(r"Errors: `([^`]+)`", decoded)
     assert listed is not None
-    reasons = set(re.split(r",\s+", listed[1])) | set(re.findall(r"THEN '([a-z]+-[a-z]+)'", envelope))
+    reasons = set(re.split(r",\s+", listed[1])) | set(re.findall(r"(?:THEN '|\")([a-z]+-[a-z]+)(?:'|\":)", envelope))
     assert reasons | {"malformed-line"} == in_docs

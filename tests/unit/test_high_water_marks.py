@@ -37,7 +37,7 @@ marks = st.builds(
 
 NOTHING = BatchStatistics(
     records=0,
-    errors=0,
+    reasons={},
     upserts=0,
     deletes=0,
     repeated=0,
@@ -47,7 +47,6 @@ NOTHING = BatchStatistics(
     truncate_position=None,
     streamed_position=None,
     lowest_position=None,
-    keyless=0,
     before_missing=0,
     before_missing_offset=None,
     connectors=frozenset(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -96,6 +96,12 @@ class TableState:
                     return
                 if int(snapshot.summary[TIMESTAMP_PROPERTY]) == mz_timestamp:
                     yield snapshot
+
+    def snapshot(self, snapshot_id: int) -> SnapshotState:
+        """Return a snapshot of the table, which may be on another branch than main."""
+        snapshot = self.table.metadata.snapshot_by_id(snapshot_id)
+        assert snapshot is not None, f"a ref of {self.full_name} names snapshot {snapshot_id}"
+        return _as_state(snapshot)
 
     def staged(self, wap_id: str) -> SnapshotState | None:
         """Find the newest snapshot staged as `wap_id` on top of the current one; None if there is none."""
@@ -200,13 +206,34 @@ class DataTables:
         ]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    def fast_forward(self, state: TableState, snapshot_id: int, tag: str | None) -> None:
+    def make_branch(self, state: TableState, branch: str, removed: Callable[[str], bool]) -> None:
+        """Make a branch at the current snapshot of `state`.
+
+        Args:
+            state: The table.
+            branch: The name of the branch.
+            removed: Returns whether the ref of a name is removed in the same commit.
+
+        Raises:
+            CommitConflict: The table has another current snapshot by now.
+        """
+
+        def plan(table: Table) -> RefChanges:
+            if state.snapshot_id is None or table.metadata.current_snapshot_id != state.snapshot_id:
+                raise _moved(state)
+            gone = frozenset(name for name in table.metadata.refs if removed(name))
+            return RefChanges(branches={branch: state.snapshot_id}, removed=gone)
+
+        change_refs(self._catalog, state.full_name, plan)
+
+    def fast_forward(self, state: TableState, snapshot_id: int, tag: str | None, branch: str | None = None) -> None:
         """Make `snapshot_id`, a snapshot on top of the current one of `state`, the table's current one.
 
         Args:
             state: The table.
             snapshot_id: The snapshot.
             tag: A tag to put on it in the same commit; None for none.
+            branch: A branch to remove in the same commit; None for none.
 
         Raises:
             CommitConflict: The table has another current snapshot by now.
@@ -216,11 +243,9 @@ class DataTables:
             if table.metadata.current_snapshot_id == snapshot_id:
                 return None
             if table.metadata.current_snapshot_id != state.snapshot_id:
-                raise CommitConflict(
-                    f'another writer changed table "{state.full_name}" first',
-                    hint="Ingest again: nothing was published.",
-                )
-            return RefChanges(main=snapshot_id, tags={} if tag is None else {tag: snapshot_id})
+                raise _moved(state)
+            tags = {} if tag is None else {tag: snapshot_id}
+            return RefChanges(main=snapshot_id, tags=tags, removed=frozenset({branch} if branch is not None else ()))
 
         change_refs(self._catalog, state.full_name, plan)
 
@@ -249,6 +274,12 @@ class DataTables:
             for field in missing:
                 self._remembered[path, field.field_id] = around_all(file_bounds(file, field) for file in files)
         return {field.field_id: self._remembered[path, field.field_id] for field in fields}
+
+
+def _moved(state: TableState) -> CommitConflict:
+    return CommitConflict(
+        f'another writer moved "{state.full_name}" first', hint="Ingest again: nothing was published."
+    )
 
 
 def _as_state(snapshot: Snapshot) -> SnapshotState:

@@ -38,15 +38,17 @@ class RefChanges:
     Attributes:
         main: The snapshot that becomes the current one; None leaves it.
         tags: Snapshot ids by tag names, for tags that never expire; a tag on another snapshot moves.
-        removed: Names of tags to remove.
+        branches: Snapshot ids by names of new branches.
+        removed: Names of tags and branches to remove.
     """
 
     main: int | None = None
     tags: Mapping[str, int] = field(default_factory=dict)
+    branches: Mapping[str, int] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.main is not None or self.tags or self.removed)
+        return bool(self.main is not None or self.tags or self.branches or self.removed)
 
 
 def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefChanges | None]) -> RefChanges | None:
@@ -106,7 +108,8 @@ def _as_json(table: Table) -> RefsJson:
 
 def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
     tags = {name: _tag(snapshot_id) for name, snapshot_id in changes.tags.items()}
-    changed = {name: ref for name, ref in refs.items() if name not in changes.removed} | tags
+    branches = {name: {**_BRANCH, "snapshot-id": snapshot_id} for name, snapshot_id in changes.branches.items()}
+    changed = {name: ref for name, ref in refs.items() if name not in changes.removed} | tags | branches
     if changes.main is not None:
         changed[MAIN_BRANCH] = {**refs.get(MAIN_BRANCH, _BRANCH), "snapshot-id": changes.main}
     return changed

@@ -21,13 +21,14 @@ from pyspark.sql import DataFrame
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope.change_columns import ERROR, Changes
 from lakehold.ingest.envelope.column_history import column_history
 from lakehold.ingest.envelope.header_columns import Kind
-from lakehold.ingest.envelope.stored_key import stored_key
+from lakehold.ingest.envelope.stored_key import is_keyless, stored_key
 from lakehold.ingest.envelope.unwrap import changes_of
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
 from lakehold.ingest.metrics import DECODES
@@ -299,7 +300,8 @@ class TableArrival:
     @property
     def edges(self) -> Changes:
         """Return the changes of the first and the last records of each partition."""
-        return changes_of(self._arriving.decoded_edges(self.table, self._key).decoded, self.table, self._key)
+        decoded = self._arriving.decoded_edges(self.table, self._key).decoded
+        return changes_of(decoded, self.table, self._key, has_keyless_rows=is_keyless(self.state))
 
     def may_move_keys(self, before_: HighWaterMarks) -> bool:
         """Return whether the changes of one key may come from two partitions, see `ArrivingRecords.may_move_keys`."""
@@ -332,11 +334,14 @@ class TableArrival:
     def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
         topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
         try:
-            history = column_history(topic.decoded, self.table, self.state, self._columns_of)
-            return topic, changes_of(topic.decoded, self.table, self._key, history)
+            return topic, self._changes(topic.decoded)
         except TableStopped as stop:
             if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
                 raise
         # The key came from the database, and the table has no rows yet that depend on it: take the messages' key.
         self._key = ()
         return self._decode(scan_schemas=scan_schemas)
+
+    def _changes(self, decoded: Decoded) -> Changes:
+        history = column_history(decoded, self.table, self.state, self._columns_of)
+        return changes_of(decoded, self.table, self._key, history, has_keyless_rows=is_keyless(self.state))

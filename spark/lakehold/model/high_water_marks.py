@@ -53,6 +53,11 @@ class HighWaterMarks:
         """Return whether no snapshot is partly read."""
         return self.snapshot is None or self.snapshot.complete
 
+    @property
+    def shows_snapshot(self) -> bool:
+        """Return whether a connector snapshot was read completely."""
+        return self.snapshot is not None and self.snapshot.complete
+
     def to_json(self) -> str:
         """Convert the marks to compact text for a snapshot summary."""
         snapshot = self.snapshot

@@ -44,7 +44,9 @@ from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDat
 from lakehold.upstream.gaps import (
     existing_tables,
     has_no_key,
+    is_keyless,
     is_recreated,
+    is_unpublishable,
     joining_tables,
     tables_awaiting_repair,
     tables_missing_changes,
@@ -65,6 +67,7 @@ from lakehold.upstream.refusals import (
     refuse_restored,
     refuse_unfit,
     refuse_unmarked,
+    refuse_unpublishable,
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
@@ -90,6 +93,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         found = replace(found, connector=replace(found.connector, has_position=False))
     if found.database is not None:
         refuse_unfit(wanted, found.database)
+        refuse_unpublishable(wanted, found)
         refuse_partitions(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):
@@ -194,7 +198,11 @@ def _must_wait(wanted: Wanted, found: Found) -> bool:
 
 
 def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
-    yield from (CreateTopic(topic) for topic in wanted.topics if topic.name not in found.topics)
+    """Create missing topics. A repeated message without a key is recognised by the order of one partition."""
+    keyless = {table.topic for table in wanted.tables if not table.key and is_keyless(table.upstream, found)}
+    for topic in wanted.topics:
+        if topic.name not in found.topics:
+            yield CreateTopic(replace(topic, partitions=1) if topic.name in keyless else topic)
 
 
 def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
@@ -248,15 +256,16 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
 
     To a publication of somebody else lakehold only adds missing tables.
     """
-    name, tables = wanted.capture.publication, existing_tables(wanted, found)
+    name = wanted.capture.publication
+    tables = tuple(table for table in existing_tables(wanted, found) if not is_unpublishable(table, found))
     if name is None or found.database is None:
         return
     existing, added, is_partial = found.database.publication, tables, bool(partly_published(wanted, found))
     if not _is_published(wanted, found, found.database):
         return
-    if existing is None:
+    if existing is None and tables:
         yield CreatePublication(name, tables, wanted.source_id)
-    else:
+    elif existing is not None:
         if is_partial:
             whole = tuple(table for table in narrowed(wanted, found) if table in existing.listed)
             yield CompletePublication(name, whole)

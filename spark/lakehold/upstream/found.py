@@ -70,6 +70,10 @@ class FoundPublication:
     narrowed: Mapping[str, str] = field(default_factory=dict)
 
 
+NOTHING = "n"
+"""The replica identity of a table whose updated and deleted rows PostgreSQL does not log."""
+
+
 @dataclass(frozen=True)
 class FoundTable:
     """A table of the database.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
-from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundRepeat, FoundSnapshot
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -50,8 +50,24 @@ def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTab
     new = {*joining_tables(wanted, found)}
     one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
     for name in existing_tables(wanted, found):
-        if name in one_of_each and (_is_out(name, found) or _was_out(name, found)):
+        is_missed = _is_out(name, found) or _was_out(name, found)
+        if name in one_of_each and is_missed and not is_unpublishable(name, found):
             yield one_of_each[name]
+
+
+def is_keyless(upstream: str, found: Found) -> bool:
+    """Return whether the connector sends messages without keys for a table, as far as is known."""
+    columns = found.columns.get(upstream, ())
+    return bool(columns) and not any(column.is_key for column in columns)
+
+
+def is_unpublishable(upstream: str, found: Found) -> bool:
+    """Return whether PostgreSQL would refuse UPDATE and DELETE of a table, for everybody, if lakehold published it."""
+    database = found.database
+    if database is None or upstream not in database.tables:
+        return False
+    is_published = database.publication is not None and upstream in database.publication.tables
+    return database.tables[upstream].replica_identity == NOTHING and not is_published
 
 
 def unconfirmed_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
-from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundDatabase
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundDatabase
 from lakehold.upstream.gaps import (
     failing_tables,
     has_no_key,
@@ -154,7 +154,7 @@ def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
 def _of_replica_identity(table: CapturedTable, wanted: Wanted, database: FoundDatabase) -> Iterator[str]:
     name, columns = table.upstream, database.tables[table.upstream]
     needs_before = any(each.needs_before for each in wanted.tables if each.upstream == name)
-    is_unknown = not columns.has_key or columns.replica_identity == "n"
+    is_unknown = not columns.has_key or columns.replica_identity == NOTHING
     if columns.replica_identity != "f" and (needs_before or is_unknown):
         quoted = table_text(name, wanted.capture.database)
         yield f"updates of table {name} lack the row before: ALTER TABLE {quoted} REPLICA IDENTITY FULL"

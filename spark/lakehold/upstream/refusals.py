@@ -12,8 +12,8 @@ from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.found import Found, FoundDatabase
-from lakehold.upstream.gaps import existing_tables
-from lakehold.upstream.identifier_quoting import identifier_text
+from lakehold.upstream.gaps import existing_tables, is_unpublishable
+from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
@@ -85,6 +85,20 @@ def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
             detail=f"Its setting wal_level is {database.wal_level}.",
             hint="Set wal_level to logical and restart PostgreSQL.",
         )
+
+
+def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
+    """Refuse a declared table whose rows nothing identifies: once it is published, nobody could update or delete them."""
+    for table in wanted.tables:
+        if table.object_id in (wanted.declared or ()) and is_unpublishable(table.upstream, found):
+            upstream = table_text(table.upstream, wanted.capture.database)
+            raise UpstreamError(
+                f'table "{table.upstream}" has no replica identity',
+                code="replica-identity",
+                detail="PostgreSQL refuses UPDATE and DELETE of a published table, for everybody, if neither a primary key nor "
+                "REPLICA IDENTITY says what it logs of the row before. So lakehold does not publish the table.",
+                hint=f"ALTER TABLE {upstream} REPLICA IDENTITY FULL; then create the table again.",
+            )
 
 
 def refuse_restored(wanted: Wanted, found: Found) -> None:

@@ -69,6 +69,7 @@ class Headers:
     Args:
         partition: Partition of the message.
         offset: Offset of the message.
+        is_multiset: See `Changes`.
         key: Numbers from 0, equal for equal keys. Changes of a table without a key have one each.
         key_has_null: Some part of the key is null.
         bounded: The key's columns of `BOUNDED_TYPES` and their values, dates as days since 1970.
@@ -89,6 +90,7 @@ class Headers:
 
     partition: Integers
     offset: Integers
+    is_multiset: bool
     key: Integers
     key_has_null: Booleans
     bounded: Mapping[str, tuple[IcebergType, pa.Array]]
@@ -128,6 +130,7 @@ class Headers:
         return cls(
             partition=_integers(table[PARTITION]),
             offset=_integers(table[OFFSET]),
+            is_multiset=changes.is_multiset,
             key=_key_numbers(keys.values(), table.num_rows),
             key_has_null=np.logical_or.reduce([np.zeros(table.num_rows, bool), *map(_is_null, keys.values())]),
             bounded={c.name: (c.type, _in_order(keys[c.name])) for c in bounded(changes)},

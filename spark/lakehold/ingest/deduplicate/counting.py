@@ -12,7 +12,6 @@ from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.envelope.change_columns import KEYLESS
 from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 
@@ -29,9 +28,8 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks)
     lacks_values[headers.kept.rows] = True
     counting_ranks = ranks[counts & (ranks > 0)]
     return BatchStatistics(
-        records=len(headers),
-        errors=sum(headers.errors.values()),
-        keyless=headers.errors.get(KEYLESS, 0),
+        records=_records(headers),
+        reasons=headers.errors,
         upserts=_count(applied & headers.is_upsert),
         deletes=_count(applied & headers.is_delete),
         repeated=_count(headers.changes_row & ~counts),
@@ -51,6 +49,13 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks)
         latest_ms=_extreme(np.max, headers.source_ms[(ranks > 0) & headers.has_source_ms]),
         went_back=_went_back(headers, marks),
     )
+
+
+def _records(headers: Headers) -> int:
+    """Count the messages: an update without a key makes two changes."""
+    if not headers.is_multiset:
+        return len(headers)
+    return len(np.unique(np.stack([headers.partition, headers.offset]), axis=1).T)
 
 
 def _count(selected: Booleans) -> int:

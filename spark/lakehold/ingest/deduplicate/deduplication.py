@@ -24,7 +24,8 @@ class Deduplicated:
         frame: See `Carrier.frame`.
         statistics: Their statistics.
         marks: The table's marks after the batch.
-        replaces_all: Whether rows that the batch does not contain are deleted (TRUNCATE).
+        replaces_all: Whether rows that the batch does not contain are deleted: by TRUNCATE, or by a snapshot that a table
+            without a key did not show yet.
     """
 
     frame: DataFrame
@@ -51,8 +52,10 @@ def deduplicated(
     found = statistics_of(headers, decisions, marks)
     is_resnapshot, new_marks = False, marks
     if envelope.has_positions:
-        is_resnapshot = begins_snapshot(marks, found)
-        new_marks = advanced(marks, found, read_ends=read_ends, sequence_number=sequence_number)
+        is_resnapshot = begins_snapshot(marks, found, is_multiset=changes.is_multiset)
+        # Rows without a key go when the snapshot begins: later, only some of the equal rows would be older ones.
+        older = None if changes.is_multiset else sequence_number
+        new_marks = advanced(marks, found, read_ends=read_ends, sequence_number=older)
     if is_resnapshot or found.truncates:
         not_below = found.snapshot_position if is_resnapshot else None
         decisions = engine.decide(after=found.truncate_position, not_below=not_below)
@@ -61,7 +64,8 @@ def deduplicated(
         found = replace(again, truncates=found.truncates, repeated=found.repeated)
     values = {c.name for c in changes.columns if c.name not in changes.key}
     frame = carrier.frame(decisions, engine.givers(decisions, values))
-    return Deduplicated(frame, found, new_marks, replaces_all=found.truncates > 0)
+    replaces_all = found.truncates > 0 or (is_resnapshot and changes.is_multiset)
+    return Deduplicated(frame, found, new_marks, replaces_all)
 
 
 def statistics_of_few(changes: Changes, rule: Rule) -> BatchStatistics:

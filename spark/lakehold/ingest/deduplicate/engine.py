@@ -59,6 +59,7 @@ class Engine:
         self._headers = headers
         self._rule = rule
         self._by_key = _in_order_of_application(headers, by_position=rule.by_position)
+        self._by_row = _as_sent(headers) if headers.is_multiset else self._by_key
 
     def decide(self, *, after: Position | None = None, not_below: Position | None = None) -> Decisions:
         """Decide on all changes.
@@ -70,7 +71,7 @@ class Engine:
         counts = self._candidates(after, not_below)
         if self._rule.skips_applied:
             counts &= self._is_unpassed()
-            counts &= self._lies_above(self._highest_earlier_of_key(counts))
+            counts &= self._lies_above(self._highest_earlier_of_row(counts))
         return Decisions(counts, self._last_of_key(counts & self._headers.changes_row))
 
     def givers(self, decisions: Decisions, columns: Collection[str]) -> Integers:
@@ -127,10 +128,13 @@ class Engine:
         lies_above: Booleans = (ranks == 0) | (marks == 0) | (ranks > marks) | is_same
         return lies_above
 
-    def _highest_earlier_of_key(self, counts: Booleans) -> Integers:
-        """Return for each change the highest rank of earlier changes of its key, among those that `counts` marks; 0 if none."""
+    def _highest_earlier_of_row(self, counts: Booleans) -> Integers:
+        """Return for each change the highest rank of earlier changes that may be of its row; 0 if there is none.
+
+        Those are the changes of its key, and without keys all changes. Only changes that `counts` marks are compared.
+        """
         ranks = np.where(counts, self._headers.positions.ranks, 0)
-        return self._by_key.by_row(self._by_key.highest_before(ranks[self._by_key.rows]))
+        return self._by_row.by_row(self._by_row.highest_before(ranks[self._by_row.rows]))
 
     def _last_of_key(self, deciding: Booleans) -> Booleans:
         """Mark the last change of each key, among those that `deciding` marks."""
@@ -148,6 +152,12 @@ def mark_ranks(headers: Headers, marks: HighWaterMarks) -> Integers:
     passed = (marks.passed.get(partition) for partition in partitions.tolist())
     ranks = [0 if position is None else headers.positions.rank_of(position) for position in passed]
     return np.array(ranks, np.int64)[index]
+
+
+def _as_sent(headers: Headers) -> Groups:
+    """Put all changes into one group, in the order in which they were sent; of an update the delete comes first."""
+    all_ = np.zeros(len(headers), np.int64)
+    return Groups.by(all_, headers.offset, headers.positions.ranks)
 
 
 def _in_order_of_application(headers: Headers, *, by_position: bool) -> Groups:

@@ -31,14 +31,17 @@ class SnapshotReadEnds:
     resnapshot: Position | None = None
 
 
-def begins_snapshot(marks: HighWaterMarks, statistics: BatchStatistics) -> bool:
-    """Return whether the batch begins a snapshot that replaces earlier rows, of the table or of the batch itself."""
+def begins_snapshot(marks: HighWaterMarks, statistics: BatchStatistics, *, is_multiset: bool = False) -> bool:
+    """Return whether the batch begins a snapshot that replaces earlier rows, of the table or of the batch itself.
+
+    Rows without a key cannot be replaced one by one: any snapshot that such a table does not show yet replaces them all.
+    """
     position = statistics.snapshot_position
     if position is None:
         return False
     if marks.snapshot is not None:
         return position > marks.snapshot.position
-    return statistics.lowest_position is not None and statistics.lowest_position < position
+    return is_multiset or (statistics.lowest_position is not None and statistics.lowest_position < position)
 
 
 def advanced(

@@ -44,8 +44,7 @@ class BatchStatistics:
 
     Attributes:
         records: All changes, one for each message.
-        errors: Changes that cannot be applied.
-        keyless: Errors for want of a message key.
+        reasons: How many changes cannot be applied, by the code of their error.
         upserts: Applied changes that write a row.
         deletes: Applied changes that delete a row.
         repeated: Changes of rows that do not count.
@@ -67,8 +66,7 @@ class BatchStatistics:
     """
 
     records: int
-    errors: int
-    keyless: int
+    reasons: Mapping[str, int]
     upserts: int
     deletes: int
     repeated: int
@@ -87,6 +85,11 @@ class BatchStatistics:
     key_bounds: Mapping[str, Bounds]
     latest_ms: int | None = None
     went_back: WentBack | None = None
+
+    @property
+    def errors(self) -> int:
+        """Return how many changes cannot be applied."""
+        return sum(self.reasons.values())
 
     @property
     def changes_rows(self) -> bool:

@@ -45,6 +45,12 @@ TRANSACTION = "_lh_transaction"
 KEYLESS = "keyless"
 """The error of a change without a message key, if the table takes its key from there: it stops the table, and is not recorded."""
 
+UNORDERED = "unordered"
+"""The error of a change to a table without a key that cannot be told from a repetition: it stops the table, like `KEYLESS`."""
+
+OF_ONE_TABLE = "ad-hoc-snapshot"
+"""The error of a row of an ad-hoc snapshot, which a table without a key may have already: it stops the table, like `KEYLESS`."""
+
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 
@@ -78,6 +84,8 @@ class Changes:
         frame: The DataFrame the module describes.
         key: The key's columns, in order; each is among `columns` and has single values. None where rows have no key, or
             no message that can be decoded has one.
+        compared: Names of the columns by which rows of a table without a key are equal: those that messages have. None for
+            other tables, those of ENVELOPE NONE among them.
         columns: The user's columns in the order the table should have them.
         needs_before: Whether the key is taken from the rows, so that only the row before an update shows whether it changed
             the key.
@@ -93,6 +101,7 @@ class Changes:
     frame: DataFrame
     key: tuple[str, ...]
     columns: tuple[ColumnType, ...]
+    compared: tuple[str, ...] | None = None
     needs_before: bool = False
     knows_rows: bool = True
     lacks_before: bool = False
@@ -100,3 +109,8 @@ class Changes:
     unknown: frozenset[str] = frozenset()
     renamed: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_multiset(self) -> bool:
+        """Return whether rows have no key, and a change adds a row or removes one of the equal rows."""
+        return self.compared is not None

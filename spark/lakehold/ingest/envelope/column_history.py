@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, TableStopped, UpstreamError
 from lakehold.iceberg.data_tables import TableState
 from lakehold.iceberg.new_columns import FORMAT_VERSION
 from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import same
 from lakehold.ingest.envelope.included import included_columns
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns, UpstreamColumnsOf
+from lakehold.spark_sql import literal, quoted
 
 NUMBERS = "lakehold.column-numbers"
 """Table property: the numbers by which PostgreSQL knows the columns, as JSON by name."""
@@ -112,6 +114,47 @@ def stored_renames(state: TableState | None) -> dict[str, str]:
     present = {f.name for f in state.schema.fields} if state is not None else set()
     found: dict[str, str] = json.loads(state.properties.get(RENAMED, "{}")) if state is not None else {}
     return {old: name for old, name in found.items() if name in present and old not in present}
+
+
+def present_columns(decoded: Decoded, row: str, history: ColumnHistory) -> dict[str, tuple[str, ColumnType]]:
+    """Return the columns of rows by their present names, each with its value in SQL.
+
+    Args:
+        decoded: The messages.
+        row: The row of a message, in SQL.
+        history: The history of the columns.
+    """
+    earlier, names = {name: old for old, name in history.renamed.items()}, {c.name for c in decoded.columns}
+    found = {}
+    for column in decoded.columns:
+        name = history.renamed.get(column.name, column.name)
+        if name != column.name and name in names:
+            continue
+        value = f"{row}.{quoted(column.name)}"
+        wanted = replace(column, name=name, initial=history.initial.known.get(name))
+        before = earlier.get(name)
+        # A message whose schema lacks the column has it under its earlier name, or is older than the column.
+        instead = f"{row}.{quoted(before)}" if before in names else wanted.initial_sql
+        if name in decoded.partial and (before in names or wanted.initial is not None):
+            value = f"CASE WHEN array_contains(lacking, {literal(name)}) THEN {instead} ELSE {value} END"
+        found[name] = (value, wanted)
+    return found
+
+
+def kept_columns(decoded: Decoded, kept: str, history: ColumnHistory) -> str:
+    """Write the names of columns whose stored value stays, with the present names of those that messages name otherwise.
+
+    Args:
+        decoded: The messages.
+        kept: The names as messages have them, in SQL.
+        history: The history of the columns.
+    """
+    names = {c.name for c in decoded.columns}
+    for old, name in history.renamed.items():
+        if old in names:
+            has_old = f"array_contains({kept}, {literal(old)})"
+            kept = f"CASE WHEN {has_old} THEN array_append({kept}, {literal(name)}) ELSE {kept} END"
+    return kept
 
 
 def _renamed_before(decoded: Decoded, state: TableState | None) -> dict[str, str]:

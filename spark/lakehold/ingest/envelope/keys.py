@@ -204,6 +204,16 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
         return decoded
     lacking = " OR ".join(["key IS NULL", *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)])
     leaves = f"{_changed(names)} AND ({lacking})"
+    return _with_deletes(decoded, leaves)
+
+
+def with_former_rows(decoded: Decoded) -> Decoded:
+    """Add a delete of the row before beside each update: without a key, an update removes one row and adds another."""
+    return _with_deletes(decoded, "op = 'u' AND before IS NOT NULL")
+
+
+def _with_deletes(decoded: Decoded, leaves: str) -> Decoded:
+    """Add a delete of the row before an update, ahead of the update, if `leaves` is true."""
     doubled = decoded.frame.selectExpr(
         "*", f"explode(CASE WHEN {leaves} THEN array(true, false) ELSE array(false) END) AS _leaves"
     )

@@ -22,6 +22,13 @@ def _key_names(text: str) -> list[str]:
     return json.loads(text) if text.startswith("[") else text.split(",")
 
 
+def is_keyless(state: TableState | None) -> bool:
+    """Return whether a table was written without a key. It stays so: later message keys say nothing about its rows."""
+    if state is None or state.current is None or KEY not in state.properties:
+        return False
+    return not any(_key_names(state.properties[KEY]))
+
+
 def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
     """Return the key that the table was created with; empty without a table."""
     names = _key_names(state.properties.get(KEY, "")) if state is not None else []

@@ -29,6 +29,7 @@ from lakehold.ingest.envelope.change_columns import (
     KEPT,
     KEY_BYTES,
     KEYLESS,
+    OF_ONE_TABLE,
     OFFSET,
     OP,
     PARTITION,
@@ -37,15 +38,16 @@ from lakehold.ingest.envelope.change_columns import (
     POSITION_TYPE,
     SOURCE_MS,
     TRANSACTION,
+    UNORDERED,
     Changes,
     Op,
     Phase,
 )
-from lakehold.ingest.envelope.column_history import ColumnHistory
+from lakehold.ingest.envelope.column_history import ColumnHistory, kept_columns, present_columns
 from lakehold.ingest.envelope.column_names import folded, require_case, require_names
 from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
-from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_left_keys
+from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_former_rows, with_left_keys
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.spark_sql import literal, quoted
 
@@ -71,6 +73,7 @@ class _Mapped:
         row: The row of a message, in SQL.
         change: SQL for the internal columns that describe the effect of a message.
         first: SQL for columns that `change` refers to by name, so that each is computed once.
+        is_multiset: Whether rows have no key, and a change adds or removes one of the equal rows.
     """
 
     decoded: Decoded
@@ -78,6 +81,7 @@ class _Mapped:
     row: str
     change: Mapping[str, str]
     first: Mapping[str, str] = field(default_factory=dict)
+    is_multiset: bool = False
 
 
 def changes_of(
@@ -85,6 +89,8 @@ def changes_of(
     table: Table,
     stored_key: Sequence[ColumnType] = (),
     history: ColumnHistory = ColumnHistory(),  # noqa: B008 - a frozen value
+    *,
+    has_keyless_rows: bool = False,
 ) -> Changes:
     """Return the changes that `decoded` messages make to `table`, one per message, including errors.
 
@@ -93,11 +99,15 @@ def changes_of(
         table: The definition.
         stored_key: The key of the Iceberg table, if it exists, for batches in which no message has a key.
         history: The history of the columns.
+        has_keyless_rows: Whether the Iceberg table was written without a key.
 
     Raises:
         TableStopped: See `key_of` and `included_columns`; or a table cannot have columns of these names.
     """
-    own_key = [c for c in decoded.key_columns if table.envelope.has_keys and (not table.key or c.name in table.key)]
+    is_multiset = table.envelope.takes_keyless and not (table.key or stored_key)
+    is_multiset = is_multiset and (has_keyless_rows or not decoded.key_columns)
+    has_key = table.envelope.has_keys and not is_multiset
+    own_key = [c for c in decoded.key_columns if has_key and (not table.key or c.name in table.key)]
     included = included_columns(
         table, decoded.key_columns, [c.name for c in decoded.columns], [c.name for c in own_key]
     )
@@ -111,7 +121,7 @@ def changes_of(
         case Envelope.UPSERT:
             mapped = _upsert(decoded, table, stored_key)
         case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
-            mapped = _debezium(decoded, table, stored_key)
+            mapped = _debezium_multiset(decoded, table) if is_multiset else _debezium(decoded, table, stored_key)
     return _assembled(mapped, table, included, history)
 
 
@@ -183,29 +193,75 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
     key = replace(
         found, columns={n: (value, c) for value, (n, (_, c)) in zip(values, found.columns.items(), strict=True)}
     )
+    errors = {
+        KEYLESS: is_keyless(table, key),
+        "key-type": key.is_unequal,
+        "null-key": f"op IN ('c', 'r', 'u', 'd') AND {key.all_null}",
+    }
+    details = {
+        "key-type": key.unequal_detail,
+        "null-key": literal("neither the message key nor the row holds the key's columns"),
+    }
+    deletes = "op = 'd'"
+    if table.envelope is Envelope.DEBEZIUM_UPSERT:
+        deletes = f"(op = 'd' OR op IS NULL AND {key.is_in_tombstone})"
+    change, first = _of_events(decoded, table, deletes, errors, details, lacks_before="op = 'u' AND before IS NULL")
+    return _Mapped(with_left_keys(decoded, table), key, row="after", change=change, first={**values, **first})
+
+
+def _debezium_multiset(decoded: Decoded, table: Table) -> _Mapped:
+    """Map events of rows without a key: each adds a row, removes one of the equal rows, or does both.
+
+    Only its position distinguishes an event from a repetition of it. One INSERT of several rows may write them at one place in
+    PostgreSQL's log, where nothing but `total_order` distinguishes them.
+    """
+    is_postgres = f"source.connector IN ({', '.join(map(literal, POSTGRES))})"
+    errors = {
+        OF_ONE_TABLE: is_ad_hoc("source", "op"),
+        UNORDERED: f"op IN ('c', 'u', 'd') AND {is_postgres} AND transaction.total_order IS NULL",
+    }
+    lacks_before = "(op IN ('u', 'd') AND before IS NULL OR op <> 'd' AND size(unavailable) > 0)"
+    change, first = _of_events(decoded, table, "op = 'd'", errors, {}, lacks_before=lacks_before)
+    key = Key({}, frozenset(), only_in_messages=True)
+    row = "coalesce(after, before)"
+    return _Mapped(with_former_rows(decoded), key, row, change, first, is_multiset=True)
+
+
+def _of_events(  # noqa: PLR0913 - events, a table, and what depends on its key
+    decoded: Decoded,
+    table: Table,
+    deletes: str,
+    errors: Mapping[str, str],
+    details: Mapping[str, str],
+    *,
+    lacks_before: str,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Write the internal columns of Debezium's events, and those of them which others refer to by name.
+
+    Args:
+        decoded: The events.
+        table: The definition.
+        deletes: The condition that an event deletes a row.
+        errors: Conditions of errors, by code.
+        details: What to say about them, as SQL.
+        lacks_before: The condition that an event lacks the row before it.
+    """
     writes = "op IN ('c', 'r', 'u')"
-    done = {Op.UPSERT: writes, Op.DELETE: "op = 'd'"}
+    done = {Op.UPSERT: writes, Op.DELETE: deletes}
     if table.options.get("truncate") == "apply":
         done[Op.TRUNCATE] = "op = 't'"
-    if table.envelope is Envelope.DEBEZIUM_UPSERT:
-        done[Op.DELETE] = f"(op = 'd' OR op IS NULL AND {key.is_in_tombstone})"
     cases = " ".join(f"WHEN {condition} THEN {literal(op)}" for op, condition in done.items())
-    error = (
-        f"CASE WHEN error IS NOT NULL THEN error WHEN {is_keyless(table, key)} THEN '{KEYLESS}'"
-        f" WHEN {key.is_unequal} THEN 'key-type' WHEN op IN ('c', 'r', 'u', 'd') AND {key.all_null} THEN 'null-key'"
-        f" WHEN {writes} AND after IS NULL THEN 'after-missing'"
-        " WHEN op NOT IN ('c', 'r', 'u', 'd', 't', 'm') THEN 'unknown-op' END"
-    )
-    detail = (
-        f"CASE {ERROR} WHEN 'key-type' THEN {key.unequal_detail}"
-        " WHEN 'null-key' THEN 'neither the message key nor the row holds the key\\'s columns' ELSE concat('op is ', op) END"
-    )
+    all_errors = {
+        **errors,
+        "after-missing": f"{writes} AND after IS NULL",
+        "unknown-op": "op NOT IN ('c', 'r', 'u', 'd', 't', 'm')",
+    }
+    found = " ".join(f"WHEN {condition} THEN {literal(code)}" for code, condition in all_errors.items())
+    said = " ".join(f"WHEN {literal(code)} THEN {detail}" for code, detail in details.items())
+    detail = f"CASE {ERROR} {said} ELSE concat('op is ', op) END" if said else "concat('op is ', op)"
     heads = {TRANSACTION: header_of_change()} if decoded.has_heads else {}
-    return _Mapped(
-        with_left_keys(decoded, table),
-        key,
-        row="after",
-        change={
+    return (
+        {
             OP: f"CASE WHEN {ERROR} IS NULL THEN CASE {cases} ELSE '{Op.NOTHING}' END END",
             POSITION: POSITION,
             SOURCE_MS: _source_ms(table.envelope),
@@ -213,12 +269,15 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
             KEPT: "unavailable",
             KEY_BYTES: "key_bytes",
             CONNECTOR: "source.connector",
-            BEFORE_MISSING: "coalesce(error IS NULL AND op = 'u' AND before IS NULL, false)",
+            BEFORE_MISSING: f"coalesce(error IS NULL AND {lacks_before}, false)",
             ERROR: ERROR,
             DETAIL: f"CASE WHEN {ERROR} IS NOT NULL THEN coalesce(error_detail, {detail}) END",
             **heads,
         },
-        first={**values, ERROR: error, POSITION: position_of("source", "transaction", "op")},
+        {
+            ERROR: f"CASE WHEN error IS NOT NULL THEN error {found} END",
+            POSITION: position_of("source", "transaction", "op"),
+        },
     )
 
 
@@ -283,7 +342,8 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
     All of it is one text: Spark parses the text in the time that it takes to build a few columns.
     """
     decoded, key = mapped.decoded, mapped.key
-    in_row = _in_row(mapped, history)
+    in_row = present_columns(decoded, mapped.row, history)
+    kept = kept_columns(decoded, mapped.change[KEPT], history) if mapped.row == "after" else mapped.change[KEPT]
     added = {each.column.name: (each.value, each.column) for each in included}
     found = in_row | dict(key.columns) | added
     order = [*(name for name in key.columns if name not in in_row), *in_row]
@@ -294,49 +354,21 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
     frame = decoded.frame.selectExpr("*", *(f"{value} AS {name}" for name, value in mapped.first.items())).selectExpr(
         f"partition AS {PARTITION}",
         f"offset AS {OFFSET}",
-        *(f"{value} AS {name}" for name, value in {**mapped.change, **_kept(mapped, history)}.items()),
+        *(f"{value} AS {name}" for name, value in {**mapped.change, KEPT: kept}.items()),
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
     needs_before = table.envelope.needs_before or (mapped.row == "after" and not key.only_in_messages)
+    names = {name for name in order if name in in_row and name not in added}
     return Changes(
         frame,
         tuple(key.columns),
         tuple(found[name][1] for name in order),
+        tuple(name for name in order if name in names) if mapped.is_multiset else None,
         needs_before,
-        knows_rows=bool(decoded.columns and (key.columns or not table.envelope.has_keys)),
+        knows_rows=bool(decoded.columns and (key.columns or mapped.is_multiset or not table.envelope.has_keys)),
         lacks_before=decoded.lacks_before,
         left_out=tuple(part.text for part in decoded.left_out),
         unknown=history.initial.unknown & set(order),
         renamed=history.renamed,
         numbers=history.numbers,
     )
-
-
-def _in_row(mapped: _Mapped, history: ColumnHistory) -> dict[str, tuple[str, ColumnType]]:
-    """Return the columns of rows by their present names, each with its value in SQL."""
-    decoded, earlier = mapped.decoded, {name: old for old, name in history.renamed.items()}
-    names = {c.name for c in decoded.columns}
-    found = {}
-    for column in decoded.columns:
-        name = history.renamed.get(column.name, column.name)
-        if name != column.name and name in names:
-            continue
-        value = f"{mapped.row}.{quoted(column.name)}"
-        wanted = replace(column, name=name, initial=history.initial.known.get(name))
-        before = earlier.get(name)
-        # A message whose schema lacks the column has it under its earlier name, or is older than the column.
-        instead = f"{mapped.row}.{quoted(before)}" if before in names else wanted.initial_sql
-        if name in decoded.partial and (before in names or wanted.initial is not None):
-            value = f"CASE WHEN array_contains(lacking, {literal(name)}) THEN {instead} ELSE {value} END"
-        found[name] = (value, wanted)
-    return found
-
-
-def _kept(mapped: _Mapped, history: ColumnHistory) -> dict[str, str]:
-    """Write the columns whose stored value stays, with the present names of those that messages have under an earlier one."""
-    kept, names = mapped.change[KEPT], {c.name for c in mapped.decoded.columns}
-    for old, name in history.renamed.items():
-        if old in names and mapped.row == "after":
-            has_old = f"array_contains({kept}, {literal(old)})"
-            kept = f"CASE WHEN {has_old} THEN array_append({kept}, {literal(name)}) ELSE {kept} END"
-    return {KEPT: kept}

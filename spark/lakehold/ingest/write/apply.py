@@ -21,7 +21,7 @@ from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.envelope.column_history import values_unknown
-from lakehold.ingest.write import direct_load, evolve, merge, requirements
+from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_path import path_of
@@ -129,6 +129,9 @@ class IcebergApplier:
         is_done = state is not None and effect_of(state, batch.identity, 1) is not None
         if is_done or progress.open_errors or not _may_load(arrival, progress) or not arrival.changes.knows_rows:
             return None
+        if arrival.changes.is_multiset:
+            # Only keys show whether rows are new.
+            return None
         return direct_load.expected(arrival.edges, batch.rule, state, self.writing.tables, read_ends=batch.read_ends)
 
     def _load(
@@ -140,7 +143,7 @@ class IcebergApplier:
             direct_load.Unexpected: They are not all new rows; none was published.
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
-        requirements.check(table, changes, how.edges)
+        requirements.check(table, changes, how.edges, len(batch.read_ends.offsets))
         columns = self._evolve(batch, changes, state)
         failpoint("after-evolution")
         name = self.writing.name(table.full_name)
@@ -173,18 +176,22 @@ class IcebergApplier:
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
             # repeats: take the marks that resulted from the snapshot's summary.
             found = replace(found, marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
-        requirements.check(table, carrier.changes, found.statistics)
+        requirements.check(table, carrier.changes, found.statistics, len(batch.read_ends.offsets))
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
         is_silent = state is None and _says_nothing(carrier.changes, found)
         columns = () if is_silent else self._evolve(batch, carrier.changes, state)
         failpoint("after-evolution")
         self.writing.confirm_lease()
+        heals = table.envelope.has_keys and not carrier.changes.is_multiset
         open_errors = self.writing.errors.record(
-            identity, table, found.frame, batch.arrival.raw, found.statistics, batch.progress.open_errors
+            identity, table, found.frame, batch.arrival.raw, found.statistics, batch.progress.open_errors, heals=heals
         )
         failpoint("after-errors")
-        written = None if is_silent else self._write(batch, carrier.changes, columns, found)
+        written = None
+        if not is_silent:
+            is_whole = found.marks.shows_snapshot and not open_errors
+            written = self._write(batch, carrier.changes, columns, found, is_whole=is_whole)
         after = replace(batch.progress, open_errors=open_errors)
         if not is_silent:
             after = _advanced(after, table, found.marks, identity)
@@ -233,7 +240,13 @@ class IcebergApplier:
         return now is not None and now.table.metadata_location == state.table.metadata_location
 
     def _write(
-        self, batch: TableBatch, changes: Changes, columns: tuple[ColumnType, ...], found: Deduplicated
+        self,
+        batch: TableBatch,
+        changes: Changes,
+        columns: tuple[ColumnType, ...],
+        found: Deduplicated,
+        *,
+        is_whole: bool,
     ) -> TableState | None:
         """Commit the changes, unless the table has them already. Returns the committed table; None: there was nothing to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
@@ -241,6 +254,10 @@ class IcebergApplier:
         name, properties = writing.name(table.full_name), identity.properties(marks)
 
         def first(state: TableState) -> None:
+            if changes.is_multiset and found.statistics.deletes:
+                batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, is_whole)
+                multiset.write(batch_, writing.publishing(found.frame.sparkSession), name, state)
+                return
             path = path_of(name, changes, found, state, writing.tables)
             match path:
                 case merge.Append():

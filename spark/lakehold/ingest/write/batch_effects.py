@@ -70,7 +70,7 @@ def report_of(
 
 def counted(report: TableReport, written: TableState | None, batch: BatchIdentity) -> TableReport:
     """Return the report with the batch's counts from the history of the table as `written`."""
-    found = [effect_of(written, batch, step) for step in (1, 2, 3)] if written is not None else []
+    found = [effect_of(written, batch, step) for step in (0, 1, 2, 3)] if written is not None else []
     summaries = [summary for summary in found if summary is not None]
 
     def total(*names: str) -> int:

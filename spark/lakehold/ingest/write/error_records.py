@@ -65,6 +65,8 @@ class ErrorRecords:
         raw: DataFrame,
         statistics: BatchStatistics,
         open_errors: int,
+        *,
+        heals: bool,
     ) -> int:
         """Record the batch's bad messages of `table`, and heal errors by its good ones.
 
@@ -75,6 +77,7 @@ class ErrorRecords:
             raw: The raw records.
             statistics: The batch's statistics.
             open_errors: Errors of the table that were not healed before the batch.
+            heals: Whether a later message takes the place of an earlier one, by its key.
 
         Returns:
             Errors of the table that are not healed after it.
@@ -93,7 +96,7 @@ class ErrorRecords:
                 F.col(DETAIL).alias("detail"),
             )
             self._write(batch, table.full_name, found)
-        if table.envelope.has_keys and (statistics.errors or (open_errors and statistics.records)):
+        if heals and (statistics.errors or (open_errors and statistics.records)):
             self._heal(batch, table.full_name, deduplicated)
         elif not statistics.errors:
             return open_errors

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType
 from pyspark.sql import Column as SparkColumn
@@ -80,7 +81,7 @@ def append(
 ) -> None:
     """Write the winning rows of `deduplicated` as new rows; `columns` are the table's, in its order."""
     new = deduplicated.filter(F.col(APPLIED) & (F.col(OP) == Op.UPSERT.value))
-    rows = new.selectExpr(*_as_stored(changes, columns, keeps_values=how.keeps_values))
+    rows = new.selectExpr(*as_stored(changes, columns, keeps_values=how.keeps_values))
     writer = (
         rows.writeTo(how.table)
         .option("isolation-level", "serializable")
@@ -104,7 +105,7 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
 ) -> None:
     """Run the MERGE; `columns` are the table's."""
     rows = deduplicated.filter(APPLIED).selectExpr(
-        OP, KEPT, *_as_stored(changes, columns, keeps_values=how.keeps_values)
+        OP, KEPT, *as_stored(changes, columns, keeps_values=how.keeps_values)
     )
     with temp_view(rows, _SOURCE), snapshot_properties(spark, properties):
         spark.sql(merge_statement(how, [c.name for c in columns]))
@@ -115,7 +116,7 @@ def merge_statement(how: Merge, columns: Sequence[str]) -> str:
     equals = "<=>" if how.null_safe else "="
     condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key] or ["false"]
     if not how.null_safe and not how.replaces_all:
-        condition += [f"t.{quoted(name)} BETWEEN {_range_literals(b)}" for name, b in how.bounds.items()]
+        condition += [f"t.{quoted(name)} BETWEEN {range_literals(b)}" for name, b in how.bounds.items()]
     clauses = []
     if how.has_deletes:
         clauses.append(f"WHEN MATCHED AND s.{OP} = '{Op.DELETE.value}' THEN DELETE")
@@ -131,8 +132,13 @@ def merge_statement(how: Merge, columns: Sequence[str]) -> str:
     return f"MERGE INTO {how.table} t USING {_SOURCE} s ON {' AND '.join(condition)} {' '.join(clauses)}"
 
 
-def _range_literals(bounds: Bounds) -> str:
-    """Write literals around `bounds`: for whole numbers round ones, which widen the range by a quarter to a half.
+def range_literals(bounds: Bounds) -> str:
+    """Write literals around `bounds`, see `rounded`."""
+    return " AND ".join(key_literal(bounds.type, value) for value in rounded(bounds))
+
+
+def rounded(bounds: Bounds) -> tuple[Any, Any]:
+    """Return bounds around `bounds`: for whole numbers round ones, which widen the range by a quarter to a half.
 
     Spark compiles numbers into the code it generates. Round ones are the same in batch after batch, and so is the code:
     compiling it for each batch costs more than reading the extra rows.
@@ -143,7 +149,7 @@ def _range_literals(bounds: Bounds) -> str:
         step = 1 << max(0, (highest - lowest).bit_length() - 3)
         lowest = max(lowest - lowest % step, -limit)
         highest = min(highest - highest % step + step - 1, limit - 1)
-    return f"{key_literal(bounds.type, lowest)} AND {key_literal(bounds.type, highest)}"
+    return lowest, highest
 
 
 def _assignments(how: Merge, columns: Sequence[str]) -> str:
@@ -167,7 +173,7 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
         spark.sql(f"DELETE FROM {table} WHERE abs(_last_updated_sequence_number) <= {through_sequence_number}")
 
 
-def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
+def as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
     """Write the table's columns as expressions over the batch's: exact casts, or the initial value of a column they lack.
 
     A row that the table lacks has no value to keep: a change of its key comes without values that PostgreSQL stores outside

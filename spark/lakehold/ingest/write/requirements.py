@@ -5,23 +5,26 @@ from __future__ import annotations
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
-from lakehold.ingest.envelope.change_columns import Changes
+from lakehold.ingest.envelope.change_columns import KEYLESS, OF_ONE_TABLE, UNORDERED, Changes
 from lakehold.ingest.envelope.keys import key_changed
 from lakehold.ingest.envelope.position import MYSQL, POSTGRES, written
 from lakehold.model.high_water_marks import Position
 
 
-def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
+def check(table: Table, changes: Changes, statistics: BatchStatistics, partitions: int) -> None:
     """Raise `TableStopped` if the table's envelope cannot be correct for these messages.
 
     Args:
         table: The definition.
         changes: The changes.
         statistics: Their statistics.
+        partitions: The number of the topic's partitions.
     """
     if table.envelope.skips_applied:
         _check_connectors(table, statistics)
     _require_keys(table, changes, statistics)
+    if changes.is_multiset:
+        _check_keyless(table, statistics, partitions)
     if changes.needs_before and statistics.before_missing:
         raise _before_missing(table, statistics, lacks_before=changes.lacks_before)
     if statistics.went_back is not None:
@@ -30,7 +33,8 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
 
 def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
     """Raise `TableStopped` if messages no longer have a key, though the table takes its key from there."""
-    if not statistics.keyless:
+    keyless = statistics.reasons.get(KEYLESS, 0)
+    if not keyless:
         return
     if not changes.key:
         raise TableStopped(
@@ -43,9 +47,51 @@ def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -
     raise key_changed(
         table,
         f"Its rows are identified by ({', '.join(changes.key)}), the key that messages of topic {table.topic} had, and "
-        f"{statistics.keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and several rows "
+        f"{keyless} of {statistics.records} have none: upstream's primary key was dropped or added, and several rows "
         "may share one key.",
     )
+
+
+def _check_keyless(table: Table, statistics: BatchStatistics, partitions: int) -> None:
+    """Raise `TableStopped` if events of rows without a key may be repetitions that nothing shows."""
+    name, reload = table.full_name, f"delete topic {table.topic}, and have the connector snapshot its tables again"
+    if statistics.connectors & {*MYSQL}:
+        raise TableStopped(
+            f'table "{name}" has no key',
+            table=name,
+            code="key-missing",
+            detail=f"The messages of topic {table.topic} carry no key, and the table names none. Without a key, rows that the "
+            "connector of MySQL or MariaDB sends again after an interrupted snapshot look like further equal rows.",
+            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
+        )
+    if partitions > 1:
+        raise TableStopped(
+            f'table "{name}" has no key, and its topic has {partitions} partitions',
+            table=name,
+            code="keyless-partitions",
+            detail="Messages without a key may be in any partition, and a repeated one in another: only the order of one "
+            "partition shows that it is repeated.",
+            hint=f"Give topic {table.topic} one partition, or create the table with KEY (column, …).",
+        )
+    if statistics.reasons.get(UNORDERED):
+        raise TableStopped(
+            f'table "{name}" has no key, and its events have no order',
+            table=name,
+            code="order-missing",
+            detail=f"{statistics.reasons[UNORDERED]} of {statistics.records} events of topic {table.topic} have no "
+            "transaction.total_order: an event that is sent again looks like another event of an equal row.",
+            hint=f"Set provide.transaction.metadata=true in the connector, {reload}; or create the table with KEY (column, …).",
+        )
+    if statistics.reasons.get(OF_ONE_TABLE):
+        raise TableStopped(
+            f'table "{name}" has no key, and a snapshot of some tables alone has rows of it',
+            table=name,
+            code="keyless-snapshot",
+            detail=f"{statistics.reasons[OF_ONE_TABLE]} of {statistics.records} events of topic {table.topic} are such rows: "
+            "the table may have them already, and nothing distinguishes them from further equal rows.",
+            hint="Drop the table and create it again: a captured table that has a primary key by now gets that key. For another "
+            f"source {reload}; or create the table with KEY (column, …).",
+        )
 
 
 def _check_connectors(table: Table, statistics: BatchStatistics) -> None:

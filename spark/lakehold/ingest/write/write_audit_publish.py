@@ -8,8 +8,9 @@ is fast-forwarded to it, which fails if main has moved. That is one small commit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,10 @@ TABLE_PROPERTIES = {"write.wap.enabled": "true"}
 """The table property that lets statements be staged."""
 
 _WAP_ID = "spark.wap.id"
+_WAP_BRANCH = "spark.wap.branch"
+
+_BRANCH = "lakehold_batch_"
+"""The first part of the names of branches on which statements are staged."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,23 @@ class Publishing:
         if staged is not None and staged.snapshot.summary.get("changed-partition-count") != "0":
             self.publish(staged)
 
+    def run_together(self, writes: Sequence[Callable[[], None]], decided_on: TableState) -> None:
+        """Run statements one after the other, and publish their commits as one change of the table.
+
+        They commit to a branch of their own; one that a killed process left goes with the next one.
+
+        Raises:
+            CommitConflict: See `stage`.
+        """
+        branch = f"{_BRANCH}{uuid4().hex}"
+        self.tables.make_branch(decided_on, branch, removed=lambda name: name.startswith(_BRANCH))
+        with configured(self.spark, {_WAP_BRANCH: branch}):
+            for write in writes:
+                write()
+        now = self._unmoved(decided_on)
+        staged = now.snapshot(now.table.metadata.refs[branch].snapshot_id)
+        self.publish(Staged(now, staged), branch)
+
     def stage(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> Staged | None:
         """Run `write`, whose commit becomes a snapshot that no reader sees; None if it committed nothing.
 
@@ -71,17 +93,21 @@ class Publishing:
         """
         with configured(self.spark, {_WAP_ID: wap_id}):
             write()
+        now = self._unmoved(decided_on)
+        snapshot = now.staged(wap_id)
+        return None if snapshot is None else Staged(now, snapshot)
+
+    def _unmoved(self, decided_on: TableState) -> TableState:
         now = self.tables.table_state(decided_on.full_name)
         if now is None or now.snapshot_id != decided_on.snapshot_id:
             raise CommitConflict(
                 f'another writer changed table "{decided_on.full_name}" first',
                 hint="Ingest again: nothing was published.",
             )
-        snapshot = now.staged(wap_id)
-        return None if snapshot is None else Staged(now, snapshot)
+        return now
 
-    def publish(self, staged: Staged) -> None:
-        """Make a staged snapshot the table's, with the tag that a hold on the table needs on it.
+    def publish(self, staged: Staged, branch: str | None = None) -> None:
+        """Make a staged snapshot the table's, with the tag that a hold on the table needs on it, and remove its branch.
 
         Raises:
             CommitConflict: Another writer moved the table since.
@@ -89,4 +115,4 @@ class Publishing:
         failpoint("before-publish")
         self.confirm_lease()
         tag = f"mz_{staged.snapshot.summary[TIMESTAMP_PROPERTY]}" if self.is_held(staged.table.full_name) else None
-        self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag)
+        self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag, branch)

@@ -21,9 +21,9 @@ def path_of(
 ) -> merge.Append | merge.Merge | None:
     """Choose the cheapest correct path; None if no row can change."""
     statistics = found.statistics
-    if state.row_count == 0:
-        if statistics.upserts == 0:
-            return None
+    if state.row_count == 0 and statistics.upserts == 0:
+        return None
+    if state.row_count == 0 or (changes.is_multiset and found.replaces_all):
         return merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=statistics.kept > 0)
     if not (statistics.deletes or statistics.null_key_parts or found.replaces_all):
         disjoint = _disjoint(statistics.key_bounds, tables.column_bounds(state, statistics.key_bounds))

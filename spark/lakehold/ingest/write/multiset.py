@@ -1,0 +1,293 @@
+"""Tables without a key: their rows are a multiset, and a change adds a row or removes one of the equal rows.
+
+Equal are rows whose columns hold the same values, as an image of a row in the database's log has them: NULL is the same as NULL
+and NaN as NaN; -0.0 and 0.0 differ. The table has the columns of the messages and no other: Iceberg's `_row_id` names its rows.
+
+    cancel    changes of equal rows within the batch cancel out; what remains adds rows or removes rows of the table
+    find      the rows to remove: files that can hold them by their statistics are read, and compared by a hash of the row
+    write     one commit removes the rows by `_row_id`, one adds the new rows; both are published as one change
+
+A batch that only adds rows does nothing of this: it is appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.definitions import Table
+from lakehold.errors import TableStopped
+from lakehold.iceberg.data_tables import TableState
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.carriers import APPLIED
+from lakehold.ingest.deduplicate.deduplication import Deduplicated
+from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, Bounds
+from lakehold.ingest.envelope.change_columns import OFFSET, OP, PARTITION, Changes, Op
+from lakehold.ingest.write import merge
+from lakehold.ingest.write.batch_effects import BatchIdentity
+from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
+from lakehold.ingest.write.write_audit_publish import Publishing
+from lakehold.session import row_by_row, snapshot_properties, temp_view
+from lakehold.spark_sql import quoted, struct_of
+
+_GONE, _FOUND = "lakehold_gone", "lakehold_found"
+_NET, _NTH = "_lh_net", "_lh_nth"
+_LONGEST_TEXT = 100
+"""A bound that is a longer text is not worth its place in a statement."""
+
+
+@dataclass(frozen=True)
+class KeylessBatch:
+    """The changes of a batch to a table without a key, some of which remove rows.
+
+    Args:
+        table: The definition.
+        changes: The changes.
+        columns: The table's columns, in its order.
+        found: The changes with the decisions on them.
+        identity: The batch.
+        is_whole: Whether the table had each row that upstream removes: it shows a connector snapshot, and no error.
+    """
+
+    table: Table
+    changes: Changes
+    columns: Sequence[ColumnType]
+    found: Deduplicated
+    identity: BatchIdentity
+    is_whole: bool
+
+    @property
+    def compared(self) -> list[ColumnType]:
+        """Return the table's columns by which rows are equal: a column that messages lost says nothing any more."""
+        return [column for column in self.columns if column.name in (self.changes.compared or ())]
+
+    def properties(self, step: int) -> dict[str, str]:
+        """Return the snapshot's properties for a step of the batch."""
+        return self.identity.properties(self.found.marks, step)
+
+
+def write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableState) -> None:
+    """Bring the changes into the table.
+
+    Args:
+        batch: The changes.
+        publishing: Stages and publishes.
+        name: The table's full name in SQL, quoted.
+        state: The table.
+
+    Raises:
+        TableStopped: The table lacks a row that upstream removed.
+        CommitConflict: Another writer committed to the table since `state` was read.
+    """
+    net = cancelled(batch.found.frame, batch.changes).persist()
+    try:
+        _write(batch, publishing, name, state, net)
+    finally:
+        net.unpersist()
+
+
+def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableState, net: DataFrame) -> None:
+    spark, totals = publishing.spark, _totals(batch, net)
+    adds, removes = totals["adds"], totals["removes"]
+    is_emptied = batch.found.replaces_all or state.row_count == 0
+    reading = nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark)
+    found = _NOTHING_FOUND
+    if removes and not is_emptied:
+        ranges = [*_ranges(batch, totals)]
+        with reading():
+            found = _find(batch, name, net, ranges)
+    if found.num_rows < removes and batch.is_whole:
+        raise _row_missing(batch, net, found)
+    if is_emptied:
+        if adds or batch.found.replaces_all:
+            path = merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=False)
+            merge.append(path, batch.changes, net, batch.columns, batch.properties(1))
+        return
+    writes = []
+    if found.num_rows:
+        # The effect of the batch is its last commit.
+        properties = batch.properties(0 if adds else 1)
+        writes.append(partial(_remove, spark, name, found, properties, reading))
+    if adds:
+        rows = net.filter(f"{OP} = '{Op.UPSERT}'")
+        insert = merge.Merge(
+            name,
+            key=(),
+            null_safe=False,
+            bounds={},
+            has_deletes=False,
+            has_upserts=True,
+            keeps_values=False,
+            replaces_all=False,
+        )
+        writes.append(partial(merge.merge, spark, insert, batch.changes, rows, batch.columns, batch.properties(1)))
+    if writes:
+        publishing.run_together(writes, state)
+
+
+def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
+    """Return the applied changes without those that cancel out: equal rows of the batch that are added and removed.
+
+    The result has the columns of `deduplicated`, and `_lh_net` and `_lh_nth`: how many such rows the table gains, negative if it
+    loses them, and the number of the change among them, from 1.
+    """
+    types = {column.name: column.type for column in changes.columns}
+    row = ", ".join(exactly(quoted(name), types[name]) for name in changes.compared or ())
+    net = f"sum(IF({OP} = '{Op.UPSERT}', 1, -1)) OVER (PARTITION BY {row})"
+    nth = f"row_number() OVER (PARTITION BY {row}, {OP} ORDER BY {PARTITION}, {OFFSET})"
+    rows = deduplicated.filter(f"{APPLIED} AND {OP} IN ('{Op.UPSERT}', '{Op.DELETE}')")
+    rows = rows.selectExpr("*", f"{net} AS {_NET}", f"{nth} AS {_NTH}")
+    return rows.filter(f"{_NTH} <= IF({OP} = '{Op.UPSERT}', {_NET}, -{_NET})")
+
+
+def exactly(value: str, of: IcebergType) -> str:
+    """Write SQL that is equal for two values if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
+    match of:
+        case FloatType() | DoubleType():
+            return f"CAST({value} AS string)"
+        case ListType():
+            element = exactly("e", of.element_type)
+            return value if element == "e" else f"transform({value}, e -> {element})"
+        case MapType():
+            entry = struct_of({"key": "e.key", "value": exactly("e.value", of.value_type)})
+            return f"array_sort(transform(map_entries({value}), e -> {entry}))"
+        case StructType():
+            fields = {f.name: exactly(f"{value}.{quoted(f.name)}", f.field_type) for f in of.fields}
+            if all(sql == f"{value}.{quoted(name)}" for name, sql in fields.items()):
+                return value
+            return f"CASE WHEN {value} IS NOT NULL THEN {struct_of(fields)} END"
+        case _:
+            return value
+
+
+def _totals(batch: KeylessBatch, net: DataFrame) -> dict[str, Any]:
+    """Count what is added and removed, with the bounds of the removed rows' columns."""
+    is_removed = f"{OP} = '{Op.DELETE}'"
+    stored = net.selectExpr(OP, *merge.as_stored(batch.changes, batch.compared, keeps_values=False))
+    totals = [f"count_if(NOT {is_removed}) AS adds", f"count_if({is_removed}) AS removes"]
+    for number, column in enumerate(batch.compared):
+        value = _in_order(quoted(column.name), column.type)
+        if value is not None:
+            where = f"FILTER (WHERE {is_removed})"
+            totals.append(f"min({value}) {where} AS lowest{number}")
+            totals.append(f"max({value}) {where} AS highest{number}")
+            totals.append(f"count_if({is_removed} AND {value} IS NULL) AS nulls{number}")
+    ((values),) = stored.selectExpr(*totals).toArrow().to_pylist()
+    return dict(values)
+
+
+def _in_order(column: str, of: IcebergType) -> str | None:
+    """Write a value of a column that files have bounds of, times as numbers; None for other columns."""
+    match of:
+        case DateType():
+            return f"unix_date({column})"
+        case TimestampType() | TimestamptzType():
+            return f"unix_micros(CAST({column} AS timestamp))"
+        case _:
+            return column if isinstance(of, BOUNDED_TYPES) else None
+
+
+def _ranges(batch: KeylessBatch, totals: dict[str, Any]) -> Iterator[str]:
+    """Yield conditions that each removed row fulfils: by the statistics of files, Iceberg skips those without such rows."""
+    for number, column in enumerate(batch.compared):
+        name = quoted(column.name)
+        if f"nulls{number}" not in totals:
+            continue
+        lowest, highest, nulls = (totals[f"{what}{number}"] for what in ("lowest", "highest", "nulls"))
+        if lowest is None:
+            yield f"{name} IS NULL"
+        elif not isinstance(column.type, StringType) or max(len(lowest), len(highest)) <= _LONGEST_TEXT:
+            between = f"{name} BETWEEN {_literals(column.type, lowest, highest)}"
+            yield f"({between} OR {name} IS NULL)" if nulls else between
+
+
+def _literals(of: IcebergType, lowest: Any, highest: Any) -> str:
+    if not isinstance(of, TimestampType | TimestamptzType):
+        return merge.range_literals(Bounds(of, lowest, highest))
+    kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
+    numbers = merge.rounded(Bounds(LongType(), lowest, highest))
+    return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
+
+
+_NOTHING_FOUND = pa.table({"row_id": pa.array([], pa.int64()), "offset": pa.array([], pa.int64())})
+
+
+def _find(batch: KeylessBatch, name: str, net: DataFrame, ranges: Sequence[str]) -> pa.Table:
+    """Find rows of the table to remove: for each change one of the equal rows, as far as there are any."""
+    columns = batch.compared
+    names = ", ".join(quoted(column.name) for column in columns)
+    same = [f"{exactly(f't.{quoted(c.name)}', c.type)} <=> {exactly(f's.{quoted(c.name)}', c.type)}" for c in columns]
+    gone = net.filter(f"{OP} = '{Op.DELETE}' AND {_NTH} = 1").selectExpr(
+        PARTITION, OFFSET, f"-{_NET} AS {_NET}", *merge.as_stored(batch.changes, columns, keeps_values=False)
+    )
+    statement = f"""
+        SELECT row_id, {OFFSET} AS offset FROM (
+            SELECT t._row_id AS row_id, s.{OFFSET}, s.{_NET},
+                row_number() OVER (PARTITION BY s.{PARTITION}, s.{OFFSET} ORDER BY t._row_id) AS {_NTH}
+            FROM (
+                SELECT {names}, _row_id FROM {name}
+                WHERE {" AND ".join(ranges) or "true"}
+            ) t JOIN {_GONE} s ON {_hash("t", columns)} = {_hash("s", columns)} AND least(true, {", ".join(same)})
+        ) WHERE {_NTH} <= {_NET}"""
+    with temp_view(gone, _GONE):
+        return net.sparkSession.sql(statement).toArrow()
+
+
+def _hash(table: str, columns: Sequence[ColumnType]) -> str:
+    """Write a hash of the row, the one number by which Spark joins; it takes no maps."""
+    hashed = [f"{table}.{quoted(c.name)}" for c in columns if "map<" not in c.spark_type]
+    return f"xxhash64({', '.join(['0', *hashed])})"
+
+
+def _remove(
+    spark: SparkSession,
+    name: str,
+    found: pa.Table,
+    properties: dict[str, str],
+    reading: Callable[[], AbstractContextManager[None]],
+) -> None:
+    rows = spark.createDataFrame(found.select(["row_id"]))
+    with reading(), temp_view(rows, _FOUND), snapshot_properties(spark, properties):
+        spark.sql(f"MERGE INTO {name} t USING {_FOUND} s ON t._row_id = s.row_id WHEN MATCHED THEN DELETE")
+
+
+def _row_missing(batch: KeylessBatch, net: DataFrame, found: pa.Table) -> TableStopped:
+    """Return the error of a table that lacks a row which upstream removed."""
+    of_offset = found.group_by("offset").aggregate([("row_id", "count")])
+    have = net.sparkSession.createDataFrame(of_offset) if of_offset.num_rows else None
+    gone = net.filter(f"{OP} = '{Op.DELETE}' AND {_NTH} = 1")
+    if have is not None:
+        gone = gone.join(have, gone[OFFSET] == have["offset"], "left").filter(f"coalesce(row_id_count, 0) < -{_NET}")
+    first = gone.agg(F.min(OFFSET)).toArrow().column(0)[0].as_py()
+    table = batch.table
+    return TableStopped(
+        f'table "{table.full_name}" lacks a row that was removed upstream',
+        table=table.full_name,
+        code="row-missing",
+        detail=f"The change at offset {first} of topic {table.topic} removes a row, and no row of the table has these values. "
+        "A column with a DEFAULT that was added, or a column that was renamed, changes rows upstream without a message. "
+        "Nothing of this batch was written to the table.",
+        hint="Load the table again: drop it, create it again, and have the connector snapshot all of its tables "
+        "(of a captured database ALTER SOURCE … RESNAPSHOT); delete the topic of any other source first. "
+        "KEY (column, …) over columns that distinguish all rows finds them whatever the others hold.",
+    )

@@ -1,0 +1,125 @@
+"""Tables without a key in a captured PostgreSQL: pgbench's four tables, one of which has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.errors import UpstreamError
+from tests.captured_shop import Shop
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.live_source import execute
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+TABLES = {
+    "pgbench_branches": "bid int NOT NULL PRIMARY KEY, bbalance int, filler char(88)",
+    "pgbench_tellers": "tid int NOT NULL PRIMARY KEY, bid int, tbalance int, filler char(84)",
+    "pgbench_accounts": "aid int NOT NULL PRIMARY KEY, bid int, abalance int, filler char(84)",
+    "pgbench_history": "tid int, bid int, aid int, delta int, mtime timestamp, filler char(22)",
+}
+BEGUN = (
+    "INSERT INTO pgbench_branches VALUES (1, 0, NULL)",
+    "INSERT INTO pgbench_tellers SELECT i, 1, 0, NULL FROM generate_series(1, 10) i",
+    "INSERT INTO pgbench_accounts SELECT i, 1, 0, '' FROM generate_series(1, 500) i",
+    "INSERT INTO pgbench_history SELECT 1, 1, i % 3, 0, NULL, NULL FROM generate_series(1, 300) i",
+)
+TRANSACTION = (
+    "UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid}",
+    "UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {tid}",
+    "UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = 1",
+    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES ({tid}, 1, {aid}, {delta}, '2026-11-26 10:00')",
+)
+
+
+def bank(shop: Shop, count: int) -> None:
+    """Run pgbench's transactions, of which many add an equal row of the history."""
+    for number in range(count):
+        values = {"delta": number % 2 - 7, "aid": number % 4 + 1, "tid": number % 2 + 1}
+        execute(shop.database, [statement.format(**values) for statement in TRANSACTION])
+
+
+def follow(shop: Shop, *tables: str) -> None:
+    """Ingest until tables of the lake have the rows of the database, each as often."""
+
+    def equal() -> bool:
+        for report in shop.lake.ingest("shop"):
+            for error in report.stopped.values():
+                raise error
+        return all(shop.since(table) is not None and rows(shop, table) == wanted(shop, table) for table in tables)
+
+    wait_for(equal, "the lake is equal to the database")
+
+
+def rows(shop: Shop, table: str) -> list[str]:
+    return sorted(map(repr, shop.lake.sql(f"SELECT * FROM {shop.lake.settings.catalog_name}.shop.{table}").rows))
+
+
+def wanted(shop: Shop, table: str) -> list[str]:
+    return sorted(map(repr, shop.query(f"SELECT * FROM {table}")))
+
+
+def test_pgbench(shop: Shop) -> None:
+    execute(shop.database, [f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()])
+    execute(shop.database, [*BEGUN])
+    keyed = [name for name in TABLES if name != "pgbench_history"]
+    execute(shop.database, [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in keyed])
+    for name in keyed:
+        shop.lake.sql(shop.creating(name))
+    with pytest.raises(UpstreamError) as refused:
+        shop.lake.sql(shop.creating("pgbench_history"))
+    assert refused.value.code == "replica-identity"
+    execute(shop.database, ["UPDATE pgbench_history SET delta = 1 WHERE aid = 2", refused.value.hint.split(";")[0]])
+    shop.lake.sql(f"DROP SOURCE shop CASCADE; {shop.creating_source}")
+    shop.lake.sql("; ".join(["BEGIN", *map(shop.creating, TABLES), "COMMIT"]))
+
+    bank(shop, 6)
+    follow(shop, *TABLES)
+    execute(shop.database, ["INSERT INTO pgbench_history SELECT * FROM pgbench_history", "ANALYZE"])
+    bank(shop, 6)
+    one = "(SELECT ctid FROM pgbench_history WHERE aid = {} LIMIT {})"
+    execute(
+        shop.database,
+        [
+            f"DELETE FROM pgbench_history WHERE ctid IN {one.format(2, 7)}",
+            f"UPDATE pgbench_history SET filler = 'x' WHERE ctid IN {one.format(1, 5)}",
+            f"UPDATE pgbench_history SET aid = 2, delta = 1 WHERE ctid IN {one.format(0, 3)}",
+        ],
+    )
+    follow(shop, *TABLES)
+    for _ in range(2):
+        shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+        bank(shop, 2)
+        follow(shop, *TABLES)
+
+
+def test_a_table_that_joins_and_gets_a_primary_key_later(shop: Shop) -> None:
+    shop.upstream("keyed", rows=20)
+    shop.lake.sql(shop.creating("keyed"))
+    shop.follow_until_equal("keyed")
+    execute(
+        shop.database,
+        [
+            "CREATE TABLE late AS SELECT i % 3 AS id, i % 5 AS n, NULL::text AS note FROM generate_series(1, 60) i",
+            "ALTER TABLE late REPLICA IDENTITY FULL",
+        ],
+    )
+    (notice,) = shop.lake.sql(shop.creating("late")).notices
+    assert "ALTER SOURCE shop RESNAPSHOT" in notice
+    execute(shop.database, ["DELETE FROM late WHERE id = 2 AND n = 1"])
+    shop.lake.ingest("shop")
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    execute(shop.database, ["INSERT INTO late SELECT * FROM late"])
+    follow(shop, "keyed", "late")
+    # Its rows stay a multiset when it gets a primary key, and message keys change nothing.
+    execute(
+        shop.database,
+        [
+            "DELETE FROM late WHERE ctid NOT IN (SELECT min(ctid) FROM late GROUP BY id, n)",
+            "ALTER TABLE late ADD PRIMARY KEY (id, n)",
+            "UPDATE late SET n = n + 1000 WHERE id = 1",
+            "UPDATE late SET note = 'x' WHERE id = 0",
+            "INSERT INTO late VALUES (9, 9, NULL)",
+        ],
+    )
+    follow(shop, "keyed", "late")
