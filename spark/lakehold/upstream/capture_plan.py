@@ -38,6 +38,9 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.connector_config import has_failover_slot
+from lakehold.upstream.failover import is_on_other_timeline, refuse_restored
+from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
@@ -60,7 +63,6 @@ from lakehold.upstream.refusals import (
     refuse_foreign,
     refuse_lost,
     refuse_partial,
-    refuse_restored,
     refuse_unfit,
     refuse_unmarked,
 )
@@ -102,12 +104,16 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
-    is_stopped = bool(signals) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
+    copied = tuple(_copied_slot(wanted, found))
+    is_stopped = (
+        bool(signals or copied) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
+    )
     is_published = found.database is None or found.database.publication is not None
     steps = (
         *_topics(wanted, found),
         *forgotten,
         *_stopped(wanted, found, is_stopped=is_stopped),
+        *copied,
         # The connector misses signals in a table that is not published yet.
         *(signals if is_published else ()),
         *_missed(wanted, found, out),
@@ -129,7 +135,7 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
     refuse_uncapturable(wanted, found)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
-    refuse_restored(wanted, found)
+    refuse_restored(wanted, found, resnapshot=True)
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_partial(wanted, found)
@@ -147,6 +153,7 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
             *_publication(wanted, found, wanted.tables),
             *_signal_table(wanted, found),
             *_configuration(wanted, found.connector),
+            *_other_timeline(wanted, found),
             NoteFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
         )
@@ -161,6 +168,21 @@ def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
     has_slot = found.database is not None and found.database.slot is not None
     if not has_slot and not any(table.object_id in found.snapshots for table in wanted.tables):
         yield ForgetPosition(wanted.connector)
+
+
+def _copied_slot(wanted: Wanted, found: Found) -> Iterator[Step]:
+    """Have standbys copy a slot that an earlier lakehold's connector created; once, as the server may refuse."""
+    connector, database = found.connector, found.database
+    if connector is not None and database is not None and database.slot is not None:
+        is_new = not has_failover_slot(connector.config) and has_failover_slot(wanted.config)
+        if is_new and not database.failover.is_copied:
+            yield CopySlot(wanted.capture.slot or "")
+
+
+def _other_timeline(wanted: Wanted, found: Found) -> Iterator[Step]:
+    log = found.database.failover.log if found.database is not None else None
+    if log is not None and is_on_other_timeline(found):
+        yield TakeLog(wanted.capture.topic_prefix, wanted.source_id, log, wanted.signal_table, wanted.seen_upstream_ms)
 
 
 def _must_wait(wanted: Wanted, found: Found) -> bool:

@@ -14,7 +14,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
@@ -24,6 +24,7 @@ from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import OffsetRange, TopicPartition
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found_log import FoundLog
 
 _WORD = re.compile(r"\w+")
 _ASKED = "execute-snapshot"
@@ -89,6 +90,12 @@ def noted_members(source_id: str, publication: str, members: Mapping[str, str]) 
     return json.dumps({"id": source_id, "type": _NOTED, "data": data})
 
 
+def noted_log(source_id: str, log: FoundLog) -> str:
+    """Build a signal that the connector only logs: the log of PostgreSQL that fills the topics."""
+    data = {"message": f"timeline {log.timeline} of system {log.system}", "wal": asdict(log)}
+    return json.dumps({"id": source_id, "type": _NOTED, "data": data})
+
+
 def noted_fit(object_id: str, upstream: str, log_position: LogPosition) -> str:
     """Build a signal that the connector only logs: the sync point from which on the table fits the others."""
     where = f"{log_position.log} {'/'.join(map(str, log_position.at))}"
@@ -120,6 +127,7 @@ class Journal:
         snapshots: The snapshot of each table, as it was asked for and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
         members: The memberships in the publication that were noted last, by the table's name upstream.
+        log: The log of PostgreSQL that was noted last; None: none was.
         first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
     """
 
@@ -136,6 +144,7 @@ class Journal:
         self.snapshots: dict[str, FoundSnapshot] = {}
         self.repeats: dict[str, FoundRepeat] = {}
         self.members: dict[str, str] = {}
+        self.log: FoundLog | None = None
         self.first_snapshot_said: int | None = None
 
     @property
@@ -151,7 +160,7 @@ class Journal:
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
             self._asked, self._answered = [], set()
-            self.repeats, self.members = {}, {}
+            self.repeats, self.members, self.log = {}, {}, None
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
             # Others may write to the topic, too, and the connector ignores what is no signal.
@@ -193,6 +202,10 @@ class Journal:
     def _take_note(self, object_id: str, before: FoundSnapshot, noted: Mapping[str, Any]) -> None:
         if "members" in noted:
             self.members |= noted["members"]
+        elif "wal" in noted:
+            wal = noted["wal"]
+            branches = tuple((timeline, at) for timeline, at in wal["branches"])
+            self.log = FoundLog(wal["system"], wal["timeline"], branches, wal["is_awaited"])
         elif "fits_from" in noted:
             log, *at = noted["fits_from"]
             self.snapshots[object_id] = replace(before, fits_from=LogPosition(log, tuple(at)))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from lakehold.definitions import ConnectionType
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Definitions
-from lakehold.model.readers import MAIN_READER, Readers
+from lakehold.model.log_positions import WAL
+from lakehold.model.readers import MAIN_READER, Readers, ReaderState
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.connections import connections_of
 from lakehold.upstream.wanted import InLake, wanted
@@ -54,7 +55,7 @@ class Targets:
         declared = frozenset(ids - ids_before) if ids != ids_before else None
         readers = self.readers(source)
         marks = _marks(readers, ids)
-        passed = _passed(marks.values()) if capture.database is ConnectionType.POSTGRES else None
+        passed = _passed(marks.values(), readers.values()) if capture.database is ConnectionType.POSTGRES else None
         entry = defined.sources[source]
         return Target(
             wanted(
@@ -91,8 +92,10 @@ def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
     }
 
 
-def _passed(marks: Collection[HighWaterMarks]) -> int | None:
-    """Return the highest log position that any of the tables has applied."""
+def _passed(marks: Collection[HighWaterMarks], readers: Collection[ReaderState]) -> int | None:
+    """Return the highest log position that any of the tables has applied: the end of a commit, as soon as its END was read."""
     positions = [position for each in marks for position in each.passed.values()]
     positions += [each.snapshot.position for each in marks if each.snapshot is not None]
-    return max((max(position[0], position[1]) for position in positions), default=None)
+    # A table's marks have the positions of events, which lie below the end of their commit.
+    ends = [reader.transactions.commits[WAL][0] for reader in readers if WAL in reader.transactions.commits]
+    return max((*ends, *(max(position[0], position[1]) for position in positions)), default=None)
