@@ -7,11 +7,16 @@ from dataclasses import replace
 import pytest
 
 from lakehold.errors import UpstreamError
+from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions
+from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
+from lakehold.model.log_positions import WAL
+from lakehold.model.readers import ReaderState, TableProgress
 from lakehold.upstream.capture_plan import plan, plan_resnapshot
 from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found import Found, FoundSignalTable
 from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.postgres_failover import branches_of
+from lakehold.upstream.targets import passed_position
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import World, converge, target
 
@@ -178,3 +183,13 @@ def test_a_history_file_names_where_each_timeline_was_left() -> None:
     text = "1\t0/3004A60\tno recovery target specified\n\n# a comment\n2\t1/FF\tbefore 2026-11-26 10:00:00+00\n"
     assert branches_of(text) == ((1, 0x3004A60), (2, 0x1_0000_00FF))
     assert branches_of("") == ()
+
+
+def test_the_lake_is_at_the_end_of_its_last_commit_which_lies_above_the_events() -> None:
+    marks = HighWaterMarks({0: (300, 390, 0, 0)}, SnapshotProgress((200, 200, 0, 0)))
+    progress = TableProgress(marks=marks, object_id="a1")
+    committed = CommittedTransactions({WAL: (400,)})
+    main = ReaderState("shop", "main", {"shop.a": progress}, transactions=committed)
+    assert passed_position({"main": main}, {"a1"}) == 400
+    assert passed_position({"main": replace(main, transactions=NOTHING_COMMITTED)}, {"a1"}) == 390
+    assert passed_position({"main": main}, {"b1"}) is None, "a table that is created again"
