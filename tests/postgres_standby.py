@@ -88,7 +88,7 @@ class ReplicatedServer:
         """Stop the standby: it misses what the primary logs."""
         lifecycle.stop(self.standby, lambda _: None)
 
-    def fail_over(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def fail_over(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Have the primary crash, and the standby be promoted at its address."""
         pid = int((self.primary.folder / "data" / "postmaster.pid").read_text().split()[0])
         os.kill(pid, signal.SIGQUIT)

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.errors import UpstreamError
+from lakehold.errors import UpstreamError, UpstreamUnavailable
+from lakehold.servers import HOST
 from lakehold.stack import ConnectClient, StackAddresses
 from lakehold.status import status_of
+from lakehold.upstream.connector_config import Login
+from lakehold.upstream.postgres import Names, PostgresUpstream
 from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_source import execute
@@ -93,7 +96,7 @@ def test_nobody_notices_a_failover(shop: Shop, server: ReplicatedServer, restart
     server.wait_until_replayed()
 
     # An ingest meanwhile finds no database, and reads on what the connector has sent.
-    server.fail_over(lambda: list(shop.lake.ingest("shop")) and None)
+    server.fail_over(lambda: list(shop.lake.ingest("shop")))
     execute(shop.database, ["INSERT INTO orders VALUES (2000, 3, 'after')", "DELETE FROM orders WHERE id = 7"])
     if restarts:
         shop.reopen()
@@ -152,6 +155,14 @@ def test_a_slot_that_the_standby_did_not_copy_is_lost(shop: Shop, server: Replic
     # The connector may have created the slot again by now.
     assert _refusal(shop).code in {"slot-lost", "failover-uncertain"}
     _take_again(shop)
+
+
+def test_a_standby_that_is_not_promoted_is_refused(server: ReplicatedServer) -> None:
+    addresses = server.standby.addresses
+    login = Login(HOST, server.standby.port, addresses.postgres_user, addresses.postgres_password, "postgres")
+    with pytest.raises(UpstreamUnavailable) as refusal:
+        PostgresUpstream(login, 5.0).inspect(Names("p", "s", "lakehold_signals.of_s"), "s1", [])
+    assert refusal.value.code == "database-standby"
 
 
 @pytest.mark.usefixtures("stack", "failover_slots")
