@@ -31,7 +31,7 @@ PARAMS = {
         type=["null", "string"],
         format="date-time",
         title="Advance to",
-        description="From when on they keep history. Empty: the oldest time that retention keeps readable anyway.",
+        description="The time from which they keep history. Empty: the oldest time that retention keeps readable anyway.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""`lakehold demo --airflow` as a process: what tests and benchmarks ask of a live scheduler."""
+"""`lakehold demo --airflow` as a process, with the requests that tests and benchmarks make to a live scheduler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWERS_WITHIN_S = 120
 
 @dataclass
 class LiveAirflow:
-    """The running demo."""
+    """A running `lakehold demo --airflow`."""
 
     process: subprocess.Popen[str]
     url: str
@@ -50,18 +50,18 @@ class LiveAirflow:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         def holds() -> bool:
-            assert self.process.poll() is None, "it goes on until Ctrl-C"
+            assert self.process.poll() is None, "the demo runs until Ctrl-C"
             return condition()
 
         wait_for(holds, within_s=ARRIVES_WITHIN_S)
 
     def owner(self) -> int | None:
-        """Id of the process that is in a batch now."""
+        """Return the id of the process that runs a batch now, or None."""
         leases = {state.lease for state in self.lake.batches.readers("shop").values() if state.lease is not None}
         return next((int(lease.owner.split(":")[1]) for lease in leases), None)
 
     def orders(self, before_ms: int) -> tuple[set[Row], set[Row]]:
-        """Orders that have not changed since a time: as PostgreSQL has them, and as the lake has them now."""
+        """Return the orders unchanged since a time, as PostgreSQL has them and as the lake has them now."""
         when = f"changed_at < to_timestamp({before_ms} / 1000.0)"
         with psycopg.connect(self.postgres) as connection:
             statement = f"SELECT id, status::text, total::text FROM orders WHERE {when}"
@@ -71,11 +71,11 @@ class LiveAirflow:
 
 @contextmanager
 def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]:
-    """The demo in `directory`, on a stack of its own, until the block ends."""
+    """Run the demo in `directory`, on its own stack, until the block ends."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("lakehold")), "demo", "--airflow", "--port", str(port)]
-    said = directory / "said"
-    with said.open("w") as output:
+    printed = directory / "printed"
+    with printed.open("w") as output:
         process = subprocess.Popen(
             [*command, "--directory", str(directory / "demo")],
             cwd=ROOT,
@@ -85,13 +85,13 @@ def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]
             text=True,
         )
     try:
-        wait_for(lambda: "Airflow is at" in said.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
-        assert process.poll() is None, said.read_text()[-3_000:]
-        (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", said.read_text())
+        wait_for(lambda: "Airflow is at" in printed.read_text() or process.poll() is not None, within_s=STARTS_WITHIN_S)
+        assert process.poll() is None, printed.read_text()[-3_000:]
+        (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", printed.read_text())
         with connect(str(directory / "demo" / "lake")) as lake:
             yield LiveAirflow(process, f"http://127.0.0.1:{port}", postgres, lake)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         code = process.wait(STOPS_WITHIN_S)
-    assert code == 0, said.read_text()[-3_000:]
+    assert code == 0, printed.read_text()[-3_000:]

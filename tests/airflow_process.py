@@ -1,4 +1,4 @@
-"""A migrated Airflow in a process of its own, which runs the project's DAGs one after the other and tells how they went."""
+"""A migrated Airflow in its own process, which runs the project's DAGs one after the other and reports their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAGS = ROOT / "dags"
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
-    """Environment of an Airflow that keeps everything in `home`; settings of lakehold by name."""
+    """Return the environment of an Airflow that keeps everything in `home`; `settings` are lakehold's, by name."""
     return {
         **os.environ,
         "AIRFLOW_HOME": str(home),
@@ -31,14 +31,14 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Run:
-    """How a run of a DAG ended.
+    """The result of a run of a DAG.
 
     Attributes:
-        state: Of the run.
-        tasks: State by task id, with the index of a mapped one in brackets.
-        labels: Of mapped tasks: what they were for.
-        events: Assets that were announced, with what was said of them.
-        log: All that was logged.
+        state: State of the run.
+        tasks: State of each task by its id, with the index of a mapped task in brackets.
+        labels: Label of each mapped task, by task id.
+        events: Assets that the run announced, with their extra data.
+        log: Everything that the run logged.
     """
 
     state: str
@@ -49,7 +49,7 @@ class Run:
 
 
 class AirflowProcess:
-    """Runs DAGs. Its requests and answers are lines of JSON."""
+    """A process that runs DAGs; its requests and answers are lines of JSON."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process, self._log = process, log
@@ -58,19 +58,19 @@ class AirflowProcess:
         """Run a DAG to its end, as if a person had triggered it with `params`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        said = self._log.stat().st_size
+        log_bytes = self._log.stat().st_size
         print(json.dumps([dag_id, params]), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
-        log = self._log.read_bytes()[said:].decode()
+        log = self._log.read_bytes()[log_bytes:].decode()
         assert answer, log[-5_000:]
-        told = json.loads(answer)
-        events = tuple((name, extra) for name, extra in told["events"])
-        return Run(told["state"], told["tasks"], told["labels"], events, log)
+        answered = json.loads(answer)
+        events = tuple((name, extra) for name, extra in answered["events"])
+        return Run(answered["state"], answered["tasks"], answered["labels"], events, log)
 
 
 @contextmanager
 def airflow_process(home: Path, variables: Mapping[str, str], **settings: str) -> Iterator[AirflowProcess]:
-    """An Airflow in `home`, with further variables of its environment; it ends with the block."""
+    """Start an Airflow in `home`, with further variables in its environment, and end it with the block."""
     log = home / "runs.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

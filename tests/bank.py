@@ -1,6 +1,6 @@
-"""A bank in a real database: whatever its transactions do, two things hold after each commit.
+"""A bank in a real database, with two invariants after each commit.
 
-The balances of all accounts add up to what they were at first, and each account's balance is what its entries add up to.
+The balances of all accounts add up to their first total, and each account's balance is the sum of its entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rows = Iterable[tuple[int, int]]
 
 
 class Bank(ABC):
-    """Changes `accounts` and `entries`, by tellers who work at the same time, each on accounts of their own."""
+    """Tellers who change `accounts` and `entries` at the same time, each only their own accounts."""
 
     tables: Sequence[str]
     sleep: str
@@ -55,7 +55,7 @@ class Bank(ABC):
 
 
 class PostgresBank(Bank):
-    """In PostgreSQL."""
+    """A bank in PostgreSQL."""
 
     tables = (
         "CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL)",
@@ -75,7 +75,7 @@ class PostgresBank(Bank):
 
 
 class MariaDbBank(Bank):
-    """In MariaDB, in the database `bank`."""
+    """A bank in MariaDB, in the database `bank`."""
 
     tables = (
         "CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL)",
@@ -96,7 +96,7 @@ class MariaDbBank(Bank):
 
 
 def assert_balanced(accounts: Rows, entries: Rows) -> None:
-    """What holds after each commit."""
+    """Check the two invariants of the bank."""
     balances: dict[int, int] = dict(accounts)
     assert sum(balances.values()) == ACCOUNTS * OPENING
     sums = dict.fromkeys(balances, 0)
@@ -112,7 +112,7 @@ def _transfer(random: Random, payer: int, payee: int) -> list[str]:
         statements.append(f"UPDATE accounts SET balance = balance + {change} WHERE id = {account}")
         statements.append(_entry(account, change))
     if random.random() < 0.3:
-        # One entry in place of all.
+        # One entry replaces all entries of the account.
         statements.append(f"DELETE FROM entries WHERE account = {payer}")
         statements.append(f"INSERT INTO entries (account, amount) SELECT id, balance FROM accounts WHERE id = {payer}")
     return statements

@@ -1,4 +1,4 @@
-"""A shop in PostgreSQL that a lake captures by statements alone, and looks at what there is upstream of it."""
+"""A shop in PostgreSQL that a lake captures by statements alone, and inspections of its upstream objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 
 
 class Shop:
-    """The source `shop` of a lake over one database, and its tables of the same names."""
+    """The source `shop` of a lake over one database, with tables of the same names."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Shop:
 
     @property
     def creating_source(self) -> str:
-        """The statement that makes the source."""
+        """Return the statement that creates the source."""
         database = self.database
         return (
             f"CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'lake', SLOT '{database.name}') "
@@ -58,12 +58,12 @@ class Shop:
         )
 
     def reopen(self) -> None:
-        """Go on as another process, which has not looked at the connector yet."""
+        """Continue as another process, which has not inspected the connector yet."""
         settings = self.lake.settings
         self.lake = self._make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
 
     def close(self) -> None:
-        """Leave nothing upstream."""
+        """Remove all upstream objects of the source."""
         if "shop" in self.lake.definitions.definitions().sources:
             self.lake.sql("DROP SOURCE shop CASCADE")
 
@@ -72,7 +72,7 @@ class Shop:
         return f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'public.{table}') ENVELOPE {envelope}"
 
     def upstream(self, *tables: str, rows: int = 200) -> None:
-        """Make tables in the database."""
+        """Create tables in the database."""
         for table in tables:
             execute(
                 self.database,
@@ -84,7 +84,7 @@ class Shop:
             )
 
     def steps(self, statement: str) -> list[str]:
-        """What EXPLAIN shows, without the prefix that is new in each test."""
+        """Return the steps that EXPLAIN shows, without the prefix that differs in each test."""
         rows = self.lake.sql(f"EXPLAIN {statement}").rows
         return [text.replace(self.database.name, "shop") for (text,) in rows]
 
@@ -97,7 +97,7 @@ class Shop:
             return sorted(connection.execute(f"SELECT id, n, note FROM {table}".encode()).fetchall())
 
     def follow_until_equal(self, *tables: str) -> None:
-        """Ingest until the lake's tables are the database's."""
+        """Ingest until the lake's tables equal those of the database."""
 
         def equal() -> bool:
             for report in self.lake.ingest("shop"):
@@ -108,7 +108,7 @@ class Shop:
         wait_for(equal, "the lake is equal to the database")
 
     def follow_until_readable(self, table: str) -> None:
-        """Ingest until a table has a `since`; one that joined when the others are as far as its rows."""
+        """Ingest until a table is readable. A table that joined becomes readable when the other tables reach its rows."""
 
         def readable() -> bool:
             list(self.lake.ingest("shop"))
@@ -116,14 +116,14 @@ class Shop:
 
         wait_for(readable, f"{table} is readable")
 
-    def follow_until_nothing_is_told(self) -> None:
-        """Ingest until nobody need know anything: all that was missed is there."""
+    def follow_until_nothing_is_reported(self) -> None:
+        """Ingest until `status` has no notices, so that no changes are missing."""
 
         def quiet() -> bool:
             list(self.lake.ingest("shop"))
             return status_of(self.lake).notices == ()
 
-        wait_for(quiet, "status says nothing")
+        wait_for(quiet, "status has no notices")
 
     def _has(self, table: str) -> bool:
         return self.lake.tables.table_state(f"shop.{table}") is not None
@@ -135,7 +135,7 @@ class Shop:
         )
 
     def topics(self) -> set[str]:
-        """Those of the source that the broker has, without the prefix."""
+        """Return the broker's topics of the source, without their prefix."""
         names = AdminClient({"bootstrap.servers": self.database.addresses.kafka}).list_topics(timeout=10).topics
         return {name.replace(self.database.name, "shop") for name in names if self.database.name in name}
 
@@ -153,7 +153,7 @@ class Shop:
         return {name: set(tables) for name, tables in found}
 
     def drop_slot(self) -> None:
-        """As somebody who does not know what it is for."""
+        """Drop the replication slot, as a person would who does not know its purpose."""
         self.query(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", self.database.name
         )
@@ -161,19 +161,19 @@ class Shop:
 
     @property
     def connector(self) -> ConnectorTopics:
-        """What captures it."""
+        """Return the topics of the source's connector."""
         return ConnectorTopics(self.database.addresses, self.database.topic_prefix)
 
     def wait_for_events(self, table: str, wanted: dict[str, int]) -> None:
-        """Until the topic of a table has so many messages of each kind."""
+        """Wait until the topic of a table has so many messages of each kind."""
         wait_for(lambda: self.events(table) == wanted, f"{table} has {wanted}")
 
     def events(self, table: str) -> Counter[str]:
-        """How many messages of each kind the topic has."""
+        """Count the messages of each kind in a table's topic."""
         return self.connector.events(f"public.{table}")
 
     def sent_ms(self, table: str) -> list[int]:
-        """When the connector sent each message that the topic of a table has, in order."""
+        """Return the time at which the connector sent each message of a table's topic, in order."""
         return self.connector.sent_ms(f"public.{table}")
 
     def query(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
@@ -183,7 +183,7 @@ class Shop:
 
 @pytest.fixture
 def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop that is captured; in the end nothing of it is left upstream."""
+    """Return a captured shop, and remove its upstream objects afterwards."""
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
     shop = Shop(make_lake, database)
     yield shop
@@ -192,7 +192,7 @@ def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.M
 
 @pytest.fixture
 def poor(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop whose user of the database may do nothing yet."""
+    """Return a shop whose database user has no rights yet."""
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
     user = f"poor_{database.name}"
     shop = Shop(make_lake, database, user=user)
@@ -205,7 +205,7 @@ def poor(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.M
 
 
 def grant_capture(poor: Shop, *tables: str) -> None:
-    """What a superuser does for a user that may only read: it may replicate tables that are published for it."""
+    """Let a read-only user replicate the tables published for that user, as a superuser would."""
     published = ", ".join(tables)
     statements = [f"GRANT SELECT ON {published} TO {poor.user}", f"ALTER ROLE {poor.user} REPLICATION"]
     execute(poor.database, [*statements, f"CREATE PUBLICATION lake FOR TABLE {published}"])

@@ -1,4 +1,4 @@
-"""Columns of types that Debezium knows in its own way, or not at all, beside those of `postgres_types`, and of MariaDB's."""
+"""Columns of PostgreSQL's types that Debezium treats specially or does not know, beside `postgres_types`, and MariaDB's types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import LiteralString, NamedTuple
 
 
 class CapturedColumn(NamedTuple):
-    """A column, and how both sides show its value as one text; without a type in the lake it is left out."""
+    """A column, and how both sides show its value as one text; the lake skips columns without a `lake_type`."""
 
     name: str
     type: str
@@ -24,7 +24,7 @@ def _texts(name: str, kind: str, value: str) -> CapturedColumn:
     return CapturedColumn(name, f"{kind}[]", value, "array<string>", "array_to_json({}::text[])::text", "to_json({})")
 
 
-def _out(name: str, kind: str, value: str) -> CapturedColumn:
+def _skipped(name: str, kind: str, value: str) -> CapturedColumn:
     return CapturedColumn(name, kind, value, None)
 
 
@@ -37,7 +37,7 @@ IN_POSTGRES: tuple[LiteralString, ...] = (
     "CREATE DOMAIN raw AS bytea",
     "CREATE DOMAIN scores AS int[]",
 )
-"""What the columns need."""
+"""Types and extensions that the columns need."""
 
 POSTGRES: tuple[CapturedColumn, ...] = (
     _text("pair", "pair", "ROW(1, 'naïve 日本')"),
@@ -112,17 +112,17 @@ POSTGRES: tuple[CapturedColumn, ...] = (
         "int({}.radius)",
     ),
     CapturedColumn("line", "line", "'{1,2,3}'", "struct<a:double,b:double,c:double>", "'3'", "int({}.c)"),
-    _out("intervals", "interval[]", "'{1 day}'"),
-    _out("prices", "money[]", "'{1.5}'"),
-    _out("names", "name[]", "'{a}'"),
-    _out("documents", "xml[]", "ARRAY['<a/>'::xml]"),
-    _out("places", "point[]", "ARRAY['(1,2)'::point]"),
-    _out("areas", "box[]", "ARRAY['(1,2),(3,4)'::box]"),
-    _out("flags", "bit(3)[]", "ARRAY[B'101']"),
-    _out("matrix", "int[][]", "'{{1,2},{3,4}}'"),
-    _out("grid", "text[][]", "'{{a,b},{c,d}}'"),
-    _out("vector", "oidvector", "'1 2'"),
-    _out("cursor", "refcursor", "'c'"),
+    _skipped("intervals", "interval[]", "'{1 day}'"),
+    _skipped("prices", "money[]", "'{1.5}'"),
+    _skipped("names", "name[]", "'{a}'"),
+    _skipped("documents", "xml[]", "ARRAY['<a/>'::xml]"),
+    _skipped("places", "point[]", "ARRAY['(1,2)'::point]"),
+    _skipped("areas", "box[]", "ARRAY['(1,2),(3,4)'::box]"),
+    _skipped("flags", "bit(3)[]", "ARRAY[B'101']"),
+    _skipped("matrix", "int[][]", "'{{1,2},{3,4}}'"),
+    _skipped("grid", "text[][]", "'{{a,b},{c,d}}'"),
+    _skipped("vector", "oidvector", "'1 2'"),
+    _skipped("cursor", "refcursor", "'c'"),
 )
 
 MARIADB: tuple[CapturedColumn, ...] = (

@@ -1,4 +1,4 @@
-"""Servers that lakes of tests have their catalogs in, one of each a session: PostgreSQL, and Iceberg's own REST servlet."""
+"""Catalog servers for the lakes of tests, one of each per session: PostgreSQL, and Iceberg's own REST servlet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SomeServer = TypeVar("SomeServer", bound=Server)
 
 
 class IcebergRest(Server):
-    """A REST catalog. It keeps all tables in `warehouse`, wherever a client would have them."""
+    """A REST catalog that keeps all tables in `warehouse`, whatever location a client requests."""
 
     name = "iceberg-rest"
     artifact_sets = ("iceberg-rest",)
@@ -52,7 +52,7 @@ class IcebergRest(Server):
         self.folder.mkdir()
 
     def command(self) -> ServerCommand:
-        # What Iceberg opens files and its database with comes with Spark.
+        # Spark brings the libraries with which Iceberg opens files and its database.
         hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
         sqlite = artifacts.directory("spark").glob("sqlite-jdbc-*.jar")
         jars = ":".join(map(str, (*artifacts.jars("iceberg-rest"), *hadoop, *sqlite)))
@@ -72,7 +72,7 @@ class IcebergRest(Server):
         return False
 
     def clear(self) -> None:
-        """Drop all that is in it."""
+        """Drop everything in the catalog."""
         with closing(load_catalog("tests", type="rest", uri=self.uri)) as catalog:
             for namespace in catalog.list_namespaces():
                 for view in catalog.list_views(namespace):
@@ -85,7 +85,7 @@ class IcebergRest(Server):
 
 @contextmanager
 def running(server: SomeServer) -> Iterator[SomeServer]:
-    """`server`, which runs inside and is stopped by its process id."""
+    """Run `server` until the block ends, and stop it by its process id."""
     make_directory(server.folder.parent)
     try:
         lifecycle.start(server, Event(), lambda _: None)
@@ -108,7 +108,7 @@ def postgres_server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake]:
-    """A server is started when the first test asks for it, and empty for each."""
+    """Start a server when the first test requests one, and empty it after each test."""
     with ExitStack() as ended:
 
         def arguments(kind: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session, lakes in temporary directories, the live stack."""
+"""Fixtures that all tests share: one Spark session, lakes in temporary directories, the live stack."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _names = itertools.count()
 
 LakeFactory = Callable[..., Lake]
 
-# What has passed once passes again, however busy the machine is; `--hypothesis-profile=default` searches for new examples.
+# A test that passed once passes again, however busy the machine is; `--hypothesis-profile=default` searches for new examples.
 hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("repeatable")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A worker takes a file whole; one takes all that needs the stack, another all that needs single servers.
+    """Give each worker whole files, one worker all tests of the stack, and another one all tests of single servers.
 
-    They take longest, and begin first.
+    Tests of the stack and of servers take longest, so they begin first.
     """
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
@@ -56,7 +56,7 @@ def _group(item: pytest.Item) -> str:
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any]) -> None:
-    """Hang up after a test that was cut off: the next one would read the answer to its last question."""
+    """Close Py4J's connection after an interrupted test, or the next test would read the answer to its last request."""
     cut_off = call.excinfo is not None and not isinstance(call.excinfo.value, Exception)
     gateway = SparkContext._gateway
     connection = gateway._gateway_client.get_thread_connection() if cut_off and gateway is not None else None
@@ -65,13 +65,13 @@ def pytest_exception_interact(call: pytest.CallInfo[Any]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Every test that takes the shared session runs on either kind."""
+    """Let every test of the shared session run on classic Spark or on Spark Connect."""
     parser.addoption("--spark-connect", action="store_true", help="the shared Spark session is a client of a server")
 
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The one session; each lake brings its own catalog to it."""
+    """Return the session of all tests; each lake adds its own catalog to it."""
     over_connect = request.config.getoption("--spark-connect")
     session: SparkSession = request.getfixturevalue("connect_session" if over_connect else "classic_session")
     yield session
@@ -80,14 +80,14 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def jvm(request: pytest.FixtureRequest) -> None:
-    """For tests that write with Iceberg's own Java classes, which no client of Spark Connect reaches."""
+    """Skip tests that write with Iceberg's own Java classes, which no client of Spark Connect reaches."""
     if request.config.getoption("--spark-connect"):
         pytest.skip("uses Java classes of the session: classic Spark only")
 
 
 @pytest.fixture(scope="session")
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """Spark in this process."""
+    """Start Spark in this process."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = load_settings(
         warehouse=str(tmp_path_factory.mktemp("session")),
@@ -104,13 +104,13 @@ def classic_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def connect_session(spark_connect: str) -> SparkSession:
-    """A session on a server."""
+    """Return a session on a Spark Connect server."""
     return SparkSession.builder.remote(spark_connect).getOrCreate()
 
 
 @pytest.fixture
 def make_lake(spark: SparkSession, tmp_path: Path) -> Iterator[LakeFactory]:
-    """Opens lakes over the shared session, each with a catalog of its own; settings as arguments."""
+    """Open lakes over the shared session, each with its own catalog; settings are passed as arguments."""
     opened: list[Lake] = []
 
     def make(warehouse: Path | str | None = None, **settings: Any) -> Lake:
@@ -126,5 +126,5 @@ def make_lake(spark: SparkSession, tmp_path: Path) -> Iterator[LakeFactory]:
 
 @pytest.fixture
 def lake(make_lake: LakeFactory) -> Lake:
-    """An empty lake."""
+    """Return an empty lake."""
     return make_lake()

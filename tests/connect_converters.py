@@ -1,4 +1,4 @@
-"""What the converters of Kafka Connect write: a schema and a payload as JSON, and the same as Avro."""
+"""The output of Kafka Connect's converters: a schema and a payload as JSON, and the same as Avro."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CONNECT_DATA = "org.apache.kafka.connect.data."
 
 
 def struct(name: str, fields: dict[str, Json], *, optional: bool = False) -> Json:
-    """A Connect schema of type struct."""
+    """Return a Connect schema of type struct."""
     listed = [schema | {"field": field} for field, schema in fields.items()]
     return {"type": "struct", "name": name, "optional": optional, "fields": listed}
 
 
 def envelope(row: Json, source: Json | None = None) -> Json:
-    """Debezium's envelope around rows."""
+    """Return the schema of Debezium's envelope around rows."""
     text, number = {"type": "string", "optional": True}, {"type": "int64", "optional": True}
     transaction = struct("event.block", {"id": {"type": "string"}, "total_order": {"type": "int64"}}, optional=True)
     fields = {
@@ -39,22 +39,22 @@ def envelope(row: Json, source: Json | None = None) -> Json:
 
 
 def json_record(schema: Json, payload: Json) -> bytes:
-    """As the JSON converter writes it."""
+    """Encode a record as the JSON converter does."""
     return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
 
 
 def json_head(schema: Json) -> str:
-    """What stands before the payload."""
+    """Return the text that the JSON converter writes before the payload."""
     return f'{{"schema":{json.dumps(schema, separators=(",", ":"))},"payload":'
 
 
 def avro_schema(schema: Json) -> Json:
-    """As the Avro converters write it; every record gets a name of its own."""
+    """Convert a schema as the Avro converters do; every record gets its own name."""
     return _avro(schema, count(1))
 
 
 def avro_body(schema: Json, payload: Json) -> bytes:
-    """A payload of Connect's JSON as Avro, without the header. `schema` is the Avro schema."""
+    """Encode a payload of Connect's JSON as Avro, without the header. `schema` is the Avro schema."""
     plain = without_logical_types(schema)
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(plain), avro_value(plain, payload))
@@ -62,12 +62,12 @@ def avro_body(schema: Json, payload: Json) -> bytes:
 
 
 def framed(schema_id: int, body: bytes) -> bytes:
-    """In the Confluent wire format."""
+    """Add the header of the Confluent wire format."""
     return b"\0" + schema_id.to_bytes(4, "big") + body
 
 
 def avro_value(schema: Json, payload: Json) -> Json:  # noqa: PLR0911 - one for each kind of value
-    """The payload as fastavro takes it: bytes from base64, pairs as records."""
+    """Convert a payload to fastavro's values: bytes from base64, pairs as records."""
     if payload is None:
         return None
     if isinstance(schema, list):
@@ -95,7 +95,7 @@ def avro_value(schema: Json, payload: Json) -> Json:  # noqa: PLR0911 - one for 
 
 
 def without_logical_types(schema: Json) -> Json:
-    """The schema that reads the same bytes as they are."""
+    """Return a schema that reads the same bytes without conversions."""
     if isinstance(schema, list):
         return [without_logical_types(s) for s in schema]
     if isinstance(schema, dict):

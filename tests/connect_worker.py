@@ -1,4 +1,4 @@
-"""A worker of Kafka Connect beside the stack's, whose connectors do not write in Kafka transactions."""
+"""A second worker of Kafka Connect beside the stack's, whose connectors write without Kafka transactions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _GROUP = "plain"
 
 @contextmanager
 def worker_without_transactions(stack: StackAddresses, directory: Path) -> Iterator[StackAddresses]:
-    """The stack with this worker in the place of its own."""
+    """Run this worker until the block ends; yields the stack's addresses with this worker in place of its own."""
     ports = StackPorts(kafka=int(stack.kafka.rpartition(":")[2]), connect=free_port())
     worker = Connect(directory, ports)
     worker.prepare()
     settings = worker.folder / "connect.properties"
     text = settings.read_text().replace("exactly.once.source.support=enabled", "exactly.once.source.support=disabled")
-    # A group and topics of its own.
+    # The second worker needs its own group and topics.
     settings.write_text(re.sub(r"(?m)^(group\.id|\w+\.storage\.topic)=(.*)$", rf"\1=\2-{_GROUP}", text))
     command = worker.command()
     command.log.parent.mkdir(exist_ok=True)

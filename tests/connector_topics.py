@@ -1,4 +1,4 @@
-"""What a connector of Debezium that a lake made has sent, and a hand on it."""
+"""The topics of a Debezium connector that a lake created, and ways to pause and resume the connector."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ _ARRIVES_WITHIN_S = 60.0
 
 @dataclass(frozen=True)
 class ConnectorTopics:
-    """The connector of a topic prefix, whose messages are JSON; topics are named without it."""
+    """The topics of a connector whose messages are JSON; they are named without the connector's topic prefix."""
 
     addresses: StackAddresses
     prefix: str
 
     def events(self, topic: str) -> Counter[str]:
-        """How many messages of each kind the topic of a table has."""
+        """Count the messages of each kind in the topic of a table."""
         payloads = [value["payload"] for value in self.values(topic)]
         return Counter("ad hoc" if each["source"]["snapshot"] == "incremental" else each["op"] for each in payloads)
 
-    def said(self) -> list[str]:
-        """What the connector has said of snapshots."""
+    def notifications(self) -> list[str]:
+        """Return the types of the connector's notifications about snapshots."""
         return [value["payload"]["type"] for value in self.values("notification")]
 
-    def asked_snapshots(self) -> int:
-        """How often the connector was asked for a snapshot of a table."""
+    def requested_snapshots(self) -> int:
+        """Count the signals that requested a snapshot of a table."""
         return sum(signal["type"] == "execute-snapshot" for signal in self.values("signal"))
 
     def sent_ms(self, topic: str) -> list[int]:
-        """When the connector sent each message that a topic has, in order."""
+        """Return the time at which the connector sent each message of a topic, in order."""
         return [message.timestamp()[1] for message in self._messages(topic)]
 
     def pause(self) -> None:
-        """Pause the connector, as somebody does by hand."""
+        """Pause the connector, as a person does by hand."""
         self._put("pause")
 
     def go_on(self) -> None:
-        """Resume it."""
+        """Resume the connector."""
         self._put("resume")
 
-    def _put(self, what: str) -> None:
-        httpx.put(f"{self.addresses.connect}/connectors/{self.prefix}/{what}").raise_for_status()
+    def _put(self, action: str) -> None:
+        httpx.put(f"{self.addresses.connect}/connectors/{self.prefix}/{action}").raise_for_status()
 
     def values(self, topic: str) -> Iterator[Any]:
-        """What the messages hold that a topic has now."""
+        """Yield the values of the messages in a topic, without tombstones."""
         for message in self._messages(topic):
             value = json.loads(message.value() or b"null")
             if value is not None:

@@ -1,4 +1,4 @@
-"""What Prometheus counters say."""
+"""Values of Prometheus counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY
 
 
 def decodes(*sources: str) -> tuple[float, float]:
-    """How many topics batches of `sources` decoded so far, and how often one was shared."""
+    """Return how many topics the batches of `sources` decoded so far, and how many decoded topics they shared."""
     own, shared = (
         sum(
             REGISTRY.get_sample_value("lakehold_ingest_decodes_total", {"source": source, "by": by}) or 0.0

@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 @dataclass
 class Clock:
-    """The only clock of a test: lakehold reads it, and it replaces PyIceberg's `time` and `datetime`."""
+    """The only clock of a test, read by lakehold and put in place of PyIceberg's `time` and `datetime`."""
 
     ms: int = 0
     waited_ms: list[int] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Shop:
-    """A table that the source `feed` feeds, and tables of foreign writers."""
+    """A table fed by the source `feed`, and tables of foreign writers."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog, self.clock = catalog, Clock()
@@ -76,7 +76,7 @@ class Shop:
         self.catalog.load_table(name).maintenance.expire_snapshots().by_ids(list(snapshot_ids)).commit()
 
     def feed(self) -> None:
-        """Declare the source and its table."""
+        """Define the source and its table."""
         source = Source("feed", Format(FormatType.JSON), path="topics")
         table = Table("shop", "orders", source="feed", topic="orders", envelope=Envelope.UPSERT)
         self.definitions.change(lambda d: d.with_entry(Entry("s", source, "", 0)).with_entry(Entry("t", table, "", 0)))
@@ -109,33 +109,33 @@ class Shop:
         self.commit(intent, since)
         return made
 
-    def was_stopped(self, begin: int, end: int) -> None:
+    def record_stop(self, begin: int, end: int) -> None:
         """Record that the fed table was stopped at `begin`, and in sync with the others of its source again at `end`."""
 
-        def remembering(readers: Readers) -> Readers:
+        def with_stop(readers: Readers) -> Readers:
             main = readers["main"]
             progress = main.tables[FED]
             stops = (*progress.stops, Stop(START_MS + begin, START_MS + end))
             return {**readers, "main": replace(main, tables={FED: replace(progress, stops=stops)})}
 
-        self.batches.change_readers("feed", "me", remembering)
+        self.batches.change_readers("feed", "me", with_stop)
 
-    def line(self, name: str) -> Timeline:
+    def timeline(self, name: str) -> Timeline:
         return self.timelines.of([name])[name]
 
     def versions(self, name: str) -> list[tuple[int, int]]:
         """Return time and snapshot of each version."""
-        return shown(self.line(name))
+        return shown(self.timeline(name))
 
 
-def shown(line: Timeline) -> list[tuple[int, int]]:
-    return [(v.mz_timestamp - START_MS, v.snapshot_id) for v in line.versions if v.remains]
+def shown(timeline: Timeline) -> list[tuple[int, int]]:
+    return [(v.mz_timestamp - START_MS, v.snapshot_id) for v in timeline.versions if v.remains]
 
 
-def window(line: Timeline) -> tuple[int, int]:
-    return line.since_ms - START_MS, line.upper_ms - START_MS
+def window(timeline: Timeline) -> tuple[int, int]:
+    return timeline.since_ms - START_MS, timeline.upper_ms - START_MS
 
 
-def at(line: Timeline, ms: int) -> int | None:
-    version = line.at(START_MS + ms)
+def at(timeline: Timeline, ms: int) -> int | None:
+    version = timeline.at(START_MS + ms)
     return version.snapshot_id if version is not None else None

@@ -1,4 +1,4 @@
-"""Messages as Debezium's PostgreSQL connector writes them, as JSON with schemas: for change logs that tests make up."""
+"""Messages as Debezium's PostgreSQL connector writes them, in JSON with schemas, for change logs made up by tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 @dataclass
 class Topic:
-    """A topic being written, one partition unless told; positions rise by themselves.
+    """A topic being written, in one partition by default; positions increase by themselves.
 
     Args:
         name: The topic.
@@ -35,44 +35,44 @@ class Topic:
     lines: list[str] = field(default_factory=list)
 
     def snapshot(self, rows: Sequence[Row], *, partition: int = 0, ended: bool = True) -> None:
-        """Snapshot rows, all at the present position; the last one says so if `ended`."""
+        """Write snapshot rows, all at the current position; the last row is marked as the last one if `ended`."""
         self._read(rows, partition, ended=ended, last_commit=None)
 
     def blocking_snapshot(self, rows: Sequence[Row], *, partition: int = 0) -> None:
-        """The rows of a snapshot that was asked for while the connector streams."""
+        """Write the rows of a snapshot that was requested while the connector streams."""
         self._read(rows, partition, ended=True, last_commit=self.last_commit or self.lsn)
 
     def ad_hoc_snapshot(self, rows: Sequence[Row], *, partition: int = 0) -> None:
-        """Rows of an incremental snapshot, among streamed changes."""
+        """Write the rows of an incremental snapshot, among streamed changes."""
         for row in rows:
             self._change("r", None, row, "incremental", partition, self.last_commit)
 
     def create(self, row: Row, *, partition: int = 0) -> None:
-        """An inserted row, in a transaction of its own."""
+        """Write an inserted row, in its own transaction."""
         self._commit("c", None, row, partition)
 
     def update(self, before: Row | None, after: Row, *, partition: int = 0) -> None:
-        """An updated row."""
+        """Write an updated row."""
         self._commit("u", before, after, partition)
 
     def delete(self, row: Row, *, partition: int = 0, tombstone: bool = True) -> None:
-        """A deleted row, and its tombstone."""
+        """Write a deleted row, and its tombstone."""
         self._commit("d", row, None, partition)
         if tombstone:
             self.raw(self._key(row), None, partition=partition)
 
     def truncate(self, *, partition: int = 0) -> None:
-        """TRUNCATE of the table."""
+        """Write a TRUNCATE of the table."""
         self._commit("t", None, None, partition)
 
     def raw(self, key: bytes | None, value: bytes | None, *, partition: int = 0) -> None:
-        """Any message."""
+        """Write any message."""
         offset = self.offsets.get(partition, 0)
         self.offsets[partition] = offset + 1
         self.lines.append(recorded_files.line(self.name, partition, offset, value, key))
 
     def resend(self, lines: int) -> None:
-        """The last `lines` messages once more, at new offsets: what Connect does after a crash."""
+        """Write the last `lines` messages again at new offsets, as Connect does after a crash."""
         for text in self.lines[-lines:]:
             message = json.loads(text)
             offset = self.offsets[message["partition"]]
@@ -80,7 +80,7 @@ class Topic:
             self.lines.append(json.dumps({**message, "offset": offset}))
 
     def write(self, directory: Path) -> None:
-        """Append what was not written yet to the topic's file."""
+        """Append the messages that were not written yet to the topic's file."""
         recorded_files.append(directory / f"{self.name}.jsonl", self.lines)
         self.lines.clear()
 

@@ -1,4 +1,4 @@
-"""A lake over a directory of Debezium's messages that tests write."""
+"""A lake over a directory of Debezium messages that tests write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row(id_: int, name: str | None = "a", n: int | None = 0) -> dict[str, Any]:
 
 
 class Shop:
-    """One source over a directory, with tables over topics that the tests write."""
+    """A source over a directory, with tables over topics that the tests write."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake = lake
@@ -42,7 +42,7 @@ class Shop:
         return self.lake.ingest("shop")
 
     def stopped(self, *topics: Topic) -> dict[str, LakeholdError]:
-        """Ingest, and the tables that could not go on."""
+        """Ingest, and return the tables that stopped with their errors."""
         return {name: error for report in self.ingest(*topics) for name, error in report.stopped.items()}
 
     def rows(self, table: str = "t") -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""The rules of `lakehold.ingest.deduplicate` in plain Python, one change after the other: what the engine is compared with."""
+"""The rules of `lakehold.ingest.deduplicate` in plain Python, one change after the other: the engine's reference model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = (ColumnType("id", LongType()), ColumnType("part", StringType()), Colum
 
 @dataclass
 class Change:
-    """One change of a table with the key `(id, part)` and the column `v`, and what is decided of it."""
+    """A change of a table with the key `(id, part)` and the column `v`, and its outcome."""
 
     partition: int
     offset: int
@@ -57,8 +57,8 @@ class Change:
         return self.position > mark or (self.in_snapshot and self.position == mark)
 
 
-def decide(changes: Sequence[Change], rule: Rule, after: Position | None, not_below: Position | None) -> None:
-    """Set `counts`, `wins` and `giver`."""
+def deduplicate(changes: Sequence[Change], rule: Rule, after: Position | None, not_below: Position | None) -> None:
+    """Set `counts`, `applied` and `giver` of each change."""
     for key in {change.key for change in changes}:
         of_key = _in_order([change for change in changes if change.key == key], by_position=rule.by_position)
         highest: Position | None = None
@@ -66,9 +66,9 @@ def decide(changes: Sequence[Change], rule: Rule, after: Position | None, not_be
             change.applied, change.giver = False, None
             change.counts = _is_candidate(change, after, not_below)
             if rule.skips_applied:
-                is_unpassed = change.counts and _is_unpassed(change, rule.marks)
-                change.counts = is_unpassed and change.lies_above(highest)
-                if is_unpassed and change.position is not None:
+                is_above_marks = change.counts and _is_above_marks(change, rule.marks)
+                change.counts = is_above_marks and change.lies_above(highest)
+                if is_above_marks and change.position is not None:
                     highest = max(change.position, highest or change.position)
         for last in [change for change in of_key if change.counts and change.changes_row][-1:]:
             last.applied = True
@@ -83,12 +83,12 @@ def _in_order(of_key: list[Change], *, by_position: bool) -> list[Change]:
     if not by_position or len({change.partition for change in of_key}) == 1:
         return by_offset
     last: dict[int, Position] = {}
-    places = []
+    positions = []
     for change in by_offset:
         if change.position is not None:
             last[change.partition] = change.position
-        places.append(last.get(change.partition, (-(2**63), 0, 0, 0)))
-    return [change for _, change in sorted(zip(places, by_offset, strict=True), key=lambda placed: placed[0])]
+        positions.append(last.get(change.partition, (-(2**63), 0, 0, 0)))
+    return [change for _, change in sorted(zip(positions, by_offset, strict=True), key=lambda placed: placed[0])]
 
 
 def _is_candidate(change: Change, after: Position | None, not_below: Position | None) -> bool:
@@ -99,7 +99,7 @@ def _is_candidate(change: Change, after: Position | None, not_below: Position | 
     return (after is None or change.position > after) and (not_below is None or change.position >= not_below)
 
 
-def _is_unpassed(change: Change, marks: HighWaterMarks) -> bool:
+def _is_above_marks(change: Change, marks: HighWaterMarks) -> bool:
     is_of_older = (
         marks.snapshot is not None
         and change.in_snapshot
@@ -110,7 +110,7 @@ def _is_unpassed(change: Change, marks: HighWaterMarks) -> bool:
 
 
 def statistics(changes: Sequence[Change], marks: HighWaterMarks) -> BatchStatistics:
-    """Count what was decided."""
+    """Return the batch statistics of deduplicated changes."""
     counted, applied = [c for c in changes if c.counts], [c for c in changes if c.applied]
     errors = [c.error for c in changes if c.error is not None]
     missing = [c.offset for c in changes if c.before_missing]
@@ -142,7 +142,7 @@ def statistics(changes: Sequence[Change], marks: HighWaterMarks) -> BatchStatist
 
 
 def went_back(changes: Sequence[Change], marks: HighWaterMarks) -> WentBack | None:
-    """Go through the changes of all partitions by offset, as they came."""
+    """Find the first change that shows an older log, with the changes of all partitions in the order of their offsets."""
     passed, latest_ms = dict(marks.passed), dict.fromkeys(range(9), marks.latest_ms)
     for change in sorted(changes, key=lambda change: (change.offset, change.partition)):
         partition, position, source_ms = change.partition, change.position, change.source_ms

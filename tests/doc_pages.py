@@ -34,5 +34,5 @@ def table_rows(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def inline_code(text: str) -> list[str]:
-    """Return what stands between single backquotes."""
+    """Return the texts between single backquotes."""
     return _INLINE_CODE.findall(text)

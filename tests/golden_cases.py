@@ -1,4 +1,4 @@
-"""Cases of a golden text file: input, a line `----`, the outcome; a blank line ends a case."""
+"""Cases of a golden text file: input, a line `----`, the outcome. A blank line ends a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with a hand-made history; what SUBSCRIBE gives is compared with what Spark shows of each snapshot."""
+"""Tables with a hand-made history, to compare the output of SUBSCRIBE with Spark's view of each snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Diff = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to write a table's files."""
+    """A way to write a table's files, such as copy-on-write in format version 2."""
 
     name: str
     format_version: int
@@ -65,14 +65,14 @@ MODES = [COPY_V1, COPY_V2, COPY_V3, FILE_V2, PARTITION_V2, VECTORS_V3]
 
 @dataclass(frozen=True)
 class Version:
-    """The snapshot that the table showed from `mz_timestamp` onward."""
+    """A snapshot that the table showed from `mz_timestamp` onward."""
 
     mz_timestamp: int
     snapshot_id: int
 
 
 class WrittenTable:
-    """The table `shop.t` of a lake, written by statements, in which `{t}` is its name.
+    """The table `shop.t` of a lake, written by statements that call it `{t}`.
 
     Args:
         make_lake: Opens lakes.

@@ -1,4 +1,4 @@
-"""The shop of the how-to pages: what happens upstream while a page is followed."""
+"""The shop of the how-to pages, with the upstream changes that happen while a reader follows a page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class HowToShop:
     """Orders and customers of a shop, recorded in the directory `messages`; the lake is in `lake`.
 
     Args:
-        directory: Takes both.
+        directory: Folder of the messages and the lake.
         connect: Opens the lake.
-        standins: Takes texts that stand for times of this run.
+        standins: Receives texts that stand for times of this run.
     """
 
     def __init__(self, directory: Path, connect: Callable[..., Lake], standins: Standins) -> None:
@@ -34,7 +34,7 @@ class HowToShop:
         self.rows: dict[int, dict[str, Any]] = {}
 
     def open(self) -> None:
-        """Both tables are snapshotted by the connector, which then goes on."""
+        """Snapshot both tables, after which the connector streams."""
         first = [(1, 1, "placed", 40), (2, 2, "placed", 15)]
         self.rows = {id_: {"id": id_, "customer_id": c, "status": s, "total": t} for id_, c, s, t in first}
         self.orders.snapshot([*self.rows.values()])
@@ -42,25 +42,25 @@ class HowToShop:
         self.write()
 
     def place(self, id_: int, **values: Any) -> None:
-        """A new order."""
+        """Place a new order."""
         self.rows[id_] = {"id": id_, "customer_id": 1, "status": "placed", "total": 25, **values}
         self.orders.create(self.rows[id_])
         self.write()
 
     def change(self, id_: int, **values: Any) -> None:
-        """An order changes."""
+        """Change an order."""
         before = self.rows[id_]
         self.rows[id_] = {**before, **values}
         self.orders.update(before, self.rows[id_])
         self.write()
 
     def delete(self, id_: int) -> None:
-        """An order is deleted."""
+        """Delete an order."""
         self.orders.delete(self.rows.pop(id_))
         self.write()
 
     def write(self) -> None:
-        """What happened reaches the source."""
+        """Write all new messages to the source's directory."""
         self.orders.write(self.messages)
         self.customers.write(self.messages)
 
@@ -70,19 +70,19 @@ class HowToShop:
             lake.sql(text)
 
     def ingest(self) -> None:
-        """A batch of the source."""
+        """Ingest the source."""
         with self._connect("lake") as lake:
             for report in lake.ingest("shop"):
                 assert not report.stopped
 
     def define(self, *tables: str) -> None:
-        """The source, and tables that it feeds."""
+        """Create the source and its tables."""
         self.sql("CREATE SOURCE shop FROM FILES 'messages' FORMAT JSON")
         for name in tables:
             self.sql(f"CREATE TABLE shop.{name} FROM SOURCE shop (TOPIC 'shop.public.{name}') ENVELOPE DEBEZIUM")
 
     def paid(self) -> None:
-        """Order 1 is paid."""
+        """Pay order 1."""
         self.change(1, status="paid")
 
 

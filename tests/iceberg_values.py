@@ -1,4 +1,4 @@
-"""Random columns of every Iceberg type as Python values, and how Spark orders them, in plain Python."""
+"""Random columns of every Iceberg type as Python values, with Spark's order of them in plain Python."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TIMES = [
 ]
 _FLOATS = [0.0, -0.0, 1.5, -1.5, 2.0**-126, -(2.0**-126), math.inf, -math.inf, math.nan]
 
-# Few values of each type, those at which orders and equalities part ways.
+# Few values of each type: those at which orders and equalities differ.
 FLAT_VALUES: list[tuple[IcebergType, list[Any]]] = [
     (BooleanType(), [False, True]),
     (IntegerType(), [0, 1, -1, 2**31 - 1, -(2**31)]),
@@ -73,12 +73,12 @@ flat_types = st.sampled_from([iceberg for iceberg, _ in FLAT_VALUES])
 
 
 def struct_of(*of: IcebergType) -> StructType:
-    """A struct of fields `f0`, `f1` and so on."""
+    """Return a struct of fields `f0`, `f1` and so on."""
     return StructType(*(NestedField(i, f"f{i}", kind, required=False) for i, kind in enumerate(of)))
 
 
 def types() -> st.SearchStrategy[IcebergType]:
-    """Flat types and what nests them; field ids say nothing."""
+    """Draw flat types and types that nest them; field ids have no meaning."""
 
     def nest(inner: st.SearchStrategy[IcebergType]) -> st.SearchStrategy[IcebergType]:
         keys = flat_types.filter(lambda key: not isinstance(key, UnknownType))
@@ -92,22 +92,22 @@ def types() -> st.SearchStrategy[IcebergType]:
 
 
 def values(of: IcebergType, *, nulls: bool = True) -> st.SearchStrategy[Any]:
-    """What a column of the type holds: a struct is a dict, a map a list of pairs."""
-    there: st.SearchStrategy[Any]
+    """Draw values of a column of a type: a struct is a dict, a map a list of pairs."""
+    not_null: st.SearchStrategy[Any]
     if isinstance(of, StructType):
-        there = st.fixed_dictionaries({field.name: values(field.field_type) for field in of.fields})
+        not_null = st.fixed_dictionaries({field.name: values(field.field_type) for field in of.fields})
     elif isinstance(of, ListType):
-        there = st.lists(values(of.element_type), max_size=3)
+        not_null = st.lists(values(of.element_type), max_size=3)
     elif isinstance(of, MapType):
         pair = st.tuples(values(of.key_type, nulls=False), values(of.value_type))
-        there = st.lists(pair, max_size=3, unique_by=lambda pair: order(of.key_type, pair[0]))
+        not_null = st.lists(pair, max_size=3, unique_by=lambda pair: order(of.key_type, pair[0]))
     else:
-        there = st.sampled_from(_VALUES[of])
-    return st.none() | there if nulls else there
+        not_null = st.sampled_from(_VALUES[of])
+    return st.none() | not_null if nulls else not_null
 
 
 def order(of: IcebergType, value: Any) -> tuple[Any, ...]:
-    """What compares and equals as Spark orders values of the type, nulls first; a map is its sorted entries."""
+    """Return a tuple that compares as Spark orders values of the type, nulls first; a map is its sorted entries."""
     if value is None:
         return (0,)
     if isinstance(of, StructType):
@@ -122,29 +122,29 @@ def order(of: IcebergType, value: Any) -> tuple[Any, ...]:
 
 
 def row_order(of: Sequence[IcebergType]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What compares and equals as rows of these columns do."""
+    """Return a function of rows whose results compare as Spark orders the rows of these columns."""
     return lambda row: tuple(order(iceberg, value) for iceberg, value in zip(of, row, strict=True))
 
 
 def table(columns: Sequence[tuple[str, pa.DataType]], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Rows as an Arrow table; names may repeat."""
+    """Convert rows to an Arrow table; names may repeat."""
     arrays = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(columns)]
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in columns]))
 
 
 def diff_table(of: Sequence[IcebergType], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Rows of (timestamp, diff, columns) as a table of diffs; all columns have the same name."""
+    """Convert rows of (timestamp, diff, columns) to a table of diffs; all columns have the same name."""
     return table(
         [("mz_timestamp", pa.int64()), ("mz_diff", pa.int64()), *(("c", arrow_type(kind)) for kind in of)], rows
     )
 
 
 def in_chunks(rows: pa.Table, cuts: Iterable[int]) -> pa.Table:
-    """The same table of several chunks, each a slice that begins somewhere inside an array."""
+    """Split a table into several chunks, each a slice that begins somewhere inside an array."""
     edges = [0, *sorted(min(cut, rows.num_rows) for cut in cuts), rows.num_rows]
     return pa.concat_tables([rows.slice(begin, end - begin) for begin, end in itertools.pairwise(edges)])
 
 
 def exactly(rows: pa.Table) -> tuple[list[str], str]:
-    """What tells tables apart, down to the sign of a zero, and takes NaN for NaN."""
+    """Return a value that distinguishes tables down to the sign of a zero, with NaN equal to NaN."""
     return rows.column_names, repr([(column.type, column.to_pylist()) for column in rows.columns])

@@ -1,4 +1,4 @@
-"""One broker of its own for tests of reading: it may be stopped, and its topics deleted."""
+"""A broker for tests of reading, which they may stop and whose topics they may delete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("lakehold.librdkafka")  # without it the clients write 
 
 
 class Broker:
-    """A running broker and what tests do to it."""
+    """A running broker, and operations of tests on it."""
 
     def __init__(self, directory: Path) -> None:
         self._part = Kafka(directory, free_ports())
@@ -37,7 +37,7 @@ class Broker:
     def create_topic(self, *, partitions: int = 1, name: str = "", **config: str) -> str:
         """Create a topic, by default under a new name, and wait until it has leaders."""
         name = name or f"t-{uuid.uuid4().hex[:8]}"
-        # Tests' records are of 1970, which a broker deletes when it looks for old ones, every five minutes.
+        # The records of tests date from 1970, and every five minutes a broker deletes old records.
         wanted = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in config.items()}}
         topic = NewTopic(name, partitions, 1, config=wanted)
         wait_for(lambda: _created(self.admin, topic))
@@ -49,12 +49,12 @@ class Broker:
         wait_for(lambda: name not in self.admin.list_topics(timeout=5).topics)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Delete what lies below an offset, as retention does."""
-        asked = KafkaPartition(topic, partition, before)
-        self.admin.delete_records([asked])[asked].result(_DEADLINE_S)
+        """Delete the records below an offset, as retention does."""
+        partition_of_topic = KafkaPartition(topic, partition, before)
+        self.admin.delete_records([partition_of_topic])[partition_of_topic].result(_DEADLINE_S)
 
     def produce(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
-        # A new one each time: an old one does not know of new partitions for minutes.
+        # A producer does not know of new partitions for minutes, so each call makes a new one.
         producer = Producer({"bootstrap.servers": self.address, "queue.buffering.max.messages": 1_000_000}, logger=_log)
         for value in values:
             producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
@@ -69,18 +69,20 @@ class Broker:
         partition: int = 0,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> None:
-        """Produce values in a transaction of their own."""
+        """Produce values in their own transaction."""
         producer = self.begin_transaction(topic, values, partition=partition, headers=headers)
         producer.commit_transaction(_DEADLINE_S) if commit else producer.abort_transaction(_DEADLINE_S)
         self.wait_until_stable(topic, partition)
 
     def wait_until_stable(self, topic: str, partition: int = 0) -> None:
-        """Wait for the markers of ended transactions, which the broker writes after it has answered."""
+        """Wait for the markers of ended transactions, which the broker writes after it answers."""
         wait_for(lambda: len({self._end(topic, partition, level) for level in IsolationLevel}) == 1)
 
     def _end(self, topic: str, partition: int, level: IsolationLevel) -> int:
-        asked = KafkaPartition(topic, partition)
-        future = self.admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked]
+        partition_of_topic = KafkaPartition(topic, partition)
+        future = self.admin.list_offsets({partition_of_topic: OffsetSpec.latest()}, isolation_level=level)[
+            partition_of_topic
+        ]
         return int(future.result(_DEADLINE_S).offset)
 
     def begin_transaction(
@@ -129,7 +131,7 @@ def _created(admin: AdminClient, topic: NewTopic) -> bool:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """The session's broker, started when the first test asks for it."""
+    """Start the session's broker when the first test requests it."""
     broker = Broker(tmp_path_factory.mktemp("broker"))
     yield broker
     broker.stop()

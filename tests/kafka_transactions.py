@@ -1,4 +1,4 @@
-"""Transactions in the topics of a broker."""
+"""Transactions in the topics of a Kafka broker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Message(NamedTuple):
 
 
 class KafkaConnector(Connector):
-    """Writes to Kafka.
+    """A connector that writes transactions to Kafka.
 
     Attributes:
-        producer: What it writes with from now on.
-        sent_ms: When it says that it sent what it writes from now on: long ago.
-        lags: What it writes from now on is under way until it arrives.
+        producer: Writes all later messages.
+        sent_ms: Timestamp of all later messages, by default long ago.
+        lags: Later messages stay in flight until `arrive` is called.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -35,17 +35,17 @@ class KafkaConnector(Connector):
         self.producer = Producer({"bootstrap.servers": broker.address})
         self.sent_ms = 1_000
         self.lags = False
-        self._under_way: list[_Message] = []
+        self._in_flight: list[_Message] = []
 
     def arrive(self) -> None:
-        """What is under way is written."""
-        while self._under_way:
-            self._send(self._under_way.pop(0))
+        """Write all messages in flight to Kafka."""
+        while self._in_flight:
+            self._send(self._in_flight.pop(0))
 
     def _write(self, topic: str, key: object, value: object) -> None:
         message = _Message(topic, json.dumps(value), json.dumps(key), self.sent_ms)
         if self.lags:
-            self._under_way.append(message)
+            self._in_flight.append(message)
         else:
             self._send(message)
 

@@ -14,7 +14,7 @@ _ENDS_WITHIN_S = 180
 
 @dataclass(frozen=True)
 class IngestProcesses:
-    """Runs `lakehold ingest` on one source of one lake.
+    """`lakehold ingest` on one source of one lake, as processes.
 
     Args:
         warehouse: The lake.
@@ -27,7 +27,7 @@ class IngestProcesses:
     settings: Mapping[str, str | int]
 
     def start(self, **settings: str | int) -> subprocess.Popen[str]:
-        """A new process, with further settings."""
+        """Start a process, with further settings."""
         chosen = {**self.settings, **settings, "warehouse": str(self.warehouse)}
         environment = {f"LAKEHOLD_{name.upper()}": str(value) for name, value in chosen.items()}
         return subprocess.Popen(
@@ -40,13 +40,13 @@ class IngestProcesses:
         )
 
     def run(self, **settings: str | int) -> tuple[int, str]:
-        """Run a process to its end: its exit code (of a killed one the negative signal) and what it said on stderr."""
+        """Run a process to its end; returns its exit code (of a killed one the negative signal) and its stderr."""
         return self.ended(self.start(**settings))
 
     def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
-        """The same for a process that was started before."""
+        """Wait for the end of a process that was started before; returns as `run` does."""
         try:
-            _, said = process.communicate(timeout=_ENDS_WITHIN_S)
+            _, stderr = process.communicate(timeout=_ENDS_WITHIN_S)
         finally:
             process.kill()
-        return process.returncode, said
+        return process.returncode, stderr

@@ -1,4 +1,4 @@
-"""What befalls a connector of the live stack: its worker is killed, and it is set back to where it was."""
+"""Events in the life of a connector of the live stack: its worker is killed, and its position is set back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONFIRMS_WITHIN_S = 60.0
 
 
 def kill_connect(directory: Path) -> None:
-    """Kill Kafka Connect, with all that it has under way."""
+    """Kill Kafka Connect, with everything that is in flight."""
     (pid,) = (part.pid for part in lakehold_stack.status(directory) if part.name == "connect")
     connect = psutil.Process(pid)
     connect.kill()
@@ -28,39 +28,39 @@ def kill_connect(directory: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a connector was: what it said, and a replication slot that keeps what comes behind."""
+class ConnectorPosition:
+    """An earlier position of a connector: its offsets, and a replication slot that keeps everything sent since then."""
 
     offsets: Any
     slot: str
 
 
-def place_of(database: SourceDatabase) -> Place:
-    """Where the connector is. PostgreSQL keeps from there on what is sent."""
+def position_of(database: SourceDatabase) -> ConnectorPosition:
+    """Return the connector's position. PostgreSQL keeps everything that it sends from there on."""
     offsets = httpx.get(f"{_address(database)}/offsets").raise_for_status().json()
-    place = Place(offsets, f"{database.name}_kept")
-    _copy_slot(database, database.name, place.slot)
-    return place
+    position = ConnectorPosition(offsets, f"{database.name}_kept")
+    _copy_slot(database, database.name, position.slot)
+    return position
 
 
-def forget_since(database: SourceDatabase, place: Place) -> None:
-    """Set the connector back, as a crash does without Kafka transactions."""
+def set_back(database: SourceDatabase, position: ConnectorPosition) -> None:
+    """Set the connector back to a position, as a crash does without Kafka transactions."""
     connector = _stopped(database)
     database.drop_slot(database.name)
-    _copy_slot(database, place.slot, database.name)
-    database.drop_slot(place.slot)
-    httpx.patch(f"{connector}/offsets", json=place.offsets, timeout=30).raise_for_status()
+    _copy_slot(database, position.slot, database.name)
+    database.drop_slot(position.slot)
+    httpx.patch(f"{connector}/offsets", json=position.offsets, timeout=30).raise_for_status()
     _resume(database)
 
 
 def restart_connector(database: SourceDatabase) -> None:
-    """Stop the connector, and start it again."""
+    """Stop and start the connector."""
     _stopped(database)
     _resume(database)
 
 
 def wait_until_confirmed(database: SourceDatabase, lsn: str) -> None:
-    """Wait until the connector has told PostgreSQL that all up to a place in the log is in Kafka."""
+    """Wait until the connector has confirmed to PostgreSQL that everything up to a log position is in Kafka."""
     deadline = time.monotonic() + _CONFIRMS_WITHIN_S
     with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
         while not connection.execute(
@@ -93,7 +93,7 @@ def _resume(database: SourceDatabase) -> None:
 
 
 def _stopped(database: SourceDatabase) -> str:
-    """The address of the connector, which stands still."""
+    """Stop the connector, and return its address."""
     httpx.put(f"{_address(database)}/stop").raise_for_status()
     with ConnectClient(database.addresses.connect) as connect:
         deadline = time.monotonic() + _STOPS_WITHIN_S

@@ -1,4 +1,4 @@
-"""A lake that follows one database of the live stack: capture, define, wait until changes have arrived, compare.
+"""A lake that follows one database of the live stack: capture, define, wait until changes arrive, compare.
 
 Every comparison is with PostgreSQL itself, row by row.
 """
@@ -37,7 +37,7 @@ class Column:
 
 
 def execute(database: SourceDatabase, statements: Iterable[str]) -> None:
-    """Run statements that are put together, in one transaction."""
+    """Run statements that are built from parts, in one transaction."""
     with psycopg.connect(database.addresses.postgres(database.name)) as connection:
         for statement in statements:
             connection.execute(statement.encode())
@@ -50,11 +50,11 @@ class LiveSource:
         lake: An empty lake.
         database: Holds the tables, with rows in each.
         tables: Their names.
-        value_format: What the connector writes.
-        partitions: Of each table's topic.
-        max_records: Of one batch.
+        value_format: Format of the connector's messages.
+        partitions: Number of partitions of each table's topic.
+        max_records: The most records of one batch.
         connector_options: Further options of the connector.
-        whole_transactions: Batches hold whole transactions.
+        whole_transactions: Use the transaction topic, so that batches hold whole transactions.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LiveSource:
         )
 
     def topic(self, table: str) -> str:
-        """Topic of a table."""
+        """Return the topic of a table."""
         return self.database.topic(f"public.{table}")
 
     def table(self, name: str, upstream: str, envelope: str, options: str = "") -> None:
@@ -96,8 +96,8 @@ class LiveSource:
     def wait_for_arrival(self) -> None:
         """Wait until every change committed so far is in Kafka.
 
-        The connector sends the changes of one poll in a Kafka transaction, which each partition shows in its own time, and
-        begins the next one when all of them do: the second marker is behind the first one's transaction.
+        The connector sends the changes of one poll in a Kafka transaction, which partitions show at different times. The next
+        transaction begins when all partitions show this one, so the second marker follows the first marker's transaction.
         """
         for _ in range(2):
             self._wait_for_marker()
@@ -120,7 +120,7 @@ class LiveSource:
         raise AssertionError(f"the changes did not arrive within {_ARRIVES_WITHIN_S} s")
 
     def ingest(self) -> list[BatchReport]:
-        """Ingest what has arrived; a table that stops fails the test."""
+        """Ingest everything that has arrived, and raise the error of a table that stops."""
         reports = self.lake.ingest("live")
         for report in reports:
             for error in report.stopped.values():
@@ -128,24 +128,24 @@ class LiveSource:
         return reports
 
     def catch_up(self) -> list[BatchReport]:
-        """Let everything arrive, and ingest it."""
+        """Wait until everything has arrived, and ingest it."""
         self.wait_for_arrival()
         return self.ingest()
 
     def rows(self, table: str, columns: str = "*") -> list[Row]:
-        """Rows of the lake's table."""
+        """Return the rows of the lake's table."""
         return self.lake.sql(f"SELECT {columns} FROM {self.lake.settings.catalog_name}.live.{table}").rows
 
     def assert_equal(
         self, table: str, upstream: str, key: Sequence[str], columns: Sequence[Column] | None = None
     ) -> None:
-        """Compare `live.<table>` with what PostgreSQL's `upstream` holds now.
+        """Compare `live.<table>` with the current rows of PostgreSQL's `upstream`.
 
         Args:
-            table: The lake's.
-            upstream: PostgreSQL's.
+            table: Name of the lake's table.
+            upstream: Name of PostgreSQL's table.
             key: The primary key's columns.
-            columns: The columns to compare; by default all that PostgreSQL has, as they are.
+            columns: The columns to compare; by default all columns of PostgreSQL's table.
         """
         shown = [*map(Column, key), *(columns or [Column(name) for name in self._column_names(upstream)])]
         in_postgres = ", ".join(c.in_postgres.format(c.name) for c in shown)
@@ -180,12 +180,12 @@ class LiveSource:
 
 
 def _differences(names: Sequence[str], wanted: Mapping[Row, Row], found: Mapping[Row, Row]) -> Iterator[str]:
-    """A line for each row that is on one side only or not the same on both."""
+    """Yield a line for each row that only one side has or that differs."""
     for key in sorted(wanted.keys() | found.keys(), key=repr):
         want, have = wanted.get(key), found.get(key)
         if want is None or have is None:
             yield f"{key}: only in {'PostgreSQL' if have is None else 'the lake'}"
-        elif repr(want) != repr(have):  # unlike `==`, tells 0.0 from -0.0 and finds NaN equal to NaN
+        elif repr(want) != repr(have):  # unlike `==`, distinguishes 0.0 from -0.0 and finds NaN equal to NaN
             pairs = zip(names, want, have, strict=True)
             yield f"{key}: {', '.join(f'{n} is {h!r:.99}, not {w!r:.99}' for n, w, h in pairs if repr(w) != repr(h))}"
 
@@ -195,5 +195,5 @@ def _by_key(width: int, rows: Sequence[Row]) -> dict[Row, Row]:
 
 
 def _plain(row: Row) -> Row:
-    """Bytes of either driver as `bytes`."""
+    """Convert bytes of either driver to `bytes`."""
     return tuple(bytes(value) if isinstance(value, bytearray | memoryview) else value for value in row)

@@ -1,4 +1,4 @@
-"""A MariaDB server of its own for tests, with the binaries of the operating system; it stands beside the stack."""
+"""A MariaDB server for tests, outside the stack, with the binaries of the operating system."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SETTINGS = (
     "--binlog-format=ROW",
     "--binlog-row-image=FULL",
     "--server-id=1",
-    # Else a DELETE locks what lies beside its rows, and INSERT … SELECT the numbering of a table: sessions wait for each other.
+    # By default a DELETE locks gaps beside its rows, and INSERT … SELECT a table's numbering: sessions wait for each other.
     "--transaction-isolation=READ-COMMITTED",
     "--innodb-autoinc-lock-mode=2",
 )
@@ -68,13 +68,13 @@ class MariaDb:
         self._client(";".join(statements))
 
     def is_executed(self, *statements: str) -> bool:
-        """Run statements, unless they are the victim of a deadlock: what was not committed then is rolled back."""
+        """Run statements, and return whether they were; if they are the victim of a deadlock, the server rolls them back."""
         answer = self._asked(";".join(statements))
         assert answer.returncode == 0 or _DEADLOCK in answer.stderr, answer.stderr
         return answer.returncode == 0
 
     def rows(self, query: str) -> list[tuple[str, ...]]:
-        """Rows of a query, values as text."""
+        """Return the rows of a query, values as text."""
         return [tuple(line.split("\t")) for line in self._client(query).splitlines()]
 
     def start(self) -> None:
@@ -88,13 +88,13 @@ class MariaDb:
         self._log.close()
 
     def back_up(self) -> None:
-        """Copy what it has now."""
+        """Copy the current data."""
         self.stop()
         subprocess.run(["cp", "-a", self._directory / "data", self._directory / "backup"], check=True)
         self.start()
 
     def restore(self) -> None:
-        """Have it have what it had."""
+        """Replace the data by the copy."""
         self.stop()
         shutil.rmtree(self._directory / "data")
         (self._directory / "backup").rename(self._directory / "data")
@@ -118,13 +118,13 @@ class MariaDb:
 
 
 def _server_user() -> str:
-    """The server refuses to run as root without being told another user."""
+    """Return the user that the server runs as; it runs as root only if root is named explicitly."""
     return _USER if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.fixture
 def mariadb() -> Iterator[MariaDb]:
-    """A server for one test."""
+    """Run a server for one test."""
     with open_directory() as directory:
         server = MariaDb(Path(directory))
         yield server

@@ -31,7 +31,7 @@ OWNER = "me"
 
 
 class Topics(KafkaReader):
-    """Topics of one partition each.
+    """Topics of one partition each, in memory.
 
     Attributes:
         held: The existing offsets of each topic, by name.
@@ -61,15 +61,15 @@ def table(name: str, topic: str) -> Entry[Table]:
 
 @dataclass
 class MemorySource:
-    """The source `shop`.
+    """The source `shop` over topics in memory.
 
     Attributes:
         topics: Its topics.
         tables: The topics of its tables in the schema `s`, by name.
-        transaction_topic: Its transaction topic, whose ENDs are not read.
+        transaction_topic: Its transaction topic; the model does not read the ENDs in it.
         batch_records: The most messages in a batch.
         idle_ms: The least interval of empty batches.
-        catch_up_s: How long a call works on tables that catch up.
+        catch_up_s: Time budget of a call for tables that catch up.
         store: The store of its readers.
     """
 
@@ -82,7 +82,7 @@ class MemorySource:
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
 
     def ingesting(self) -> Ingesting:
-        """Hold the source in this process."""
+        """Acquire the lease of the source for this process, and return the open source."""
         self.store.acquire("shop", OWNER, now_ms() + 600_000)
         entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
         nothing: Any = None
@@ -116,8 +116,8 @@ class MemorySource:
         """Ingest everything that exists, in batches."""
         return list(self.ingesting().drain())
 
-    def is_killed_amid(self, reader: str, **ends: int) -> None:
-        """Begin a batch that ends at offsets of topics, and leave it."""
+    def abandon_batch(self, reader: str, **ends: int) -> None:
+        """Begin a batch that ends at the given offsets of topics, and abandon it."""
         readers = self.readers()
         state = readers[reader]
         end = {**state.position, **{TopicPartition(name, 0): at for name, at in ends.items()}}
@@ -125,7 +125,7 @@ class MemorySource:
         self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), OWNER)
 
     def taken(self, name: str) -> list[tuple[int, int]]:
-        """Return the ranges of offsets that a table was given, batch by batch."""
+        """Return the offset ranges that a table was given, batch by batch."""
         tp = TopicPartition(self.tables[name], 0)
         return [(b.start.get(tp, 0), b.end[tp]) for b in self.store.history("shop") if f"s.{name}" in b.tables]
 
@@ -144,7 +144,7 @@ class _NoTables:
 
 
 class OnlyOffsets:
-    """An `Applier` that gives tables only offsets."""
+    """An `Applier` that gives tables only offsets, and no rows."""
 
     def prepare(self, arrival: TableArrival, progress: TableProgress) -> None:
         """See `Applier`."""

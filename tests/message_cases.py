@@ -1,4 +1,4 @@
-"""Tables over topics of odd messages, and what each holds after them: all tables of a test take one batch."""
+"""Tables over topics of odd messages, with the rows that each should hold; all tables of a test take one batch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NONE, UPSERT, DEBEZIUM_UPSERT, DEBEZIUM = (
 
 @dataclass(frozen=True)
 class Case:
-    """A table and the messages of its topic: what it holds after them, or the code of the error that stops it.
+    """A table with the messages of its topic, and the rows that it should hold or the code of the error that stops it.
 
-    `reasons` are those of its error rows by offset; `left_out` what it leaves out.
+    `reasons` are the reasons of its error rows by offset; `left_out` are the columns that it skips.
     """
 
     clauses: str
@@ -36,7 +36,7 @@ class Case:
 
 
 def ingested(lake: Lake, directory: Path, cases: Mapping[str, Case], written: str = "JSON") -> BatchReport:
-    """One batch of a source with a topic and a table for each case."""
+    """Run one batch of a source with a topic and a table for each case."""
     lake.sql(f"CREATE SOURCE feed FROM FILES '{directory}' FORMAT {written}")
     for name, case in cases.items():
         columns, _, clauses = case.clauses.rpartition("|")
@@ -48,7 +48,7 @@ def ingested(lake: Lake, directory: Path, cases: Mapping[str, Case], written: st
 
 
 def problems(lake: Lake, report: BatchReport, cases: Mapping[str, Case]) -> list[str]:
-    """Return what differs from what the cases say."""
+    """Return the differences from the cases, as text."""
     found: list[str] = []
     errors: dict[str, dict[int, str]] = {name: {} for name in cases}
     for table, offset, reason in lake.sql("SELECT table_name, `offset`, reason FROM mz_catalog.mz_source_errors").rows:

@@ -1,4 +1,4 @@
-"""A source over the recorded topics `orders` and `items`, whose keys are numbered as they come."""
+"""A source over the recorded topics `orders` and `items`, whose keys are consecutive numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehold.status import status_of
 from tests import recorded_files
 
 BATCH = 4
-"""Messages of a batch at most."""
+"""The most messages of a batch."""
 
 
 class NumberedShop:
@@ -39,17 +39,17 @@ class NumberedShop:
         self.written[topic] += count
 
     def rows(self, name: str) -> int:
-        """How many rows a table has; each is there once and as it was written."""
+        """Count the rows of a table, each of which must exist once and as it was written."""
         found: list[tuple[Any, ...]] = self.lake.sql(f"SELECT k, v FROM s.{name} ORDER BY k").rows
         assert found == [(n, str(n)) for n in range(len(found))]
         return len(found)
 
     def readers(self) -> dict[str, set[str]]:
-        """The tables of each reader."""
+        """Return the tables of each reader."""
         return {name: {*state.tables} for name, state in self.lake.batches.readers("shop").items()}
 
     def status(self, name: str) -> dict[str, Any]:
-        """The line of a table in `lakehold status`."""
+        """Return the line of a table in `lakehold status`."""
         found = status_of(self.lake)
         (row,) = [row for row in found.rows if row[0] == f"s.{name}"]
         return dict(zip(found.columns, row, strict=True))

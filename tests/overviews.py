@@ -1,4 +1,4 @@
-"""Overviews made by hand, with everything that a page has to draw."""
+"""Overviews made by hand, with every kind of thing that a page draws."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 UPPER_MS = NOW_MS - 4_000
-"""How far the sources are."""
+"""The `upper` of the sources."""
 
 
 def hold(
@@ -125,5 +125,8 @@ def everything() -> Overview:
 
 def many(number: int = 200) -> Overview:
     """Return a lake of `number` tables, few of which have problems."""
-    rest = (table(f"shop.table_{place:03}", every_ms=(1 + place) * MINUTE_MS) for place in range(number - 3))
+    rest = (
+        table(f"shop.table_{number_of_table:03}", every_ms=(1 + number_of_table) * MINUTE_MS)
+        for number_of_table in range(number - 3)
+    )
     return overview(STOPPED, HELD, BUSY, *rest)

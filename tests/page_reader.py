@@ -1,4 +1,4 @@
-"""A reader of a page of the documentation: types its commands, and compares what they print with what the page shows."""
+"""A simulated reader of a documentation page, who types its commands and compares their output with the page."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """The commands of a shell block."""
+        """Return the commands of a shell block."""
         return self.text.replace("\\\n", " ").splitlines()
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The blocks of a page in order."""
+    """Yield the blocks of a page in order."""
     for match in _BLOCK.finditer(page):
         yield Block(match["language"], match["text"])
 
 
 class PageReader:
-    """Types commands of `lakehold` in this process, on lakes over the shared Spark session.
+    """A reader who types commands of `lakehold` in this process, on lakes over the shared Spark session.
 
-    The reader's timestamps differ from the page's: wherever an output shows one, its counterpart is put into later commands.
+    The reader's timestamps differ from the page's: wherever an output shows a timestamp, later commands use its counterpart.
     """
 
     def __init__(self, make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
         self._times: dict[str, str] = {}
-        # Other tests of the session have catalogs called `lake`, too.
+        # Other tests of the session have catalogs named `lake` as well.
         number = next(_numbers)
 
         def connect(warehouse: str | None) -> Lake:
@@ -64,7 +64,7 @@ class PageReader:
         monkeypatch.setenv("COLUMNS", str(_TERMINAL_COLUMNS))
 
     def types(self, command: str) -> str:
-        """Run one command as on a terminal; returns what it prints."""
+        """Run one command as on a terminal, and return its output."""
         name, *arguments = shlex.split(_TIME.sub(lambda shown: self._times[shown[0]], command))
         assert name == "lakehold"
         done = CliRunner().invoke(app, [*arguments, "--format", "table"])
@@ -94,7 +94,7 @@ def _masked(lines: list[str]) -> list[str]:
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:
-    """The runs of lines between the `…` of an output."""
+    """Yield the runs of lines between the `…` of an output."""
     part: list[str] = []
     for line in [*lines, _LEFT_OUT]:
         if line != _LEFT_OUT:

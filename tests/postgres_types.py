@@ -1,8 +1,8 @@
-"""One column of every type that a real PostgreSQL table has, its values, and how both sides show them as one value.
+"""One column of every type of a real PostgreSQL table, its values, and the expressions that compare it with the lake's.
 
-Instants and days are compared as numbers, because Python has none outside of the years 1 to 9999; floats as doubles, text
-for what has no type in Iceberg. What Debezium 3.6 itself changes is not here: dates before Christ or in October 1582, and
-the trailing zeros of a numeric without a scale.
+Instants and days are compared as numbers, because Python has none outside of the years 1 to 9999. Floats are compared as
+doubles, and types that Iceberg lacks as text. Values that Debezium 3.6 itself changes are missing: dates before Christ or in
+October 1582, and the trailing zeros of a numeric without a scale.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class TypedColumn:
     Attributes:
         name: Its name.
         type: Its type in PostgreSQL.
-        lake_type: What it becomes, as Spark names it.
+        lake_type: Its type in the lake, as Spark names it.
         values: SQL literals.
-        in_postgres: How PostgreSQL shows it, `{0}` being its name.
-        in_lake: How the lake shows it.
+        in_postgres: Expression of PostgreSQL that shows it, `{0}` being its name.
+        in_lake: Expression of Spark that shows it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TypedColumn:
 
     @property
     def compared(self) -> Column:
-        """How both sides show it."""
+        """Return the column with the expressions of both sides."""
         return Column(self.name, self.in_postgres, self.in_lake)
 
 
@@ -186,16 +186,16 @@ COLUMNS: tuple[TypedColumn, ...] = (
 )
 
 ROWS = max(len(c.values) for c in COLUMNS)
-"""Rows in which every value stands once or more."""
+"""The number of rows in which every value occurs once or more."""
 
 
 def create_statement(table: str) -> str:
-    """Makes the table; the type `mood` must be there."""
+    """Return the statement that creates the table; the type `mood` must exist."""
     return f"CREATE TABLE {table} (id int PRIMARY KEY, {', '.join(f'{c.name} {c.type}' for c in COLUMNS)})"
 
 
 def insert_statements(table: str, first_id: int) -> Iterator[str]:
-    """`ROWS` rows from `first_id` on, and one of nulls behind them."""
+    """Yield inserts of `ROWS` rows from `first_id` on, and then one of nulls."""
     for row in range(ROWS):
         values = ", ".join(f"CAST({c.values[row % len(c.values)]} AS {c.type})" for c in COLUMNS)
         yield f"INSERT INTO {table} VALUES ({first_id + row}, {values})"
@@ -203,7 +203,7 @@ def insert_statements(table: str, first_id: int) -> Iterator[str]:
 
 
 def update_statements(table: str, first_id: int) -> Iterator[str]:
-    """Gives each of the rows of `insert_statements` the values of the next; the one of nulls gets some, too."""
+    """Yield updates that give each row of `insert_statements` the next row's values, and the row of nulls some values."""
     for row in range(ROWS + 1):
         values = ", ".join(f"{c.name} = CAST({c.values[(row + 1) % len(c.values)]} AS {c.type})" for c in COLUMNS)
         yield f"UPDATE {table} SET {values} WHERE id = {first_id + row}"

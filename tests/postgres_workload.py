@@ -1,4 +1,4 @@
-"""Random transactions over two tables of a real PostgreSQL: everything that an application does to rows.
+"""Random transactions over two tables of a real PostgreSQL, with every kind of change that an application makes to rows.
 
 The same seed runs the same statements. Statements need not find their rows, and keys may be taken: then a savepoint is
 rolled back, as an application would.
@@ -25,21 +25,21 @@ TABLES: tuple[LiteralString, ...] = (
 _ACCOUNTS = 60
 _LINES = 8
 _LETTER_CHARACTERS = 9_000
-"""More than PostgreSQL keeps in the row."""
+"""More characters than PostgreSQL keeps in the row."""
 
 _OTHER_WRITER = 1_000
-"""Accounts from here on are written by a second session only, so that the two never wait for each other."""
+"""Only a second session writes the accounts from here on, so that the two sessions never wait for each other."""
 
 _LOCK_TIMEOUT_MS = 5_000
-"""One thread drives both sessions: one that waited for the other would wait for ever."""
+"""One thread drives both sessions, so a session that waited for the other one would wait for ever."""
 
 
 class RandomWorkload:
-    """Changes `accounts` and `entries`.
+    """A random workload on `accounts` and `entries`.
 
     Args:
-        database: Has the tables.
-        seed: Of all that is random.
+        database: Database of the two tables.
+        seed: Seed of all random choices.
     """
 
     def __init__(self, database: SourceDatabase, seed: int) -> None:
@@ -48,7 +48,7 @@ class RandomWorkload:
         self._altered = False
 
     def open(self) -> None:
-        """Make the tables and their first rows."""
+        """Create the tables and their first rows."""
         self._database.execute(*TABLES)
         with self._connect() as connection, connection.transaction():
             for number in range(0, _ACCOUNTS, 2):

@@ -1,4 +1,4 @@
-"""A lake with a table of a foreign writer and a subscription to it, and what a reader of its output sees."""
+"""A lake with a table of a foreign writer and a subscription to it, and the output as a reader sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories of tables: statements that Spark runs, and what the tables then were, version by version."""
+"""Random histories of tables: statements that Spark runs, and the state of each table version by version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = st.integers(0, 4)
 NUMBERS = st.none() | st.integers(0, 3)
 ROWS = st.lists(st.tuples(KEYS, NUMBERS), min_size=1, max_size=5)
 PLACES = st.integers(0, 50)
-"""One of several: of versions, of columns; counted modulo how many there are."""
+"""An index into several versions or columns, taken modulo their number."""
 
 ROW_CHANGES = st.one_of(
     st.tuples(st.just("insert"), ROWS),
@@ -54,7 +54,7 @@ Change = tuple[str, Any]
 
 
 def histories(*tables: str) -> st.SearchStrategy[list[tuple[str, Change]]]:
-    """What happens to the tables, in order; it ends with a change of rows."""
+    """Draw the changes of the tables, in order; the last one changes rows."""
     names = st.sampled_from(tables)
     middle = st.lists(st.tuples(names, st.one_of(ROW_CHANGES, ROW_CHANGES, OTHER_CHANGES)), min_size=9, max_size=14)
     return st.tuples(middle, st.tuples(names, ROW_CHANGES)).map(lambda parts: [*parts[0], parts[1]])
@@ -68,7 +68,7 @@ LEFT_AND_EXPIRED: list[tuple[str, Change]] = [
     ("s.t", ("expire", 0)),
     ("s.t", ("insert", [(1, 2)])),
 ]
-"""Iceberg forgets what was current before the snapshot that is expired; what remains was not simply one after the other."""
+"""Iceberg forgets the log entries before an expired snapshot, so the remaining snapshots did not simply follow each other."""
 
 DELETES_LEFT_BEHIND: list[tuple[str, Change]] = [
     ("s.t", ("insert", [(0, None)])),
@@ -82,14 +82,14 @@ DELETES_LEFT_BEHIND: list[tuple[str, Change]] = [
     ("s.t", ("overwrite", [(1, 1), (3, None)])),
     ("s.t", ("update", (2, None))),
 ]
-"""Compaction leaves position deletes behind whose data files are gone."""
+"""Compaction leaves position deletes whose data files no longer exist."""
 
 _WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE"}
 
 
 @dataclass
 class Version:
-    """What a table showed from a time on."""
+    """A snapshot that a table showed from a timestamp onward."""
 
     mz_timestamp: int
     snapshot_id: int
@@ -97,12 +97,12 @@ class Version:
 
 @dataclass
 class History:
-    """A table that changes.
+    """A table that changes, with its versions.
 
     Args:
-        lake: Where it is.
+        lake: The lake of the table.
         name: Its full name.
-        unique: Whether rows are inserted only where their key is new.
+        unique: Rows are inserted only where their key is new.
     """
 
     lake: Lake
@@ -141,12 +141,12 @@ class History:
             case ("rewrite", procedure):
                 options = "" if procedure == "rewrite_manifests" else ", options => map('rewrite-all', 'true')"
                 self._call(f"{procedure}(table => '{self.name}'{options})")
-            case ("set back", place) if self._remaining():
-                snapshot_id = one_of(self._remaining(), place)
+            case ("set back", index) if self._remaining():
+                snapshot_id = one_of(self._remaining(), index)
                 self._call(f"set_current_snapshot('{self.name}', {snapshot_id})")
-            case ("expire", place) if len(self._remaining()) > 1:
+            case ("expire", index) if len(self._remaining()) > 1:
                 others = [id_ for id_ in self._remaining() if id_ != self.versions[-1].snapshot_id]
-                self._call(f"expire_snapshots(table => '{self.name}', snapshot_ids => array({one_of(others, place)}L))")
+                self._call(f"expire_snapshots(table => '{self.name}', snapshot_ids => array({one_of(others, index)}L))")
             case _:
                 self._change_schema(change)
         self._note_version()
@@ -156,16 +156,16 @@ class History:
             case ("add column", type_):
                 self.columns[self._new_name()] = type_
                 self._alter(f"ADD COLUMN {list(self.columns)[-1]} {type_}")
-            case ("rename column", place):
-                old, new = one_of(list(self.columns), place), self._new_name()
+            case ("rename column", index):
+                old, new = one_of(list(self.columns), index), self._new_name()
                 self.columns = {new if name == old else name: type_ for name, type_ in self.columns.items()}
                 self._alter(f"RENAME COLUMN {old} TO {new}")
-            case ("drop column", place) if len(self.columns) > 2:
-                name = one_of(list(self.columns)[2:], place)
+            case ("drop column", index) if len(self.columns) > 2:
+                name = one_of(list(self.columns)[2:], index)
                 del self.columns[name]
                 self._alter(f"DROP COLUMN {name}")
-            case ("widen column", place) if wide := [n for n in list(self.columns)[1:] if self.columns[n] in _WIDER]:
-                name = one_of(wide, place)
+            case ("widen column", index) if wide := [n for n in list(self.columns)[1:] if self.columns[n] in _WIDER]:
+                name = one_of(wide, index)
                 self.columns[name] = _WIDER[self.columns[name]]
                 self._alter(f"ALTER COLUMN {name} TYPE {self.columns[name]}")
             case ("partition by", transform):
@@ -174,7 +174,7 @@ class History:
                 self._alter(f"ADD PARTITION FIELD {transform.format(key=self.key)} AS {self._new_name()}")
 
     def states(self) -> dict[int, Bag]:
-        """The rows of every snapshot that remains, by its id."""
+        """Return the rows of every remaining snapshot, by its id."""
         table = self.lake.catalog.load_table(self.name)
         wanted = [f.field_id for f in table.schema().fields]
         found = {}
@@ -190,7 +190,7 @@ class History:
         return found
 
     def _remaining(self) -> list[int]:
-        """The snapshots that are not expired, oldest first."""
+        """Return the ids of the snapshots that are not expired, oldest first."""
         known = {snapshot.snapshot_id for snapshot in self.lake.catalog.load_table(self.name).metadata.snapshots}
         return [id_ for id_ in dict.fromkeys(version.snapshot_id for version in self.versions) if id_ in known]
 
@@ -211,7 +211,7 @@ class History:
         """)
 
     def _values(self, rows: Iterable[tuple[int, int | None]]) -> str:
-        """Rows for all columns, those behind the first two like the second."""
+        """Return VALUES for all columns; those after the first two repeat the second one's value."""
         types = list(self.columns.values())
         written = (
             ", ".join(_literal(v, t) for v, t in zip((k, *[v] * (len(types) - 1)), types, strict=True)) for k, v in rows
@@ -241,17 +241,17 @@ def _value_list(rows: Iterable[tuple[int, int | None]]) -> str:
     return "VALUES " + ", ".join(f"({k}, {_literal(v, 'INT')})" for k, v in rows)
 
 
-def one_of(choices: Sequence[Any], place: int) -> Any:
-    return choices[place % len(choices)]
+def one_of(choices: Sequence[Any], index: int) -> Any:
+    return choices[index % len(choices)]
 
 
 @dataclass(frozen=True)
 class Past:
-    """What the tables were at every time.
+    """The states of the tables at every time.
 
     Args:
         histories: The tables by name.
-        states: Their snapshots that remain.
+        states: The rows of their remaining snapshots.
     """
 
     histories: Mapping[str, History]
@@ -261,7 +261,7 @@ class Past:
         return [v.snapshot_id for v in self.histories[name].versions if v.mz_timestamp <= ms][-1]
 
     def is_known(self, name: str, ms: int) -> bool:
-        """Whether the table is readable at a time: it was there, and its snapshot of then remains."""
+        """Return whether the table is readable at a time: the table existed, and its snapshot of that time remains."""
         versions = self.histories[name].versions
         return versions[0].mz_timestamp <= ms and self.snapshot_at(name, ms) in self.states[name]
 
@@ -269,7 +269,7 @@ class Past:
         return self.states[name][self.snapshot_at(name, ms)]
 
     def times(self, names: Sequence[str]) -> list[int]:
-        """The times at which one of the tables came to a snapshot that remains, all of them being there."""
+        """Return the times at which one of the tables changed to a remaining snapshot while all tables existed."""
         first = max(self.histories[name].versions[0].mz_timestamp for name in names)
         found = {
             v.mz_timestamp
@@ -280,12 +280,12 @@ class Past:
         return sorted({first, *found})
 
     def readable(self, names: Sequence[str]) -> list[int]:
-        """Those of `times` at which all of the tables are readable."""
+        """Return those of `times` at which all tables are readable."""
         return [ms for ms in self.times(names) if all(self.is_known(name, ms) for name in names)]
 
 
 def made(lake: Lake, changes: Sequence[tuple[str, Change]], unique: bool, layout: tuple[int, str]) -> Past:
-    """The history that `changes` make of the tables they are about."""
+    """Apply `changes` to the tables that they name, and return the resulting history."""
     lake.spark.sql(f"CREATE NAMESPACE {lake.settings.catalog_name}.s")
     histories = {name: History(lake, name, unique) for name in sorted({name for name, _ in changes})}
     for name, history in histories.items():

@@ -1,4 +1,4 @@
-"""Writes the directories that a FILES source reads."""
+"""Functions that write the directories of a FILES source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def line(
     timestamp: int = 1_000,
     headers: Iterable[tuple[str, bytes | None]] = (),
 ) -> str:
-    """One recorded message, without its newline."""
+    """Encode one recorded message, without its newline."""
     message = {
         "topic": topic,
         "partition": partition,
@@ -31,7 +31,7 @@ def line(
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
-    """Add complete lines to a file, which comes into being with the first."""
+    """Add complete lines to a file, and create the file if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.writelines(f"{text}\n" for text in lines)

@@ -1,4 +1,4 @@
-"""A server that answers as Confluent's registry API does: with what a test gives it."""
+"""A server that answers as Confluent's registry API does, with the answers of a test."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from threading import Thread
 from typing import Any
 
 Answers = Mapping[str, tuple[int, Any]]
-"""By path a status and a body; a body that is None is no JSON."""
+"""A status and a body by path; the body None stands for an answer that is no JSON."""
 
 NOT_FOUND = (404, {"error_code": 40403, "message": "Schema not found"})
 
 
 class RegistryServer(ThreadingHTTPServer):
-    """What was asked is kept: the path, and who asked."""
+    """A server that records the path and the credentials of each request."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
         self.answers = answers
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return the server's address."""
         return f"http://127.0.0.1:{self.server_port}"
 
 
@@ -33,19 +33,19 @@ class _Answering(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         assert isinstance(self.server, RegistryServer)
-        self.server.asked.append((path, self.headers.get("Authorization")))
+        self.server.requests.append((path, self.headers.get("Authorization")))
         status, body = self.server.answers.get(path, NOT_FOUND)
         self.send_response(status)
         self.end_headers()
         self.wfile.write(b"<html>" if body is None else json.dumps(body).encode())
 
     def log_message(self, *_: object) -> None:
-        """Keeps the test's output clean."""
+        """Suppress the log, which would mix with the test's output."""
 
 
 @contextmanager
 def registry_server(answers: Answers) -> Iterator[RegistryServer]:
-    """A server on a free port of loopback."""
+    """Run a server on a free port of loopback until the block ends."""
     with RegistryServer(answers) as running:
         thread = Thread(target=running.serve_forever)
         thread.start()
@@ -55,7 +55,7 @@ def registry_server(answers: Answers) -> Iterator[RegistryServer]:
 
 
 def subjects(schemas: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, Any]]:
-    """The answers of a registry that knows these subjects: by name their schemas by id, oldest first."""
+    """Return the answers of a registry that has these subjects: by name their schemas by id, oldest first."""
     answers: dict[str, tuple[int, Any]] = {}
     for subject, of_subject in schemas.items():
         versions = list(enumerate(of_subject.items(), 1))

@@ -1,14 +1,14 @@
-"""Pages of the documentation as programs: their blocks run in order, and print what the blocks after them show.
+"""Pages of the documentation as programs: their blocks run in order, and must print the output that the page shows.
 
 A page is Markdown. Blocks of SQL, shell and Python run; `text` directly after such a block is its output; TOML becomes the
-configuration file. A comment before a block says when that is not so:
+configuration file. A comment before a block marks the exceptions:
 
-    <!-- test: NAME -->         what happens here besides, which the reader's own upstream does
-    <!-- only parsed: WHY -->   the next block is SQL or a command that is parsed and not run
-    <!-- not run: WHY -->       the next block is no program of ours
+    <!-- test: NAME -->         the upstream changes as NAME says, before the next block
+    <!-- only parsed: WHY -->   the next block is SQL or a command that is only parsed
+    <!-- not run: WHY -->       the next block is no program of lakehold
 
-Timestamps, their texts and snapshot ids differ from run to run. The first time a page shows one, it stands for the one that was
-printed; from then on, in outputs and in programs, for that.
+Timestamps, their texts and snapshot ids differ from run to run. When a page shows such a text for the first time, it stands for
+the printed one; later outputs and programs of the page use the printed one in its place.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ RUN = ("sql", "sh", "python")
 
 @dataclass(frozen=True)
 class Part:
-    """A block of a page, or what a comment says.
+    """A block of a page, or a comment before one.
 
     Attributes:
         kind: The language of a block; `test`, `only parsed` or `not run` of a comment.
-        text: What it holds.
-        line: Where it begins.
-        is_output: Whether it is what the block before it prints.
+        text: Content of the block or comment.
+        line: Number of its first line.
+        is_output: The block shows the output of the block before it.
     """
 
     kind: str
@@ -48,7 +48,7 @@ def parts(page: str) -> Iterator[Part]:
     """Read a page.
 
     Raises:
-        ValueError: A block is indented, or not closed, and would not be seen.
+        ValueError: A block is indented or not closed, so that this function would miss it.
     """
     found = list(_PART.finditer(page))
     if len(_FENCE.findall(page)) != 2 * sum(match["language"] is not None for match in found):
@@ -64,7 +64,7 @@ def parts(page: str) -> Iterator[Part]:
 
 @dataclass
 class Standins:
-    """Which text of this run each changing text of a page stands for."""
+    """The text of this run for each changing text of a page."""
 
     of: dict[str, str] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class Standins:
         return either.sub(lambda match: self.of[match.group()], program)
 
     def matches(self, shown: str, printed: str) -> bool:
-        """Compare what a page shows with what was printed, and learn what new texts stand for.
+        """Compare an output of a page with a printed one, and record the printed counterpart of each new text.
 
         A line `…` stands for any lines, `…` in a line for anything. Rules and the width of columns do not count.
         """
@@ -93,7 +93,7 @@ class Standins:
         return True
 
     def _pattern(self, line: str, named: dict[str, str]) -> str:
-        """A regular expression for a line; `named` gets the group of each new text."""
+        """Return a regular expression for a line; `named` gets the group of each new text."""
         pieces, ended = list[str](), 0
         for match in _CHANGING.finditer(line):
             pieces += [_escaped(line[ended : match.start()]), self._changing(match.group(), named)]
@@ -110,7 +110,7 @@ class Standins:
 
 
 def _spaced(line: str) -> str:
-    """A line of a table as its words."""
+    """Reduce a line of a table to its words."""
     return " ".join(_RULES.sub(" ", line).split())
 
 

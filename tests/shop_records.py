@@ -1,4 +1,4 @@
-"""A shop whose changes are recorded in a directory: a source of the files there, with a table that can be broken."""
+"""A shop recorded in a directory: a source over the files there, with a table that a test can break."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ShopRecords:
 
     Args:
         lake: The lake.
-        directory: Of the recorded messages.
+        directory: Folder of the recorded messages.
     """
 
     def __init__(self, lake: Lake, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Handlers of signals, which commands that run in the tests' own process take for themselves."""
+"""Signal handlers, which commands replace when they run in the tests' own process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def handlers_restored() -> Iterator[None]:
-    """Ctrl-C and SIGTERM do behind a test what they did before it."""
+    """Restore the handlers of Ctrl-C and SIGTERM after a test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

@@ -1,4 +1,4 @@
-"""A Spark Connect server on loopback, over which tests run clients that are processes of their own."""
+"""A Spark Connect server on loopback, used by tests whose clients are separate processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakehold.spark_server import lifecycle
 
 @pytest.fixture(scope="session")
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server's address. It knows no lake: each client's session brings its own."""
+    """Run a server, and return its address. The server has no lake: each client's session adds its own."""
     with running_server(tmp_path_factory.mktemp("spark-connect"), {"spark.sql.shuffle.partitions": "2"}) as remote:
         yield remote
 
 
 @contextmanager
 def running_server(directory: Path, conf: dict[str, str]) -> Iterator[str]:
-    """A server for a short time, on a free port: its address."""
+    """Run a server on a free port until the block ends; yields its address."""
     settings = load_settings(
         warehouse=str(directory),
         spark_driver_memory="1g",
@@ -38,7 +38,7 @@ def running_server(directory: Path, conf: dict[str, str]) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as listening:
         listening.bind((HOST, 0))
         port: int = listening.getsockname()[1]

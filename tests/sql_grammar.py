@@ -1,4 +1,4 @@
-"""The grammar summary of docs/reference/sql.md, from the parser's tables; `python -m tests.sql_grammar` writes it into the page.
+"""The grammar summary of docs/reference/sql.md, made from the parser's tables; `python -m tests.sql_grammar` writes it.
 
 A form is text: words in capitals and signs are written as they are, `[a]` is optional, `{a | b}` is a choice, `a, …` repeats, and
 a word in lowercase is a value, of which `SAMPLES` has examples. `variants` writes the statements that a form allows.
@@ -170,7 +170,7 @@ def forms() -> tuple[Form, ...]:
 
 
 def _connections() -> Iterable[Form]:
-    """The systems that take the same options stand in one form."""
+    """Yield the forms of CREATE CONNECTION; systems that take the same options share one form."""
     for hole, known in OPTION_SETS.items():
         systems = [_system(each) for each in ConnectionType if options.CONNECTIONS[each] is known]
         if systems:
@@ -183,7 +183,7 @@ def _system(connection_type: ConnectionType) -> str:
 
 
 def _last_first(alternatives: str) -> str:
-    """The last of the alternatives is the one that takes every other clause: examples are made with the first one."""
+    """Move the last alternative to the front: examples use the first one, and only the last takes every other clause."""
     return " | ".join(reversed(alternatives.split(" | ")))
 
 
@@ -205,11 +205,11 @@ def _showing() -> Iterable[Form]:
     yield Form(f"SHOW CREATE {{{one_of_names}}}", tuple(f"SHOW CREATE {words}" for words in created))
 
 
-# --- what the page has ------------------------------------------------------------------------------------------------
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def summary() -> str:
-    """Return the block of the page: statements, their options, and how values are written."""
+    """Return the block of the page: statements, their options, and the forms of values."""
     statements = "\n\n".join("\n".join(texts) for texts in _by_topic().values())
     explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
     values = [
@@ -230,7 +230,7 @@ def summary() -> str:
 
 
 def _by_topic() -> Mapping[str, Sequence[str]]:
-    """The forms of a kind of object stand together."""
+    """Group the forms by the kind of object that they are about."""
     found: dict[str, list[str]] = {}
     for form in forms():
         first = form.productions[0].split()
@@ -271,7 +271,7 @@ _PLACE = re.compile(r"(?<=<!-- grammar -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTA
 
 
 def written() -> str:
-    """Return the summary as the page has it."""
+    """Return the summary on the page."""
     found = _PLACE.search(PAGE.read_text())
     assert found is not None, "the page has no summary of the grammar"
     return found[0]
@@ -283,16 +283,16 @@ _TOKEN = re.compile(r"'[^']*'|[A-Z]+|[a-z_]+|…|[\[\]{}|(),;=]")
 
 
 def variants(text: str) -> list[str]:
-    """Statements that a form allows: the shortest, each part of it once in every way, and one with all parts."""
+    """Return statements that a form allows: the shortest, each part of it once in every way, and one with all parts."""
     tokens = _TOKEN.findall(text)
     found, rest = _sequence(tokens)
-    assert not rest, f"{rest} is left of {text}"
+    assert not rest, f"{rest} remains of {text}"
     full, _ = _sequence(tokens, full=True)
     return list(dict.fromkeys(" ".join(each.split()) for each in (*found, full[0])))
 
 
 def _sequence(tokens: Sequence[str], *, full: bool = False) -> tuple[list[str], Sequence[str]]:
-    """The variants of what stands before the next `|`, `]` or `}`, and what is left."""
+    """Return the variants of the tokens before the next `|`, `]` or `}`, and the remaining tokens."""
     items: list[list[str]] = []
     while tokens and tokens[0] not in ("|", "]", "}"):
         token, tokens = tokens[0], tokens[1:]
@@ -309,8 +309,8 @@ def _sequence(tokens: Sequence[str], *, full: bool = False) -> tuple[list[str], 
             items.append([*samples, ", ".join(samples)] if is_list else [*samples])
     base = [item[0] for item in items]
     found = [" ".join(base)]
-    for place, item in enumerate(items):
-        found += [" ".join([*base[:place], other, *base[place + 1 :]]) for other in item[1:]]
+    for index, item in enumerate(items):
+        found += [" ".join([*base[:index], other, *base[index + 1 :]]) for other in item[1:]]
     return found, tokens
 
 
@@ -323,7 +323,7 @@ def _choice(tokens: Sequence[str], *, full: bool) -> tuple[list[str], Sequence[s
 
 
 def _option_samples(known: OptionSet) -> tuple[str, ...]:
-    """The required options alone, and each other one beside them."""
+    """Return the required options alone, and with each other option."""
     required = [_sample(name, known.known[name]) for name in known.required]
     others = [_sample(name, option) for name, option in known.known.items() if name not in known.required]
     alone = [", ".join(required)] if required else []
@@ -350,7 +350,7 @@ SAMPLES: Mapping[str, tuple[str, ...]] = {
     **{hole: _option_samples(known) for hole, known in OPTION_SETS.items()},
 }
 _LISTED = frozenset({"name", "schema", "table", "text", "column"})
-"""Values of which a list has several in the samples."""
+"""Values whose lists have several elements in the samples."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fixtures over one real stack per test session, on ports and in a directory of its own."""
+"""Fixtures over one real stack per test session, on its own ports and in its own directory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lakehold.stack.connectors import ValueFormat
 
 _FIRST_PORT_BASE = 24_000
 _PORTS_PER_WORKER = 500
-"""So that two that look at the same moment do not find the same free ones."""
+"""Distance between the port ranges of workers, so that two workers never choose the same free ports."""
 _PORTS_PER_STACK = 5
 _SLOT_RELEASED_WITHIN_S = 30
 
 
 class SourceDatabase:
-    """A database of one test, and the connector that captures it; `name` is that of another whose place it takes."""
+    """A database for one test, and the connector that captures it; `name` replaces another database of that name."""
 
     def __init__(self, addresses: StackAddresses, name: str | None = None) -> None:
         self.addresses = addresses
@@ -38,11 +38,11 @@ class SourceDatabase:
 
     @property
     def topic_prefix(self) -> str:
-        """First part of its topics' names."""
+        """Return the first part of its topics' names."""
         return self.name
 
     def topic(self, table: str) -> str:
-        """Topic of one `schema.table`."""
+        """Return the topic of one `schema.table`."""
         return f"{self.topic_prefix}.{table}"
 
     def execute(self, *statements: LiteralString) -> None:
@@ -52,7 +52,7 @@ class SourceDatabase:
                 connection.execute(statement)
 
     def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
-        """Rows of one query."""
+        """Return the rows of one query."""
         with psycopg.connect(self.addresses.postgres(self.name)) as connection:
             return connection.execute(statement).fetchall()
 
@@ -63,7 +63,7 @@ class SourceDatabase:
         partitions: int = 1,
         addresses: StackAddresses | None = None,
     ) -> None:
-        """Start a connector over `schema.table` names and wait until it runs; `addresses` are what it is told."""
+        """Start a connector over `schema.table` names and wait until it runs; `addresses` go into its configuration."""
         with psycopg.connect(self.addresses.postgres(self.name)) as connection:
             for statement in publication_sql("captured", tables):
                 connection.execute(statement.encode())
@@ -79,7 +79,7 @@ class SourceDatabase:
         partitions: int = 1,
         addresses: StackAddresses | None = None,
     ) -> dict[str, str]:
-        """Configuration of the connector that `capture` starts."""
+        """Return the configuration of the connector that `capture` starts."""
         return debezium_postgres(
             addresses or self.addresses,
             topic_prefix=self.topic_prefix,
@@ -97,13 +97,13 @@ class SourceDatabase:
         self._maintain(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     def drop_connector(self) -> None:
-        """Delete the connector, if there is one, and its replication slot."""
+        """Delete the connector, if it exists, and its replication slot."""
         with ConnectClient(self.addresses.connect) as connect, suppress(ConnectorError):
             connect.delete(self.name)
         self.drop_slot(self.name)
 
     def drop_slot(self, name: str) -> None:
-        """Drop a replication slot, if there is one, when it is let go of."""
+        """Drop a replication slot, if it exists, as soon as the connector releases it."""
         deadline = time.monotonic() + _SLOT_RELEASED_WITHIN_S
         while not self._slot_dropped(name) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -126,14 +126,14 @@ class SourceDatabase:
 
 
 def free_ports() -> StackPorts:
-    """Ports of a stack that nobody listens on."""
+    """Return ports for a stack that nobody listens on."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     bases = itertools.count(_FIRST_PORT_BASE + worker * _PORTS_PER_WORKER, _PORTS_PER_STACK)
     return StackPorts.from_base(next(base for base in bases if _all_free(range(base, base + _PORTS_PER_STACK))))
 
 
 def open_directory() -> tempfile.TemporaryDirectory[str]:
-    """A temporary directory that PostgreSQL's user can enter; pytest's own are closed."""
+    """Make a temporary directory that PostgreSQL's user can enter, unlike pytest's own directories."""
     directory = tempfile.TemporaryDirectory(prefix="lakehold-stack-")
     Path(directory.name).chmod(0o755)
     return directory
@@ -151,7 +151,7 @@ def _all_free(ports: range) -> bool:
 
 @pytest.fixture(scope="session")
 def stack_directory() -> Iterator[Path]:
-    """Directory of the session's stack; its parts are stopped in the end."""
+    """Return the directory of the session's stack, and stop the stack afterwards."""
     with open_directory() as directory:
         yield Path(directory)
         lakehold_stack.down(Path(directory), delete_data=True)
@@ -159,13 +159,13 @@ def stack_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def stack(stack_directory: Path) -> StackAddresses:
-    """The session's stack, started when the first test asks for it."""
+    """Start the session's stack when the first test requests it."""
     return lakehold_stack.up(stack_directory, free_ports())
 
 
 @pytest.fixture
 def database(stack: StackAddresses) -> Iterator[SourceDatabase]:
-    """A new, empty database in the session's stack."""
+    """Create an empty database in the session's stack, and drop it afterwards."""
     database = SourceDatabase(stack)
     yield database
     database.drop()

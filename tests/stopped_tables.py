@@ -1,4 +1,4 @@
-"""Tables that stop, as another tool has put its mark on them, and recover when it has taken it off."""
+"""Tables that stop because another tool has changed their owner mark, and recover when the mark is restored."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from lakehold.lake import Lake
 
 
 def make_foreign(lake: Lake, name: str) -> None:
-    """The next batch with changes for the table `name` stops it."""
+    """Change the owner mark of a table, so that the next batch with changes stops it."""
     _set_owner(lake, name, "another's")
 
 
 def make_own(lake: Lake, name: str) -> None:
-    """The next ingest lets it catch up."""
+    """Restore the owner mark of a table, so that it catches up with the next ingest."""
     _set_owner(lake, name, lake.definitions.definitions().table(name).object_id)
 
 

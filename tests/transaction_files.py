@@ -1,6 +1,6 @@
 """Transactions as a FILES source reads them: Debezium's messages about a shop's tables `(id, v)`, and its transaction topic.
 
-`Connector` writes transactions that a test names. `record` writes what a model of a killed connector left in its topics.
+`Connector` writes transactions that a test names. `record` writes the topics that a model of a killed connector left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRANSACTION_TOPIC = TRANSACTIONS.topic
 
 
 def define(lake: Lake, directory: Path, tables: Mapping[str, str], options: str = "") -> None:
-    """The source `shop` of a directory, with tables `shop.<name>` of these envelopes."""
+    """Create the source `shop` over a directory, with tables `shop.<name>` of the given envelopes."""
     directory.mkdir(exist_ok=True)
     lake.sql(
         f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON TRANSACTION METADATA TOPIC '{TRANSACTION_TOPIC}' {options}"
@@ -34,14 +34,14 @@ def define(lake: Lake, directory: Path, tables: Mapping[str, str], options: str 
 
 
 def define_table(lake: Lake, table: str, envelope: str) -> None:
-    """One more table of it."""
+    """Create one more table of the source."""
     lake.sql(
         f"CREATE TABLE shop.{table} (id BIGINT, v BIGINT) FROM SOURCE shop (TOPIC 'shop.public.{table}') ENVELOPE {envelope}"
     )
 
 
 def states(lake: Lake, tables: Iterable[str]) -> Iterator[dict[Key, int]]:
-    """What the tables hold at each timestamp of the source from which on all are readable, by table and key."""
+    """Yield the rows of the tables at each timestamp of the source from which all are readable, by table and key."""
     names = tuple(tables)
     since_ms = {name: line.since_ms for name, line in lake.timelines.of([f"shop.{t}" for t in names]).items()}
     for batch in lake.batches.history("shop"):
@@ -54,14 +54,14 @@ def states(lake: Lake, tables: Iterable[str]) -> Iterator[dict[Key, int]]:
 
 
 def record(directory: Path, topics: Topics, written: Offsets, until: Offsets) -> None:
-    """Append what a model's partitions hold between two positions, each in a file of its own."""
+    """Append the messages of a model's partitions between two positions, each partition in its own file."""
     for tp, messages in topics.messages.items():
         lines = [line(tp, at, messages[at]) for at in range(written[tp], until[tp])]
         recorded_files.append(directory / f"{tp.topic}-{tp.partition}.jsonl", lines)
 
 
 def line(tp: TopicPartition, offset: int, message: Message) -> str:
-    """A message of the model."""
+    """Encode a message of the model."""
     key: object = message.tombstone_of
     if message.change is not None:
         key = message.change.key
@@ -97,7 +97,7 @@ def _event(record: Record, change: Change) -> dict[str, Any]:
 
 
 def source_of(record: Record) -> dict[str, Any]:
-    """`source` of an event: PostgreSQL's or MySQL's, by the form of its transaction's id."""
+    """Return `source` of an event: PostgreSQL's or MySQL's, by the form of its transaction's id."""
     assert record.position is not None
     a, b, c, _ = record.position
     if re.match(POSTGRES_ID, record.transaction_id or ""):
@@ -119,10 +119,10 @@ def _json(content: object) -> bytes | None:
 
 
 class Connector:
-    """Writes transactions, as PostgreSQL's connector does.
+    """A connector that writes transactions, as PostgreSQL's does.
 
     Args:
-        directory: Of the source.
+        directory: Folder of the source.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -133,7 +133,7 @@ class Connector:
         self._last_commit = 1_000
 
     def transaction(self, *changes: tuple[str, int, int | None], end: bool = True) -> str:
-        """The changes `(table, id, v)` of one transaction, v None where the row goes; returns its id."""
+        """Write the changes `(table, id, v)` of one transaction, v None for a deleted row; returns its id."""
         self._number += 1
         counts: Counter[str] = Counter()
         self.begin()
@@ -146,15 +146,15 @@ class Connector:
 
     @property
     def shown_id(self) -> str:
-        """What Debezium calls the transaction at this place in the log."""
+        """Return Debezium's name of the transaction at this log position."""
         return f"{self._number}:{self._lsn}"
 
     def begin(self) -> None:
-        """Its BEGIN, again where the connector was restarted in it."""
+        """Write the BEGIN, which is written again when the connector restarts inside the transaction."""
         self._write(TRANSACTION_TOPIC, {"id": self.shown_id}, _metadata("BEGIN", self.shown_id, {}))
 
     def event(self, table: str, key: int, v: int | None, order: int, collection_order: int) -> None:
-        """One event of the transaction."""
+        """Write one event of the transaction."""
         self._lsn += 1
         record = Record(
             "", 0, 0, Kind.EVENTS, self.shown_id, order, collection_order, (self._last_commit, self._lsn, order, 1)
@@ -162,23 +162,23 @@ class Connector:
         self._write(f"shop.public.{table}", {"id": key}, _event(record, Change(table, key, v)))
 
     def end(self, counts: Mapping[str, int]) -> None:
-        """Its END."""
+        """Write the END."""
         self._lsn += 10
         self._write(TRANSACTION_TOPIC, {"id": self.shown_id}, _metadata("END", self.shown_id, counts))
         self._last_commit = self._lsn
 
     def commits_at(self, position: int) -> None:
-        """Have the next transaction, of one change, commit there unless the log is further already."""
+        """Make the next transaction, of one change, commit at this log position, unless the log is already further."""
         self._lsn = max(self._lsn, position - 11)
 
-    def begin_anew(self, unseen: int = 0) -> None:
-        """What it does without its position: what is committed meanwhile, so many transactions, is in no message."""
+    def lose_position(self, unseen: int = 0) -> None:
+        """Restart the connector without its position: no message has the `unseen` transactions committed meanwhile."""
         self._number += unseen
         self._lsn += 1 + 100 * unseen
         self._last_commit = self._lsn
 
     def snapshot(self, table: str, rows: Sequence[tuple[int, int]], *, is_last: bool = True) -> None:
-        """The rows of a table as the connector finds them when it begins; `is_last`: of those that it captures."""
+        """Write a connector snapshot of a table; `is_last` marks the snapshot's last table."""
         for number, (key, v) in enumerate(rows, 1):
             end = "last" if is_last else "last_in_data_collection"
             source = {
@@ -191,7 +191,7 @@ class Connector:
             self._write(f"shop.public.{table}", {"id": key}, value)
 
     def raw(self, topic: str, key: object, value: object) -> None:
-        """Any message."""
+        """Write any message."""
         self._write(topic, key, value)
 
     def _write(self, topic: str, key: object, value: object) -> None:

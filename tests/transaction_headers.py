@@ -1,4 +1,4 @@
-"""Headers of records as tests write them down, and the rule of runs as a model: slow, over one record at a time."""
+"""Headers of records as tests write them, and a slow model of the rule of runs, which reads one record at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakehold.model.offsets import TopicPartition
 
 
 class Record(NamedTuple):
-    """Hold what is needed of one record, see `HEADERS`."""
+    """The fields of one record that a boundary needs, see `HEADERS`."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 
 class Boundary(NamedTuple):
-    """Hold a BEGIN or an END; `events` are those that an END counts, by data collection."""
+    """A BEGIN or an END; `events` are those that an END counts, by data collection."""
 
     offset: int
     id: str
@@ -44,7 +44,7 @@ class Boundary(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Hold a run, see `lakehold.ingest.transactions.runs.Runs`."""
+    """A run of records, see `lakehold.ingest.transactions.runs.Runs`."""
 
     kind: Kind
     first: int
@@ -63,7 +63,7 @@ Runs = dict[TopicPartition, list[Run]]
 
 
 def position_of_event(transaction_id: str, position: Position | None) -> LogPosition | None:
-    """Return where the transaction of an event commits: never after its own END, and after every earlier one."""
+    """Return the log position at which an event's transaction commits: never after its own END, and after every earlier one."""
     if not re.match(POSTGRES_ID, transaction_id):
         return position_of_end(transaction_id)
     return None if position is None else LogPosition(WAL, (position[0] + 1,))
@@ -100,12 +100,12 @@ def headers_of(records: Iterable[Record]) -> pa.Table:
 
 
 def runs_of_records(records: Collection[Record]) -> Runs:
-    """Find the runs of records."""
+    """Find the runs of records with the engine."""
     return runs_of_headers(headers_of(records))
 
 
 def runs_of_headers(headers: pa.Table) -> Runs:
-    """Find the runs of `HEADERS`."""
+    """Find the runs of `HEADERS` with the engine."""
     partitions = {*map(TopicPartition, *(headers[name].to_pylist() for name in ("topic", "partition")))}
     candidate = candidate_of(
         Extent({}, dict.fromkeys(partitions, 0)),
@@ -136,12 +136,12 @@ def runs_of_headers(headers: pa.Table) -> Runs:
 
 
 def _array(values: Sequence[object], of: pa.DataType) -> pa.Array:
-    # Of a dictionary that is empty Arrow would make none of the type.
+    # Arrow would infer another type from an empty dictionary.
     return pa.array(values, of.value_type).cast(of) if pa.types.is_dictionary(of) else pa.array(values, of)
 
 
 def model_of_runs(records: Iterable[Record]) -> Runs:
-    """Find the runs of records as the rule says them."""
+    """Find the runs of records as the rule defines them."""
     ordered = sorted(records, key=lambda r: (r.topic, r.partition, r.offset))
     new = set(_new(ordered))
     return {
@@ -161,7 +161,7 @@ def _runs(records: Sequence[Record], new: set[Record]) -> Iterator[Run]:
 
 
 def _new(records: Iterable[Record]) -> Iterator[Record]:
-    """The events whose number is above all earlier ones of the transaction in the partition."""
+    """Yield the events whose number is above all earlier numbers of their transaction in the partition."""
     highest: dict[tuple[str, int, str], int] = {}
     for record in _events(records):
         of = (record.topic, record.partition, _transaction(record))

@@ -1,4 +1,4 @@
-"""Reads the cases of `tests/golden/types/*.txt`."""
+"""The cases of `tests/golden/types/*.txt`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 SHOWN_OPTIONS = (
     "map('timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 )
-"""How `to_json` shows the values of cases."""
+"""Options of `to_json` for the values of cases."""
 
 DIRECTORY = Path(__file__).parent / "golden" / "types"
 
 
 @dataclass
 class TypeCase:
-    """A schema, the types it becomes, and (payload, value as JSON text) pairs."""
+    """A schema, its types in the lake, and (payload, value as JSON text) pairs."""
 
     name: str
     schema: Any
@@ -27,7 +27,7 @@ class TypeCase:
 
 
 def read_cases(file: str) -> list[TypeCase]:
-    """The cases of a file, named by the line they begin on."""
+    """Read the cases of a file, named by their first lines."""
     cases: list[TypeCase] = []
     for number, line in enumerate((DIRECTORY / file).read_text().splitlines(), 1):
         if not line or line.startswith("#"):

@@ -1,4 +1,4 @@
-"""The tables of docs/reference/types.md, from the code's tables; `python -m tests.type_tables` writes them into the page."""
+"""The tables of docs/reference/types.md, made from the code's tables; `python -m tests.type_tables` writes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POSTGRES_FORMS: Mapping[str, tuple[str, ...]] = {
     "timestamp": ("timestamp(3)", "timestamp"),
     "timestamptz": ("timestamp with time zone",),
 }
-"""As they are declared, of the types whose name is another one in the catalogue, or that become several."""
+"""Declared forms of the types that have another name in the catalogue, or several forms."""
 _MYSQL_FORMS: Mapping[str, tuple[str, ...]] = {
     **{name: (name, f"{name} unsigned") for name in ("tinyint", "smallint", "mediumint", "int", "bigint")},
     "decimal": ("decimal(12,2)", "decimal(65,30)"),
@@ -58,7 +58,7 @@ _ARRAYS = (
 
 
 def postgres_table() -> str:
-    """Types of PostgreSQL."""
+    """Build the table of PostgreSQL's types."""
     rows = [*_rows(postgres_types.TYPES, _POSTGRES_FORMS, postgres_types.sent)]
     enum = FoundColumn("c", "mood", FoundType("mood", "mood", TypeKind.ENUM))
     pair = FoundColumn("c", "pair", FoundType("pair", "pair", TypeKind.COMPOSITE))
@@ -74,7 +74,7 @@ def postgres_table() -> str:
 
 
 def postgres_arrays_table() -> str:
-    """Arrays of PostgreSQL."""
+    """Build the table of PostgreSQL's arrays."""
     names = (postgres_types.ARRAYS_WITH_NULLS, postgres_types.UNSENT_ARRAYS, postgres_types.LOST_ARRAYS)
     by_cells: dict[tuple[str, ...], list[str]] = {}
     for name in (name for of_kind in names for name in sorted(of_kind)):
@@ -86,7 +86,7 @@ def postgres_arrays_table() -> str:
 
 
 def mysql_table() -> str:
-    """Types of MySQL and MariaDB."""
+    """Build the table of the types of MySQL and MariaDB."""
     return _table("MySQL, MariaDB", _rows(mysql_types.TYPES, _MYSQL_FORMS, mysql_types.sent))
 
 
@@ -135,13 +135,13 @@ TABLES: Mapping[str, Callable[[], str]] = {
 }
 
 
-def _place(name: str) -> re.Pattern[str]:
+def _place_in_page(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<=<!-- {name} -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
 
 
 def written(name: str) -> str:
-    """A table as the page has it."""
-    found = _place(name).search(PAGE.read_text())
+    """Return a table as the page has it."""
+    found = _place_in_page(name).search(PAGE.read_text())
     assert found is not None, f"the page has no table of {name}"
     return found[0]
 
@@ -149,5 +149,5 @@ def written(name: str) -> str:
 if __name__ == "__main__":
     text = PAGE.read_text()
     for name, table in TABLES.items():
-        text = _place(name).sub(table().replace("\\", r"\\"), text)
+        text = _place_in_page(name).sub(table().replace("\\", r"\\"), text)
     PAGE.write_text(text)

@@ -1,4 +1,4 @@
-"""A lake that nobody may read: statements over definitions need none of it."""
+"""Parts of a lake that must not be used: statements over definitions need none of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakehold.timeline.timelines import Timelines
 
 
 class NoReads:
-    """Fails the test when tables are read."""
+    """Table reads that fail the test."""
 
     def read_as_of(self, *_: object) -> NoReturn:
         pytest.fail("a statement over definitions read tables")
@@ -30,7 +30,7 @@ class NoReads:
 
 
 class NoSubscriptions:
-    """Fails the test when a subscription begins, ends or is listed."""
+    """Subscriptions that fail the test when one begins, ends or is listed."""
 
     def begun(self, *_: object, **__: object) -> NoReturn:
         pytest.fail("a statement over other definitions reached subscriptions")
@@ -39,7 +39,7 @@ class NoSubscriptions:
 
 
 class NothingUpstream:
-    """Fails the test when a database, Kafka or Kafka Connect is asked."""
+    """An upstream that fails the test when a database, Kafka or Kafka Connect would be contacted."""
 
     def planned(self, *_: object, **__: object) -> NoReturn:
         pytest.fail("a statement over other definitions reached upstream")
@@ -48,14 +48,14 @@ class NothingUpstream:
 
 
 def no_roles() -> RoleCommands:
-    """Commands over roles in memory; there are none, so that everything is allowed."""
+    """Return commands over roles in memory; no role exists, so everything is allowed."""
     return RoleCommands(Guard(MemoryState().store(ROLES)))
 
 
 def holds_without_tags(
     definitions: DefinitionStore, store: HoldStore | None = None, guard: Guard | None = None
 ) -> HoldCommands:
-    """Commands over holds in memory, on the tables of `definitions`; none has any rows."""
+    """Return commands over holds in memory, on the tables of `definitions`, which have no rows."""
     tables = DataTables(load_catalog("lake", type="in-memory"))
     timelines = Timelines(tables, definitions, BatchStore(MemoryState()), foreign_lag_ms=0)
     store = store or HoldStore(MemoryState())

@@ -1,9 +1,9 @@
-"""A model of an upstream database and its connector: transactions, and what stands in the topics after kills and repetitions.
+"""A model of an upstream database and its connector: transactions, and the topics that kills and repetitions leave.
 
-The database is a list of transactions in the order of their commits. The connector writes them as one log; when it is killed,
-partitions lose different parts of what was under way, but of events that commit by themselves, and the next run begins at a
-point that had been acknowledged. It goes on
-with the numbers of before, or reads transactions from their beginning, leaves out what was sent, and numbers and counts the rest.
+The database is a list of transactions in the order of their commits. The connector writes the transactions as one log.
+When the connector is killed, partitions lose different parts of the messages in flight, except of events that commit by
+themselves. The next run begins at an acknowledged point. It continues with the earlier numbers, or reads transactions from
+their beginning, skips the events that were sent, and numbers and counts the rest.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tests.transaction_headers import Boundary, Record, headers_of, records_of
 
 TRANSACTIONS = TopicPartition("shop.transaction", 0)
 """The only partition of the transaction topic."""
-BEGINS_ANEW = 0.6
-"""How often a connector that was killed has lost its position, where it may."""
+LOSES_POSITION = 0.6
+"""The probability that a killed connector loses its position, where it may."""
 OTHER_TABLE = "public.other"
-"""Counted in ENDs, and in no topic of the source."""
+"""A table that ENDs count and that has no topic in the source."""
 
 Key = tuple[str, int]
 State = Mapping[Key, int]
-"""By table and key a value."""
+"""Values by table and key."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change in a transaction: the new value of a row, or None where it goes, and the value before."""
+    """A change in a transaction: the new value of a row, or None for a deleted row, and the value before."""
 
     table: str
     key: int
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Message:
-    """A record of a topic; `change` is what it does, `tombstone_of` the key whose deletion it repeats."""
+    """A record of a topic; `change` is its effect, `tombstone_of` the key whose deletion it repeats."""
 
     boundary: Boundary | None = None
     record: Record | None = None
@@ -54,9 +54,9 @@ class Message:
 
 @dataclass(frozen=True)
 class _Emitted:
-    """One step of the connector: what it writes where, of which transaction, when so many changes were read before."""
+    """One message that the connector sends: its partition, its transaction, and the number of changes read before it."""
 
-    place: TopicPartition
+    partition: TopicPartition
     message: Message
     change_number: int
     transaction: int
@@ -64,12 +64,12 @@ class _Emitted:
 
 @dataclass
 class Topics:
-    """What stands in the partitions, by offset.
+    """The messages of all partitions, by offset.
 
     Args:
         messages: The messages.
-        lives: Where the partitions ended when a connector was killed: what it left is seen before anything of the next one.
-        order: The partitions of all messages, as they were sent.
+        lives: End offsets at each kill. Readers see everything that a killed connector left before any message of the next one.
+        order: The partition of each message, in the order of sending.
     """
 
     messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Topics:
         self.order.append(tp)
 
     def candidate(self, extent: Extent, sent: Mapping[TopicPartition, Sequence[int]]) -> Candidate:
-        """Return what stands in an offset range; `sent` says when each message was."""
+        """Return the content of an offset range; `sent` has the time at which each message was sent."""
         records, boundaries = [], []
         for tp, messages in self.messages.items():
             for offset in range(extent.starts[tp], extent.stops[tp]):
@@ -103,15 +103,15 @@ class Upstream:
     """Random transactions over tables with a topic each.
 
     Args:
-        random: Of all that is random.
+        random: Source of all random choices.
         tables: Number of tables.
-        partitions: Of each table's topic.
-        transactions: How many there are.
-        ids: How the connector names transactions: `postgres`, `binlog`, `gtid`, or `gtids` of several domains.
+        partitions: Number of partitions of each table's topic.
+        transactions: Number of transactions.
+        ids: Form of transaction ids: `postgres`, `binlog`, `gtid`, or `gtids` of several domains.
         snapshots: Some partitions begin with rows of a snapshot.
-        sizes: Of transactions, in changes, each as likely.
-        numbers_anew: A connector that was killed amid a transaction repeats nothing, and numbers what it had not sent from 1.
-        begins_snapshot: A connector that was killed may have lost its position, and begin with a snapshot of all tables.
+        sizes: Sizes of transactions in changes, all equally likely.
+        renumbers: A connector killed inside a transaction repeats nothing, and numbers the unsent events from 1.
+        begins_snapshot: A killed connector may lose its position, and begin with a snapshot of all tables.
         commits_alone: Some transactions of one change have no END, as TRUNCATE of MySQL has none.
     """
 
@@ -125,13 +125,13 @@ class Upstream:
         ids: str,
         snapshots: bool = True,
         sizes: Sequence[int] = (0, 1, 1, 2, 3, 8),
-        numbers_anew: bool = False,
+        renumbers: bool = False,
         begins_snapshot: bool = False,
         commits_alone: bool = False,
     ) -> None:
         self.begins_snapshot, self.commits_alone = begins_snapshot, commits_alone
         self._committed = 0
-        self.numbers_anew = numbers_anew
+        self.renumbers = renumbers
         self._random = random
         self._snapshots = snapshots
         self._sizes = sizes
@@ -151,7 +151,7 @@ class Upstream:
         self.topics = Topics({tp: self._snapshot(tp) for tp in self._all_partitions()})
 
     def history(self) -> list[dict[Key, int]]:
-        """The state of the source's tables after each commit; the first is that of the snapshot."""
+        """Return the state of the source's tables after each commit; the first one is that of the snapshot."""
         states: list[dict[Key, int]] = [{}]
         for changes in self.transactions:
             state = dict(states[-1])
@@ -162,7 +162,7 @@ class Upstream:
         return states
 
     def stream(self, kills: int) -> None:
-        """Write all transactions, killed so many times."""
+        """Write all transactions, with a number of kills."""
         log = self._sent(0)
         for _ in range(kills):
             until = self._random.randint(0, len(log))
@@ -171,17 +171,17 @@ class Upstream:
             self._committed = max([self._committed, *(step.transaction + 1 for step in log[:until])])
             rows = sum(step.message.record is not None and step.message.record.kind != Kind.EVENTS for step in log)
             is_amid_snapshot = acked < rows
-            anew = None
-            if self.begins_snapshot and (is_amid_snapshot or self._random.random() < BEGINS_ANEW):
-                anew = self._anew()
-            if anew is not None:
+            restarted = None
+            if self.begins_snapshot and (is_amid_snapshot or self._random.random() < LOSES_POSITION):
+                restarted = self._restarted_with_snapshot()
+            if restarted is not None:
                 self._write(log[acked:until])
-                log = anew
+                log = restarted
             elif is_amid_snapshot:
-                # It would begin anew, and there is nothing to begin with: it lives on.
+                # A restarted connector would find no rows to snapshot, so this one survives.
                 log = log[acked:]
                 continue
-            elif self.numbers_anew:
+            elif self.renumbers:
                 log = self._sent(log[acked].change_number) if acked < len(log) else []
             else:
                 self._write_some(log[acked:until])
@@ -189,8 +189,8 @@ class Upstream:
             self.topics.lives.append(self.topics.ends)
         self._write(log)
 
-    def _anew(self) -> list[_Emitted] | None:
-        """What a connector sends that begins anew; None: there are no rows to begin with."""
+    def _restarted_with_snapshot(self) -> list[_Emitted] | None:
+        """Return the messages of a connector that restarts with a snapshot, or None if the snapshot would have no rows."""
         begun = min(len(self.transactions), self._committed + self._random.choice([0, 0, 1, 3]))
         rows = [Change(table, key, value) for (table, key), value in sorted(self.history()[begun].items())]
         if not rows:
@@ -209,13 +209,13 @@ class Upstream:
             yield _Emitted(tp, Message(record=record, change=row), 0, begun - 1)
 
     def _snapshot_position(self, begun: int) -> Position:
-        """Behind the commit of the transaction before `begun`, before all of that one."""
+        """Return a position after the commit of the transaction before `begun`, and before all of the transaction `begun`."""
         if self._ids == "postgres":
             return (_commit_lsn(begun - 1), 0, -1, 1)
         return (begun // 5, (begun % 5) * 100, -1, 1)
 
     def _sent(self, after: int) -> list[_Emitted]:
-        """What a connector sends that begins with a transaction before the change `after`, and leaves out those before it."""
+        """Return the messages of a connector that restarts at or before the change `after`, without those of earlier changes."""
         steps: list[_Emitted] = []
         number_of_first = 0
         for number, changes in enumerate(self.transactions):
@@ -227,18 +227,18 @@ class Upstream:
 
     def _write(self, steps: Sequence[_Emitted]) -> None:
         for step in steps:
-            self.topics.append(step.place, step.message)
+            self.topics.append(step.partition, step.message)
 
     def _write_some(self, steps: Sequence[_Emitted]) -> None:
-        """Of each partition some of the first: what was under way when the connector was killed."""
-        counts = Counter(step.place for step in steps)
+        """Write a random first part of each partition's messages, as a killed connector leaves the messages in flight."""
+        counts = Counter(step.partition for step in steps)
         left = {tp: self._random.randint(0, count) for tp, count in counts.items()}
         for step in steps:
-            if left[step.place]:
-                left[step.place] -= 1
-                self.topics.append(step.place, step.message)
+            if left[step.partition]:
+                left[step.partition] -= 1
+                self.topics.append(step.partition, step.message)
             elif step.message.record is not None and step.message.record.commits:
-                return  # No END counts it: nothing behind it is there without it.
+                return  # No END counts this event, so no later message may exist without it.
 
     def _all_partitions(self) -> list[TopicPartition]:
         tables = [TopicPartition(f"shop.{table}", p) for table in self._tables for p in range(self._partitions)]
@@ -260,7 +260,7 @@ class Upstream:
         ]
 
     def _steps(self, number: int, number_of_first: int, left_out: int) -> list[_Emitted]:
-        """What is sent of a transaction without its first changes; its first is the `number_of_first` of all."""
+        """Return the messages of a transaction without its first changes; `number_of_first` counts the changes before it."""
         counts, steps = Counter[str](), list[_Emitted]()
         is_alone = number in self._alone
         if is_alone and left_out:
@@ -288,7 +288,7 @@ class Upstream:
         return [*steps, _Emitted(TRANSACTIONS, end, number_of_first + len(self.transactions[number]), number)]
 
     def _event(self, number: int, order: int) -> tuple[str, tuple[int, int, int, int]]:
-        """Id and position of an event; PostgreSQL's transactions overlap in the log."""
+        """Return id and position of an event; PostgreSQL's transactions overlap in the log."""
         if self._ids == "postgres":
             lsn = _commit_lsn(number) - 35 + order
             return f"{700 + number}:{lsn}", (_commit_lsn(number - 1), lsn, order, 1)
@@ -329,15 +329,15 @@ def _apply(state: dict[Key, int], change: Change) -> None:
 
 
 class Tables:
-    """Tables that take every message as ENVELOPE DEBEZIUM UPSERT does: the last one of a key wins."""
+    """Tables that apply messages as ENVELOPE DEBEZIUM UPSERT does: the last message of a key decides."""
 
     def __init__(self) -> None:
         self.state: dict[Key, int] = {}
 
     def take(self, topics: Topics, starts: Offsets, stops: Offsets, replaced: Replaced | None) -> None:
-        """Apply what stands between two positions; of a snapshot taken anew, what stands at it or behind."""
+        """Apply the messages between two positions; of a re-snapshot, only those at its position or after it."""
         if replaced is not None:
-            # A table that has none of its rows was empty.
+            # A table without rows in the re-snapshot was empty.
             self.state.clear()
         for tp, messages in topics.messages.items():
             for message in messages[starts[tp] : stops[tp]]:

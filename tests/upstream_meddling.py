@@ -1,4 +1,4 @@
-"""What somebody, who knows nothing of it, does to what a captured database needs upstream: a part of the model."""
+"""A part of the model: changes that other people make, unknown to lakehold, to upstream objects of a capture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNAL_TABLE = signal_table_of("s")
 
 
 class Meddled:
-    """What there is to be changed; see `World`."""
+    """The upstream objects that other people may change; see `World`."""
 
     config: dict[str, str] | None
     publication: FoundPublication | None
@@ -24,28 +24,28 @@ class Meddled:
     counter: Iterator[int]
 
     def captured(self) -> set[str]:
-        """What the connector captures."""
+        """Return the tables that the connector captures."""
         return set(included_tables(self.config or {}))
 
     def unpublish(self, table: str) -> None:
-        """Somebody takes a table from the publication, and it changes."""
+        """Remove a table from the publication, and change the table."""
         self.publish(self.made_publication.tables - {table})
         self._change_unseen(table)
 
-    def publish_anew(self) -> None:
-        """Somebody drops the publication and makes it again."""
+    def recreate_publication(self) -> None:
+        """Drop the publication and create it again."""
         tables, self.made = self.made_publication.tables, self.made + 1
         self.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset())
         self.publish(tables)
 
     def republish(self, table: str) -> None:
-        """Somebody takes a table from the publication, it changes, and somebody puts it in again before anyone looks."""
+        """Remove a table from the publication, change the table, and add it again before any inspection."""
         if table in self.made_publication.tables:
             self.unpublish(table)
             self.publish(self.made_publication.tables | {table})
 
     def narrow(self, table: str) -> None:
-        """Somebody has the publication leave out rows of a table, which changes."""
+        """Exclude rows of a table from the publication, and change the table."""
         if table in self.made_publication.tables:
             self.publication = replace(
                 self.made_publication, narrowed={**self.made_publication.narrowed, table: "rows"}
@@ -54,41 +54,41 @@ class Meddled:
             self._change_unseen(table)
 
     def restrict(self, table: str) -> None:
-        """Somebody has the publication leave out all deletes, and a table changes."""
+        """Exclude all deletes from the publication, and change a table."""
         self.publication = replace(self.made_publication, operations=OPERATIONS - {"delete"})
         self._write_publication()
         if table in self.made_publication.tables:
             self._change_unseen(table)
 
     def restrict_for_a_while(self, table: str) -> None:
-        """The same, and nobody looks before it has all again."""
+        """Exclude all deletes from the publication, change a table, and publish deletes again before any inspection."""
         self.restrict(table)
         self.widen()
 
     def widen(self) -> None:
-        """Somebody has the publication leave out nothing."""
+        """Make the publication publish everything."""
         self.publication = replace(self.made_publication, operations=OPERATIONS, narrowed={})
         self._write_publication()
 
     @property
     def made_publication(self) -> FoundPublication:
-        """The publication, which is there."""
+        """Return the publication, which must exist."""
         assert self.publication is not None
         return self.publication
 
     def _write_publication(self) -> None:
-        """It, and so all that is in it, can be told from what it was before."""
+        """Give the publication's members new marks, which distinguish them from the earlier members."""
         members = {name: f"{self.made}/{next(self.counter)}" for name in self.made_publication.members}
         self.publication = replace(self.made_publication, members=members)
 
     def drop_signal_table(self) -> None:
-        """Somebody drops the table of the connector's marks, which no publication has then."""
+        """Drop the connector's signal table, which removes it from the publication."""
         self.signal_table = None
         if self.publication is not None:
             self.publish(self.made_publication.tables - {SIGNAL_TABLE})
 
     def leave_out(self, table: str) -> None:
-        """Somebody takes a table from the connector's list, and it changes."""
+        """Remove a table from the connector's list, and change the table."""
         assert self.config is not None
         left = sorted(self.captured() - {table})
         self.config = {**self.config, "table.include.list": ",".join(name.replace(".", "\\.") for name in left)}
@@ -100,7 +100,7 @@ class Meddled:
             self.gone.add(table)
 
     def publish(self, tables: Iterable[str]) -> None:
-        """Have these in the publication; what comes in does so in a way of its own."""
+        """Set the tables of the publication; each new one gets a new mark."""
         members = {
             name: self.made_publication.members.get(name) or f"{self.made}/{next(self.counter)}" for name in tables
         }

@@ -1,4 +1,4 @@
-"""A small model of a database, Kafka and Kafka Connect with Debezium: what steps change, and what an inspection finds."""
+"""A small model of a database, Kafka and Kafka Connect with Debezium: the effects of steps, and the findings of inspections."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CONNECTIONS = UpstreamConnections(
 )
 _ROUNDS = 6
 _WRITTEN = 1
-"""Where topics end."""
+"""The end offset of topics."""
 
 
 def target(
@@ -81,7 +81,7 @@ def target(
     capture: Capture = CAPTURE,
     new: Sequence[str] | None = None,
 ) -> Wanted:
-    """Build what tables, by object id, want upstream; `new` are those that a statement declares."""
+    """Build the upstream objects that tables, by object id, need; `new` are the tables that a statement declares."""
     entries = [
         Entry(object_id, Table("shop", object_id, "shop", capture.topic(name), Envelope.DEBEZIUM, upstream=name), "", 0)
         for object_id, name in declared.items()
@@ -91,8 +91,8 @@ def target(
     return wanted(SOURCE, capture, entries, CONNECTIONS, passed=passed, released=topics, declared=about)
 
 
-def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
-    """Perform steps as `lakehold.upstream.capturing` does, but stop after some; returns whether none was left."""
+def reconcile(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
+    """Perform steps as `lakehold.upstream.capturing` does, but stop after `cut_after` steps; returns whether none was left."""
     done = 0
     for _ in range(_ROUNDS):
         steps = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
@@ -105,7 +105,7 @@ def converge(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
             done += 1
             if isinstance(step, CreateConnector):
                 break
-    raise AssertionError("it does not come to rest")
+    raise AssertionError("reconciling does not end")
 
 
 @dataclass
@@ -118,9 +118,9 @@ class World(Meddled):
         keyless: Tables without a primary key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
-        gone: Tables of which the lake has rows that were deleted while the connector did not capture them.
-        unread: Tables of whose earlier changes the lake has not read all.
-        noted: The noted memberships of the tables in the publication.
+        gone: Tables with rows in the lake that were deleted while the connector did not capture them.
+        unread: Tables whose earlier changes the lake has not read completely.
+        noted: The recorded memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
         signal_table: The signal table of the connector.
         may_make_signal_table: The source's user may create the signal table.
@@ -149,7 +149,7 @@ class World(Meddled):
     counter: Iterator[int] = field(default_factory=count)
     noted: dict[str, str] = field(default_factory=dict)
     repeats: dict[str, FoundRepeat] = field(default_factory=dict)
-    tells_of_gone: set[str] = field(default_factory=set)
+    shows_deletes: set[str] = field(default_factory=set)
     repeated: dict[str, str] = field(default_factory=dict)
     position: int = 1_000
     trace: str = ""
@@ -166,7 +166,7 @@ class World(Meddled):
         return self.config is not None and (self.is_mariadb or self.publication is not None)
 
     def lake(self, wanted: Wanted) -> dict[str, InLake]:
-        """Return how far the lake is with the tables."""
+        """Return the progress of the lake with the tables."""
         return {
             table.object_id: InLake(
                 {TopicPartition(table.topic, 0): 0 if table.upstream in self.unread else _WRITTEN},
@@ -181,7 +181,7 @@ class World(Meddled):
         for object_id, repeat in self.repeats.items():
             if repeat.is_complete and self.repeated.get(object_id) != repeat.signal_id:
                 self.repeated[object_id] = repeat.signal_id
-                if repeat.signal_id in self.tells_of_gone:
+                if repeat.signal_id in self.shows_deletes:
                     self.gone.discard(repeat.upstream)
 
     def inspect(self, wanted: Wanted) -> Found:
@@ -337,7 +337,7 @@ class World(Meddled):
         assert self.config is not None
         if not self.is_mariadb:
             assert self.publication is not None
-            assert captured & self.tables <= self.publication.tables, "it would miss changes"
+            assert captured & self.tables <= self.publication.tables, "the connector would miss changes"
         marks = self.config.get("signal.data.collection")
         assert marks is None or self._hears(marks), "no snapshot ends"
         if not self.has_position:
@@ -371,7 +371,7 @@ class World(Meddled):
         signal_id = f"signal {next(self.counter)}"
         is_certain = repeat.confirms or (repeat.read is not None and min(repeat.read.values(), default=0) >= _WRITTEN)
         if upstream not in self.unread:
-            self.tells_of_gone.add(signal_id)
+            self.shows_deletes.add(signal_id)
         for object_id in repeat.tables:
             self.repeats[object_id] = FoundRepeat(signal_id, upstream, 0, is_certain)
             self.snapshots[object_id] = replace(self.snapshots.get(object_id, NO_SNAPSHOT), missed=False)

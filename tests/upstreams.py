@@ -1,4 +1,4 @@
-"""Where readers read from, with what a test does to each of them."""
+"""The places from which readers read, with operations of tests on each of them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Header = tuple[str, bytes | None]
 
 
 class Upstream(ABC):
-    """Where a reader reads from, and what a test does to it."""
+    """A place from which a reader reads, and operations of tests on it."""
 
     reader: Reader
 
     @abstractmethod
     def new_topic(self) -> str:
-        """A topic without records."""
+        """Create a topic without records, and return its name."""
 
     @abstractmethod
     def publish(self, topic: str, values: Sequence[bytes], partition: int = 0, headers: Sequence[Header] = ()) -> None:
-        """Records with key `k` and timestamp 1000, whose offsets follow on those before, perhaps with gaps."""
+        """Append records with key `k` and timestamp 1000, whose offsets may leave gaps."""
 
     @abstractmethod
     def lose(self, topic: str) -> None:
@@ -41,11 +41,11 @@ class Upstream(ABC):
 
     @abstractmethod
     def recreate(self, topic: str) -> None:
-        """Make it another topic of the same name, with nothing in it."""
+        """Replace a topic by an empty one of the same name."""
 
     @abstractmethod
     def unreachable(self) -> Reader:
-        """A reader of a place that is not there."""
+        """Return a reader of a place that does not exist."""
 
 
 class RecordedDirectory(Upstream):
@@ -105,7 +105,7 @@ class Cluster(Upstream):
         return KafkaReader(kafka_options({"BROKER": "127.0.0.1:9"}), timeout_s=1)
 
     def _is_known(self, topic: str) -> bool:
-        """Whether the reader's client has heard who leads the new topic."""
+        """Return whether the reader's client already knows the leader of the new topic."""
         try:
             self.reader.fetch_offsets([topic])
         except UpstreamUnavailable:

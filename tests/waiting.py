@@ -1,4 +1,4 @@
-"""Waiting for something to be so, instead of for a time."""
+"""A wait for a condition, in place of a sleep."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 
-def wait_for(reached: Callable[[], bool], what: str = "what was waited for", *, within_s: float = 60.0) -> None:
-    """Until something is so; what does not become so in time fails the test."""
+def wait_for(reached: Callable[[], bool], what: str = "the condition", *, within_s: float = 60.0) -> None:
+    """Wait until a condition holds; if it does not hold in time, the test fails."""
     deadline = time.monotonic() + within_s
     while not reached():
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"

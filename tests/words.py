@@ -1,7 +1,7 @@
-"""`make lint`: what a program can hold of how lakehold speaks, in docstrings, comments and pages.
+"""`make lint`: rules of lakehold's language that a program can check, in docstrings, comments and pages.
 
-A docstring of a function begins with a verb, so that its first line can be understood alone. Some words stand for better ones.
-A sentence of the documentation that is longer than a reader's breath becomes two.
+A docstring of a function begins with a verb, so that its first line can be understood alone. The name of a test is a sentence
+about a thing. Some words have better synonyms. A long sentence of the documentation becomes two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CODE = (*sorted((ROOT / "spark").rglob("*.py")), *sorted((ROOT / "dags").rglob("*.py")))
+CODE = tuple(path for folder in ("spark", "dags", "tests") for path in sorted((ROOT / folder).rglob("*.py")))
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 _NO_VERBS = frozenset(
@@ -39,6 +39,8 @@ def _of_code(path: Path, text: str) -> Iterator[Fault]:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
+        if not isinstance(node, ast.Module):
+            yield from _of_name(path, node.lineno, node.name)
         docstring = ast.get_docstring(node)
         if docstring is None:
             continue
@@ -53,6 +55,13 @@ def _of_code(path: Path, text: str) -> Iterator[Fault]:
         for token in tokenize.tokenize(content.readline):
             if token.type == tokenize.COMMENT:
                 yield from _better(path, token.start[0], token.string)
+
+
+def _of_name(path: Path, line: int, name: str) -> Iterator[Fault]:
+    yield from _better(path, line, name.replace("_", " "))
+    first = name.removeprefix("test_").partition("_")[0]
+    if name.startswith("test_") and first.capitalize() in _NOUN_CLAUSES:
+        yield path, line, f"a test name begins with {first!r}: begin with the thing that is tested"
 
 
 def _of_page(path: Path, text: str) -> Iterator[Fault]:
@@ -78,7 +87,7 @@ def _better(path: Path, line: int, text: str) -> Iterator[Fault]:
 
 
 def faults() -> list[Fault]:
-    """Return what is wrong, by file and line."""
+    """Return the faults, by file and line."""
     of_code = [fault for path in CODE for fault in _of_code(path, path.read_text())]
     return [*of_code, *(fault for path in PAGES for fault in _of_page(path, path.read_text()))]
 

@@ -20,7 +20,7 @@
     ├── SubscriberLapsed             the changes since the subscriber's position are no longer kept
     ├── DataRefused                  a hold's tables fail their suites, and the hold requires them to pass
     ├── LeaseLost                    this writer lost its lease; it must not commit
-    ├── CommitConflict               another writer moved the table first: read again and retry
+    ├── CommitConflict               another writer changed the table first: read again and retry
     └── ServerError                  a server on this machine (`lakehold.servers.errors`)
         └── StackError               ... of the stack (`lakehold.stack.errors`)
 

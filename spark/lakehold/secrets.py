@@ -24,7 +24,7 @@ def secret_value(secret: Secret) -> str:
     raise SettingsError(
         f'secret "{secret.name}" has no value',
         code="secret-missing",
-        detail=f"Looked for the environment variables {places[0]} and {places[1]}.",
+        detail=f"Neither environment variable {places[0]} nor {places[1]} is set.",
         hint=f"Set {places[1]} where this command runs.",
     )
 

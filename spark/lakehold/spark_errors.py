@@ -18,7 +18,7 @@ _STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(
 _SPARKS_MODULES = frozenset({"pyspark", "py4j", "grpc"})
 _HINTS = {
     "TABLE_OR_VIEW_NOT_FOUND": "SHOW TABLES lists the tables that sources feed, SHOW TABLES IN a namespace all of its tables; "
-    "DROP TABLE IF EXISTS passes over one that is not there."
+    "DROP TABLE IF EXISTS skips a table that does not exist."
 }
 """Hints that Spark does not give, by its error condition."""
 _CALL_FAILED = "An error occurred while calling"

@@ -1,4 +1,4 @@
-"""Timestamps: epoch milliseconds (int64, `mz_timestamp`), the one measure of time in the lake (design, law 1)."""
+"""Timestamps: epoch milliseconds (int64, `mz_timestamp`), the one measure of time in the lake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def now_ms() -> int:
 
 
 def next_timestamp(last_ms: int | None) -> int:
-    """Return the timestamp for the batch after `last_ms`: the clock, but later than the last (design, "One batch")."""
+    """Return the timestamp for the batch after `last_ms`: the clock, but later than the last."""
     now = now_ms()
     return now if last_ms is None else max(now, last_ms + 1)
 

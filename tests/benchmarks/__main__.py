@@ -1,4 +1,4 @@
-"""`make bench`: measures this tree on this machine, each figure beside its floor in the same run."""
+"""`make bench` measures this tree on this machine, each figure beside its floor in the same run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.benchmarks.figures import Figure, as_json, as_table
 from tests.benchmarks.first_load import first_load
 
 _SMALL = 0.01
-"""What `--quick` leaves of each size: enough to see that everything runs."""
+"""The share of each size that `--quick` measures: enough to see that everything runs."""
 
 
 class Benchmark(StrEnum):
-    """What can be measured; `docs/benchmarks.md` says what each is."""
+    """The benchmarks that `docs/benchmarks.md` explains."""
 
     SMALL = "small"
     LOAD = "load"
@@ -72,36 +72,42 @@ def main(
         return int(count * share)
 
     benchmarks: dict[Benchmark, Callable[[Lake, Path], list[Figure]]] = {
-        Benchmark.SMALL: lambda lake, place: [
-            *merges.small_batches(lake, place, sized(1_000_000), 20, runs * 2),
-            *merges.small_transactions(lake, place / "transactions", sized(1_000_000), 20, runs * 2),
+        Benchmark.SMALL: lambda lake, directory: [
+            *merges.small_batches(lake, directory, sized(1_000_000), 20, runs * 2),
+            *merges.small_transactions(lake, directory / "transactions", sized(1_000_000), 20, runs * 2),
         ],
         Benchmark.LOAD: lambda lake, _: first_load(lake, sized(1_000_000), min(runs, 3)),
-        Benchmark.SIZE: lambda lake, place: merges.by_size(
-            lake, place, max(sized(1_000_000), 250_000), sized(50_000_000), runs
+        Benchmark.SIZE: lambda lake, directory: merges.by_size(
+            lake, directory, max(sized(1_000_000), 250_000), sized(50_000_000), runs
         ),
-        Benchmark.DIFF: lambda lake, place: diffs.against_others(lake, place, sized(10_000_000), runs),
+        Benchmark.DIFF: lambda lake, directory: diffs.against_others(lake, directory, sized(10_000_000), runs),
         Benchmark.DIFF_SIZE: lambda lake, _: diffs.by_size(lake, max(sized(2_000_000), 100_000), runs),
-        Benchmark.DIFF_MANY: lambda lake, place: diffs.many_timestamps(lake, place, sized(1_000_000), runs),
-        Benchmark.DIFF_SHARED: lambda lake, place: shared_diffs.read(lake, place, sized(1_000_000), (1, 8, 32), runs),
-        Benchmark.PUBLISH_SHARED: lambda lake, place: shared_diffs.published(
-            lake, place, sized(1_000_000), (1, 8, 32), runs
+        Benchmark.DIFF_MANY: lambda lake, directory: diffs.many_timestamps(lake, directory, sized(1_000_000), runs),
+        Benchmark.DIFF_SHARED: lambda lake, directory: shared_diffs.read(
+            lake, directory, sized(1_000_000), (1, 8, 32), runs
         ),
-        Benchmark.SNAPSHOT: lambda lake, place: diffs.first_snapshot(lake, place, sized(10_000_000), 1),
-        Benchmark.DELTA: lambda lake, place: merges.against_delta(lake, place, sized(10_000_000), runs),
-        Benchmark.HOLD_COMMANDS: lambda lake, place: [
-            *hold_commands.commands(lake, place, sized(1_000_000), runs),
+        Benchmark.PUBLISH_SHARED: lambda lake, directory: shared_diffs.published(
+            lake, directory, sized(1_000_000), (1, 8, 32), runs
+        ),
+        Benchmark.SNAPSHOT: lambda lake, directory: diffs.first_snapshot(lake, directory, sized(10_000_000), 1),
+        Benchmark.DELTA: lambda lake, directory: merges.against_delta(lake, directory, sized(10_000_000), runs),
+        Benchmark.HOLD_COMMANDS: lambda lake, directory: [
+            *hold_commands.commands(lake, directory, sized(1_000_000), runs),
             *hold_commands.many(lake, runs),
         ],
-        Benchmark.LONG_LIFE: lambda lake, place: long_life.maintained(lake, place, sized(1_000_000), sized(2_000)),
+        Benchmark.LONG_LIFE: lambda lake, directory: long_life.maintained(
+            lake, directory, sized(1_000_000), sized(2_000)
+        ),
         Benchmark.TOPIC_SHARED: lambda lake, _: shared_topics.tables_of_one_topic(lake, sized(300_000), 10, runs),
-        Benchmark.SIDE_BY_SIDE: lambda lake, place: many_tables.side_by_side(lake, place, max(sized(100), 10), runs),
+        Benchmark.SIDE_BY_SIDE: lambda lake, directory: many_tables.side_by_side(
+            lake, directory, max(sized(100), 10), runs
+        ),
         Benchmark.DRAIN: lambda lake, _: drain.drained(lake, max(sized(120_000), 4_000), 2, min(runs, 3)),
         Benchmark.LAG: lambda lake, _: lag.lags(lake, (10, 100, 200), max(sized(120), 15)),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
-        Benchmark.AIRFLOW: lambda _, place: airflow.ingest_runs(place, runs),
-        Benchmark.HOLDS: lambda lake, place: holds.held_snapshots(
-            lake, place, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
+        Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
+        Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
+            lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),
     }
     console = Console()
@@ -118,7 +124,7 @@ def main(
 
 
 def _lake(directory: Path) -> Lake:
-    """A lake whose session knows Delta, too."""
+    """Open a lake whose Spark session supports Delta as well."""
     jars = [*artifacts.jars("spark"), *artifacts.jars("delta")]
     extensions = (
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension"

@@ -1,4 +1,4 @@
-"""What a small ingest takes under Airflow beyond the batch itself and what Airflow takes for tasks that do nothing."""
+"""The overhead of a small ingest under Airflow, beyond its batch and beyond tasks that do nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.stack_fixtures import open_directory
 _DAG = "lakehold_ingest"
 _BATCH_MS = re.compile(r"messages in (\d+) ms")
 _EMPTY_TASK = "stopped_tables"
-"""Goes through the list of tables that are stopped, of which there are none."""
+"""A task that does nothing, since no table is stopped."""
 _ALLOWED_S = 1.5
 _WARM_UP = 2
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Seconds of a run that had a batch: of the batch, the tasks, an empty task, and all from queued to success."""
+    """Seconds of a run with a batch: of its batch, of its tasks, of an empty task, and from queued to success."""
 
     batch: float
     tasks: tuple[float, ...]
@@ -32,12 +32,12 @@ class _Run:
 
     @property
     def beyond(self) -> float:
-        """What the tasks took that neither the batch nor as many empty tasks would have."""
+        """Return the seconds that the tasks took beyond the batch and as many empty tasks."""
         return sum(self.tasks) - self.batch - len(self.tasks) * self.empty
 
 
 def ingest_runs(directory: Path, runs: int) -> list[Figure]:
-    """The live shop's ingest each minute, of what its customers ordered meanwhile."""
+    """Measure the ingest of a live shop, each minute over the orders of its customers since the last one."""
     directory.mkdir(parents=True)
     with open_directory() as stack_directory, live_airflow(directory, stack_directory) as live:
         live.wait_for(lambda: len(_succeeded(live)) >= runs + _WARM_UP)
@@ -64,9 +64,9 @@ def _succeeded(live: LiveAirflow) -> list[dict[str, Any]]:
 
 
 def _measured(live: LiveAirflow, run: dict[str, Any]) -> _Run | None:
-    place = f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}/taskInstances"
-    tasks = {task["task_id"]: task for task in live.get(place)["task_instances"] if task["duration"] is not None}
-    said = json.dumps(live.get(f"{place}/ingest/logs/{tasks['ingest']['try_number']}", map_index=0))
+    path = f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}/taskInstances"
+    tasks = {task["task_id"]: task for task in live.get(path)["task_instances"] if task["duration"] is not None}
+    said = json.dumps(live.get(f"{path}/ingest/logs/{tasks['ingest']['try_number']}", map_index=0))
     batches = [int(ms) for ms in _BATCH_MS.findall(said)]
     if not batches:
         return None

@@ -1,4 +1,4 @@
-"""Reading changes: one diff against Delta's and Iceberg's own, by the table's size, many timestamps, and a first snapshot."""
+"""Reads of changes: one diff against Delta's and Iceberg's own, by the table's size, many timestamps, and a first snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIFF = "SUBSCRIBE {} ENVELOPE DEBEZIUM (KEY (k)) WITH (SNAPSHOT = false) AS OF 
 
 
 def against_others(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
-    """The diff of 10,000 changes, before and after images: ours, Delta's change feed, Iceberg's changelog view of a twin."""
+    """Compare the diff of 10,000 changes, with before and after images, with Delta's change feed and Iceberg's changelog view."""
     spark = lake.spark
     ours = Table(lake, directory, "changed", rows)
     path = DELTA.format(directory / "changed_delta")
@@ -65,7 +65,7 @@ def against_others(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fi
 
 
 def by_size(lake: Lake, rows: int, runs: int) -> list[Figure]:
-    """The diff of 10,000 changes in the newest file of a table and of one ten times as large."""
+    """Compare the diff of 10,000 changes in the newest file of a table with that of a table ten times as large."""
     lake.sql("CREATE NAMESPACE IF NOT EXISTS bench")
     found: dict[int, list[float]] = {}
     times = {}
@@ -99,7 +99,7 @@ def by_size(lake: Lake, rows: int, runs: int) -> list[Figure]:
 
 
 def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
-    """A hundred timestamps of 100 changes each in one SUBSCRIBE, against the last of them alone: again, and by a new lake."""
+    """Compare a SUBSCRIBE to a hundred timestamps of 100 changes with one to the last timestamp: repeated, and in a new lake."""
     table = Table(lake, directory, "ticking", rows)
     for run in range(100):
         table.change([(k, f"new {run}", run) for k in random.Random(run).sample(range(rows), 100)])
@@ -107,13 +107,13 @@ def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[F
     times = _versions(lake, "bench.ticking")
     statements = {count: _DIFF.format("bench.ticking", times[-1 - count], times[-1] + 1) for count in (1, 100)}
     with _like(lake, shared_diffs_max_bytes=0) as forgetful:
-        again, anew = (_warm_times(one, statements, runs) for one in (lake, forgetful))
+        cached, uncached = (_warm_times(one, statements, runs) for one in (lake, forgetful))
     here, far = (_first_times(lake, statements, runs, **settings) for settings in ({}, _FAR))
     return [
         Figure(f"100 timestamps in one SUBSCRIBE, {how}", "s", tuple(took[100]), "one timestamp", tuple(took[1]), 5.0)
         for how, took in (
-            ("again", again),
-            ("again, without diffs that were kept", anew),
+            ("again", cached),
+            ("again, without diffs that were kept", uncached),
             ("the first time", here),
             ("the first time, from storage that answers after 20 ms", far),
         )
@@ -121,7 +121,7 @@ def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[F
 
 
 class FarFileIO(PyArrowFileIO):
-    """Files that are there, as far away as an object store's."""
+    """Local files that answer as slowly as an object store's."""
 
     def new_input(self, location: str) -> PyArrowFile:
         sleep(_FAR_MS / 1000)
@@ -133,7 +133,7 @@ _FAR = {"warehouse": "far://lake", "catalog_properties": {"py-io-impl": f"{__nam
 
 
 def _warm_times(lake: Lake, statements: Mapping[int, str], runs: int) -> dict[int, list[float]]:
-    """How long each statement takes a lake that answered it before, by the timestamps that it is about."""
+    """Measure each statement, keyed by its number of timestamps, in a lake that answered it before."""
     found: dict[int, list[float]] = {count: [] for count in statements}
     for _ in range(runs + _WARM_UP):
         for count, statement in statements.items():
@@ -142,7 +142,7 @@ def _warm_times(lake: Lake, statements: Mapping[int, str], runs: int) -> dict[in
 
 
 def _first_times(lake: Lake, statements: Mapping[int, str], runs: int, **settings: Any) -> dict[int, list[float]]:
-    """How long each statement takes a lake that was just opened, by the timestamps that it is about."""
+    """Measure each statement, keyed by its number of timestamps, in a lake that was just opened."""
     found: dict[int, list[float]] = {count: [] for count in statements}
     for _ in range(runs):
         for count, statement in statements.items():
@@ -153,13 +153,13 @@ def _first_times(lake: Lake, statements: Mapping[int, str], runs: int, **setting
 
 
 def _like(lake: Lake, **settings: Any) -> Lake:
-    """The same lake, opened anew."""
+    """Open the lake again, with other settings."""
     same = {name: getattr(lake.settings, name) for name in ("warehouse", "catalog_uri", "catalog_name")}
     return connect(**{**same, **settings}, spark=lake.spark)
 
 
 def first_snapshot(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
-    """A first snapshot written as CSV, against a plain scan by Spark, held in memory whole and written by the same writer."""
+    """Compare a first snapshot written as CSV with a plain scan by Spark, kept whole in memory and written by the same writer."""
     directory.mkdir(parents=True)
     lake.sql(
         "CREATE NAMESPACE IF NOT EXISTS bench; CREATE TABLE bench.whole (k BIGINT, v STRING, n BIGINT) USING iceberg"
@@ -185,7 +185,7 @@ _COLUMNS = ("id AS k", "concat('value ', id) AS v", "id % 97 AS n")
 
 
 def _answered(answer: Callable[[], Sequence[object]], rows: int) -> float:
-    """How long an answer takes, which has at least so many rows."""
+    """Measure an answer of at least `rows` rows; return its seconds."""
     started = perf_counter()
     found = answer()
     took = perf_counter() - started
@@ -222,12 +222,12 @@ def _write_snapshot(lake: Lake, path: Path) -> None:
     with path.open("w") as file:
         output = CsvOutput(file, file)
         opened = lake.open_subscription("SUBSCRIBE bench.whole")
-        for place, piece in enumerate(opened.chunks()):
-            output.part(opened.columns, tuples(piece.rows), first=place == 0)
+        for number, chunk in enumerate(opened.chunks()):
+            output.part(opened.columns, tuples(chunk.rows), first=number == 0)
 
 
 def _write_scan(lake: Lake, path: Path) -> None:
     with path.open("w") as file:
         output = CsvOutput(file, file)
-        for place, batch in enumerate(lake.spark.table("bench.whole").toArrow().to_batches()):
-            output.part(("k", "v", "n"), tuples(pa.Table.from_batches([batch])), first=place == 0)
+        for number, batch in enumerate(lake.spark.table("bench.whole").toArrow().to_batches()):
+            output.part(("k", "v", "n"), tuples(pa.Table.from_batches([batch])), first=number == 0)

@@ -1,7 +1,7 @@
-"""A backlog of pgbench's changes: drained in whole transactions, against Spark that does the bare work once.
+"""A backlog of pgbench's changes, drained in whole transactions, against Spark that does the bare work once.
 
-Floor: of each table the same records read from Kafka, decoded by `from_avro` with the one schema there is, the last change of
-each key by `max_by`, and a MERGE into a copy of the table: no transaction, no repetition and no error is looked at.
+Floor: for each table, Spark reads the same records from Kafka, decodes them by `from_avro` with the only schema, finds the last
+change of each key by `max_by`, and merges it into a copy of the table. It ignores transactions, repetitions and errors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def drained(lake: Lake, events: int, branches: int, runs: int) -> list[Figure]:
 
 
 class BareTables:
-    """Copies of pgbench's tables, and what brings them up to date with the bare work."""
+    """Copies of pgbench's tables, and the bare work that updates them."""
 
     def __init__(self, lake: Lake, bank: Bank, kafka: str, registry: str) -> None:
         self._spark, self._bank, self._kafka = lake.spark, bank, kafka
@@ -69,11 +69,11 @@ class BareTables:
             )
 
     def ends(self) -> dict[str, int]:
-        """Fetch where (exclusive) the one partition of each table's topic ends, by table."""
+        """Fetch the end offset (exclusive) of the only partition of each table's topic, by table."""
         consumer = Consumer({"bootstrap.servers": self._kafka, "group.id": "bench", "log_level": 0})
         try:
-            places = {table: TopicPartition(self._bank.source.topic(table), 0) for table in TABLES}
-            return {table: consumer.get_watermark_offsets(place)[1] for table, place in places.items()}
+            partitions = {table: TopicPartition(self._bank.source.topic(table), 0) for table in TABLES}
+            return {table: consumer.get_watermark_offsets(partition)[1] for table, partition in partitions.items()}
         finally:
             consumer.close()
 
@@ -108,7 +108,7 @@ class BareTables:
         )
 
     def merge(self, table: str, last: DataFrame) -> None:
-        """Bring what `last_changes` gives into the copy of a table."""
+        """Merge the rows of `last_changes` into the copy of a table."""
         last.createOrReplaceTempView("changed")
         columns = [name for name in last.columns if name not in ("changed", "op")]
         self._spark.sql(
@@ -118,7 +118,7 @@ class BareTables:
         )
 
     def assert_equal(self) -> None:
-        """Compare the copies with the lake's tables: what is measured does the same work."""
+        """Compare the copies with the lake's tables, to show that both did the same work."""
         for table in TABLES:
             columns = ", ".join(self._spark.table(f"bare.{table}").columns)
             bare, ours = (self._spark.sql(f"SELECT {columns} FROM {lake}.{table}") for lake in ("bare", "live"))
@@ -127,7 +127,7 @@ class BareTables:
 
 
 def _merge_all(bare: BareTables, starts: Mapping[str, int], ends: Mapping[str, int]) -> None:
-    """Bring the changes of `[starts, ends)` into the copies, one table after the other."""
+    """Merge the changes of `[starts, ends)` into the copies, one table after the other."""
     for table in TABLES:
         bare.merge(table, bare.last_changes(table, starts[table], ends[table]))
 

@@ -1,4 +1,4 @@
-"""What a benchmark says: each figure beside its floor in the same run."""
+"""The results of benchmarks: each figure beside its floor in the same run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured thing and what it is held against.
+    """A measured value and the floor that it is compared with.
 
     Args:
-        name: What was measured.
+        name: The name of the measured work.
         unit: `s` (less is better) or `records/s` (more is better).
         values: Each run's, in order.
-        floor_name: What it is held against.
-        floors: Each run's, in the same order: run in turn, so that a machine whose speed drifts leaves the ratio alone.
-        goal: What the ratio of the medians must not pass: not above it for seconds, not below it for rates. None: no goal.
+        floor_name: The name of the work it is compared with.
+        floors: Each run's, in the same order: both run in turn, so that a drifting machine speed does not affect the ratio.
+        goal: The limit of the ratio of the medians: a maximum for seconds, a minimum for rates. None: no goal.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Figure:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """How long `run` takes."""
+    """Measure `run` in seconds."""
     started = perf_counter()
     run()
     return perf_counter() - started

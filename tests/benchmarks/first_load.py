@@ -1,7 +1,7 @@
 """A first load from Kafka: Avro with a registry, one topic, several partitions.
 
-Floor: the same records read by Spark's Kafka source, decoded by `from_avro` with the one schema there is, and appended to
-an unpartitioned Iceberg table: no key, no order, no error, no repetition is looked at.
+Floor: Spark's Kafka source reads the same records, decodes them by `from_avro` with the only schema, and appends them to an
+unpartitioned Iceberg table. It ignores keys, order, errors and repetitions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.stack_fixtures import free_ports
 PARTITIONS = 4
 
 _WARM_UP = 3
-"""Loads until Java has compiled what one runs."""
+"""Loads after which Java has compiled the code of a load."""
 
 _ROW = {
     "type": "record",
@@ -88,7 +88,7 @@ KEY = {
 def first_load(lake: Lake, records: int, runs: int) -> list[Figure]:
     """Load `records` Debezium snapshot rows into a new table, `runs` times, in turn with Spark alone.
 
-    Spark reads Kafka as it does by default, which is what the goal is about, and with the options that lakehold gives it.
+    Spark reads Kafka with its default options, to which the goal refers, and with the options of lakehold.
     """
     ours, plain, tuned = [], [], []
     with stack_for_benchmark() as addresses:
@@ -143,7 +143,7 @@ def _bare(
 
 @contextmanager
 def stack_for_benchmark() -> Iterator[StackAddresses]:
-    """A stack of its own, gone behind it."""
+    """Start a stack, and delete it after the benchmark."""
     with tempfile.TemporaryDirectory(prefix="lakehold-bench-") as name:
         directory = Path(name)
         directory.chmod(0o755)  # PostgreSQL runs as a user of its own when this one is root
@@ -154,7 +154,7 @@ def stack_for_benchmark() -> Iterator[StackAddresses]:
 
 
 def fill(addresses: StackAddresses, topic: str, records: int) -> str:
-    """Write the topic as the connector's first snapshot does; returns the value schema."""
+    """Write the topic as the connector's first snapshot does; return the value schema."""
     registry = SchemaRegistryClient({"url": addresses.registry})
     value_schema = json.dumps(ENVELOPE)
     key_id = registry.register_schema(f"{topic}-key", Schema(json.dumps(KEY), "AVRO"))
@@ -172,7 +172,7 @@ def fill(addresses: StackAddresses, topic: str, records: int) -> str:
 
 
 def snapshot_rows(records: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Keys and events of a connector's first snapshot."""
+    """Generate the keys and events of a connector's first snapshot."""
     for number in range(records):
         row = {
             "id": number,

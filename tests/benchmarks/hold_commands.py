@@ -1,4 +1,4 @@
-"""What a person who works with holds waits for: one command, a listing, the limits of MAX LAG, many advances at once."""
+"""The commands of a person who works with holds: single commands, a listing, the limits of MAX LAG, many concurrent advances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLES = 50
 _HOLDS = 1_000
 _CALLERS = 50
 _ADVANCES = 10
-"""Of each caller, one after the other."""
+"""Advances of each caller, one after the other."""
 
 _COMMAND_S = 0.5
 _LISTING_S = 3.0
@@ -22,7 +22,7 @@ _WARM_UP = 2
 
 
 def commands(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
-    """Each statement about a hold on a table of `rows` rows with a few snapshots."""
+    """Measure each statement about a hold on a table of `rows` rows with a few snapshots."""
     table = Table(lake, directory, "commanded", rows)
     name = f"bench.{table.name}"
     for run in range(5):
@@ -43,7 +43,7 @@ def commands(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
 
 
 def many(lake: Lake, runs: int) -> list[Figure]:
-    """1,000 holds on 50 tables, and 50 callers that advance ten times each; every advance must be there at the end."""
+    """Measure 1,000 holds on 50 tables, and 50 callers that advance ten times each; no advance may be lost."""
     lake.sql("CREATE NAMESPACE IF NOT EXISTS many")
     for table in range(_TABLES):
         lake.sql(f"CREATE TABLE many.t{table} USING iceberg AS SELECT 1 AS k")
@@ -63,7 +63,7 @@ def many(lake: Lake, runs: int) -> list[Figure]:
     with ThreadPoolExecutor(_CALLERS) as threads:
         advanced = seconds(lambda: list(threads.map(advance, range(_CALLERS))))
     stands = {hold.name: hold.at_ms for hold in lake.holds.all()}
-    assert all(stands[f"many_{caller}"] == first_ms + _ADVANCES for caller in range(_CALLERS)), "an advance is lost"
+    assert all(stands[f"many_{caller}"] == first_ms + _ADVANCES for caller in range(_CALLERS)), "no advance may be lost"
     count = _CALLERS * _ADVANCES
     return [
         _within(f"CREATE HOLD, each of {_HOLDS:,} on {_TABLES} tables", [made / _HOLDS], _COMMAND_S),

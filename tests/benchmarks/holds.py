@@ -1,4 +1,4 @@
-"""What a hold costs: batches and reads of a table that keeps thousands of snapshots, against those of one that keeps none."""
+"""The cost of a hold: batches and reads of a table that keeps thousands of snapshots, against a table that keeps none."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.benchmarks.figures import Figure, seconds
 from tests.benchmarks.merges import Table
 
 A_DAY = 1_440
-"""Snapshots that a hold of a day keeps of a table that gets a batch a minute."""
+"""Snapshots that a hold of a day keeps of a table with a batch a minute."""
 
 _WARM_UP = 6
 
 
 def held_snapshots(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
-    """100 changes, plan to commit, and a row by its key, where a hold keeps each of `counts` snapshots, and where none does."""
+    """Compare 100 changes, plan to commit, and a row by its key, in tables with each of `counts` held snapshots and with none."""
     free = Table(lake, directory, "free", rows)
     held = {count: Table(lake, directory, f"held_{count}", rows) for count in counts}
     lake.ingest("free")
@@ -67,7 +67,7 @@ def _collect(lake: Lake, query: str) -> list[Row]:
 def _multiply(lake: Lake, table: Table, count: int) -> None:
     """Give a table `count` further snapshots, a millisecond apart, each with the files of its current one.
 
-    It is as if as many batches had been merged, which would take hours; what is measured does not look into them.
+    The table looks as if as many batches had been merged, which would take hours. The measured work does not read these files.
     """
     catalog = lake.catalog
     assert isinstance(catalog, RememberingSqlCatalog)
@@ -79,20 +79,20 @@ def _multiply(lake: Lake, table: Table, count: int) -> None:
     first_ms = int(fed["summary"]["lakehold.timestamp"])
     parent, sequence_number = last["snapshot-id"], before.fields["last-sequence-number"]
     log = list(before.fields["snapshot-log"])
-    for place in range(1, count + 1):
-        timestamp_ms = max(first_ms, last["timestamp-ms"]) + place
+    for number in range(1, count + 1):
+        timestamp_ms = max(first_ms, last["timestamp-ms"]) + number
         made = {
             **last,
             "snapshot-id": random.getrandbits(62),
             "parent-snapshot-id": parent,
-            "sequence-number": sequence_number + place,
+            "sequence-number": sequence_number + number,
             "timestamp-ms": timestamp_ms,
             "summary": {**fed["summary"], "lakehold.timestamp": str(timestamp_ms)},
         }
         snapshots.append(made)
         parent = made["snapshot-id"]
         log.append({"timestamp-ms": timestamp_ms, "snapshot-id": parent})
-    while now_ms() <= timestamp_ms:  # batches are later than what the table has
+    while now_ms() <= timestamp_ms:  # batches must be later than the table's snapshots
         time.sleep(0.1)
     fields = {
         **before.fields,

@@ -1,4 +1,4 @@
-"""How fast changes of a captured table come while the rows of another one, which joins, are read."""
+"""The rate of changes of a captured table while the connector reads the rows of a joining one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GOAL = 0.9
 
 
 def changes_meanwhile(lake: Lake, rows: int, runs: int) -> list[Figure]:
-    """Changes that Kafka gets of `orders`, of a steady number made, while `rows` rows of `items` are read."""
+    """Measure the rate at which a steady load of `orders` reaches Kafka, while `rows` rows of `items` are read."""
     with open_directory() as name:
         addresses = lakehold_stack.up(Path(name), free_ports())
         os.environ["LAKEHOLD_SECRET_PG"] = addresses.postgres_password
@@ -43,9 +43,9 @@ def changes_meanwhile(lake: Lake, rows: int, runs: int) -> list[Figure]:
 
 
 def _measured(lake: Lake, database: SourceDatabase, rows: int) -> tuple[float, float]:
-    """Changes a second before the table joins, and in the second half of the time in which its rows are sent.
+    """Measure changes a second before the table joins, and in the second half of the time in which its rows are sent.
 
-    In the first half comes what was held up while the connector restarted.
+    The first half has the changes that were delayed while the connector restarted.
     """
 
     def opened(*_: Any, **__: Any) -> Lake:
@@ -56,12 +56,14 @@ def _measured(lake: Lake, database: SourceDatabase, rows: int) -> tuple[float, f
     shop.upstream("items", rows=rows)
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.wait_for_events("orders", {"r": _IDS})
-    scans = shop.connector.said().count(_SCANNED)
+    scans = shop.connector.notifications().count(_SCANNED)
     with _changing(database):
         time.sleep(2 * _BEFORE_S)
         joins_ms = time.time() * 1000
         shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
-        wait_for(lambda: shop.connector.said().count(_SCANNED) > scans, "all rows are sent", within_s=_READ_WITHIN_S)
+        wait_for(
+            lambda: shop.connector.notifications().count(_SCANNED) > scans, "all rows are sent", within_s=_READ_WITHIN_S
+        )
     read_ms = shop.sent_ms("items")
     half_ms = (read_ms[0] + read_ms[-1]) / 2
     changes_ms = shop.sent_ms("orders")
@@ -72,13 +74,13 @@ def _measured(lake: Lake, database: SourceDatabase, rows: int) -> tuple[float, f
 
 
 def _rate(sent_ms: Sequence[int], from_ms: float, until_ms: float) -> float:
-    """Messages a second in [from_ms, until_ms)."""
+    """Count the messages a second in [from_ms, until_ms)."""
     return sum(from_ms <= each < until_ms for each in sent_ms) / (until_ms - from_ms) * 1000
 
 
 @contextmanager
 def _changing(database: SourceDatabase) -> Iterator[None]:
-    """Changes of `orders`, a transaction each, at a steady pace."""
+    """Change rows of `orders` at a steady pace, a transaction each."""
     is_over = Event()
 
     def change() -> None:

@@ -1,7 +1,7 @@
 """Measure the time from a commit in PostgreSQL to a row that readers of the lake see, under pgbench's load.
 
-Floor: from the commit to Kafka, in the same run, and a bare MERGE of one batch's changes into a copy of each table, one after the
-other: what has to happen at least, unless it is done while the next changes arrive.
+Floor: the time from the commit to Kafka, in the same run, and a bare MERGE of one batch's changes into a copy of each table, one
+after the other. That is the least work, unless a part is done while the next changes arrive.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tests.stack_fixtures import SourceDatabase
 
 _WARM_UP_S = 40.0
 _IDLE_MS = 10_000
-"""As `lakehold ingest --follow` has it."""
+"""The idle time of `lakehold ingest --follow`."""
 _SENT_WITHIN_S = 3.0
-"""How long after a commit its changes may come to Kafka."""
+"""The time after a commit within which its changes reach Kafka."""
 _MERGES = 7
 _WARM_MERGES = 4
 
@@ -80,10 +80,10 @@ def _loaded(bank: Bank, per_s: float) -> Iterator[None]:
 
 
 def _follow(lake: Lake, until_s: float) -> dict[int, float]:
-    """Ingest as `--follow` does, until a batch is readable that was begun after `until_s` (epoch seconds).
+    """Ingest as `--follow` does, until a batch that began after `until_s` (epoch seconds) is readable.
 
     Returns:
-        When (epoch seconds) each batch with changes was readable, by its timestamp.
+        The time (epoch seconds) at which each batch with changes was readable, by its timestamp.
     """
     shown_s: dict[int, float] = {}
     while not any(timestamp_ms > until_s * 1000 for timestamp_ms in shown_s):
@@ -118,7 +118,7 @@ def _kafka_s(bare: BareTables, start: int) -> list[float]:
 
 
 def _merging_s(bare: BareTables, starts: Mapping[str, int], transactions: int) -> float:
-    """Return the median seconds that it takes to merge what some transactions change, which was read before."""
+    """Return the median seconds of merging the changes of some transactions, which were read before."""
     took_s = []
     for _ in range(_MERGES):
         read = {

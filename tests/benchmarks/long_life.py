@@ -1,4 +1,4 @@
-"""A table that gets batch after batch, and is maintained beside them: its batches and reads against a new table's."""
+"""A table after many batches with maintenance between them: its batches and reads against a new table's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.benchmarks.merges import Table
 
 _WARM_UP = 6
 _MEASURED = 20
-"""Batches of both tables that are measured, in turns: the machine is as busy for one as for the other."""
+"""Measured batches of each table, in turns, so that the machine is equally busy for both."""
 
 _MAINTAINED_EVERY = 100
-"""Batches from one maintenance to the next: as if a table with a batch a minute was maintained every second hour."""
+"""Batches from one maintenance to the next, as of a table with a batch a minute that is maintained every second hour."""
 
 
 def maintained(lake: Lake, directory: Path, rows: int, batches: int) -> list[Figure]:
-    """`batches` of 100 changes each into `rows` rows, with maintenance; the table keeps little more than the grace's history."""
+    """Merge `batches` of 100 changes into `rows` rows, with maintenance; the table keeps little more than the grace's history."""
     old, young = (Table(lake, directory, name, rows) for name in ("old", "young"))
     name = f"bench.{old.name}"
     lake.sql(f"ALTER TABLE {name} SET (RETAIN HISTORY = '10 seconds')")
@@ -51,6 +51,6 @@ def maintained(lake: Lake, directory: Path, rows: int, batches: int) -> list[Fig
 
 
 def changed(table: Table, run: int) -> float:
-    """Seconds of a batch of 100 changes."""
+    """Merge a batch of 100 changes; return its seconds."""
     table.change([(k, f"new {run}", run) for k in random.Random(run).sample(range(table.rows), 100)])
     return table.ingest()

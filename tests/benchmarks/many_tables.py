@@ -1,4 +1,4 @@
-"""Batches that change many tables of one source: against a batch that changes one of them."""
+"""Batches that change many tables of one source, against a batch that changes one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHANGES = 100
 
 
 class ManyTables:
-    """A source of `count` tables of 1,000 rows each, over a recorded topic each."""
+    """A source with `count` recorded topics, each of which feeds a table of 1,000 rows."""
 
     def __init__(self, lake: Lake, directory: Path, count: int) -> None:
         self._lake, self._file, self._offset = lake, directory / "many" / "many.jsonl", 0
@@ -31,7 +31,7 @@ class ManyTables:
         lake.ingest("many")
 
     def ingest(self, changed: int, run: int) -> float:
-        """Change 100 rows in each of some tables; returns the seconds from the call to the batch's commit."""
+        """Change 100 rows in each of some tables; return the seconds from the call to the batch's commit."""
         self._write(self._topics[:changed], range(run, _ROWS, _ROWS // _CHANGES), f"new {run}")
         started = perf_counter()
         report = next(self._lake.batches_of("many", idle_ms=60_000))

@@ -1,4 +1,4 @@
-"""Merges: against Delta's on the same data, by the table's size, and of a handful of changes."""
+"""Merges against Delta's on the same data, by the table's size, and of a handful of changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DELTA = "spark_catalog.delta.`{}`"
 
 
 class Table:
-    """A table of `(k bigint, v string, n bigint)` in a lake, and the recorded topic that changes it."""
+    """A table of `(k bigint, v string, n bigint)` in a lake, and the recorded topic that feeds it."""
 
     def __init__(self, lake: Lake, directory: Path, name: str, rows: int, *, neighbours: int = 0) -> None:
         self.lake, self.name, self.rows = lake, name, rows
@@ -37,7 +37,7 @@ class Table:
             )
             self._write(table, [(0, "old", 0)])
         lake.ingest(name)
-        # The rest of the rows comes from elsewhere: what is measured is what follows.
+        # Spark writes the other rows, since only later batches are measured.
         rest = lake.spark.range(1, rows).selectExpr("id AS k", "concat('value ', id) AS v", "id % 97 AS n")
         rest.writeTo(f"bench.{name}").option("fanout-enabled", "true").append()
 
@@ -46,14 +46,14 @@ class Table:
         self._write(self.name, changes)
 
     def ingest(self) -> float:
-        """Bring what was recorded into the table; returns the seconds from the call to the batch's commit."""
+        """Ingest the recorded changes; return the seconds from the call to the batch's commit."""
         started = perf_counter()
         batches = self.lake.batches_of(self.name, idle_ms=60_000)
         report = next(batches)
         took = perf_counter() - started
         assert report.tables, "the batch has the changes"
         assert not report.stopped, report.stopped
-        assert not [r for r in batches if r.tables], "one batch has them all"
+        assert not [r for r in batches if r.tables], "one batch has all changes"
         return took
 
     def _write(self, topic: str, changes: Sequence[tuple[int, str | None, int]]) -> None:
@@ -66,7 +66,7 @@ class Table:
 
 
 def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
-    """10,000 changes (8,000 updates, 1,000 deletes, 1,000 new keys, spread evenly) into `rows` rows."""
+    """Merge 10,000 changes (8,000 updates, 1,000 deletes, 1,000 new keys, spread evenly) into `rows` rows."""
     spark = lake.spark
     ours = Table(lake, directory, "spread", rows)
     path = DELTA.format(directory / "delta")
@@ -95,7 +95,7 @@ def against_delta(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fig
 
 
 def by_size(lake: Lake, directory: Path, small: int, large: int, runs: int) -> list[Figure]:
-    """10,000 changes among the newest 5 % of keys, into a small and a large table in turn."""
+    """Merge 10,000 changes among the newest 5 % of keys into a small and a large table in turn."""
     tables = [Table(lake, directory, f"recent_{rows}", rows) for rows in (small, large)]
     took: dict[int, list[float]] = {small: [], large: []}
     for run in range(runs + 1):
@@ -118,7 +118,7 @@ def by_size(lake: Lake, directory: Path, small: int, large: int, runs: int) -> l
 
 
 def small_batches(lake: Lake, directory: Path, rows: int, neighbours: int, runs: int) -> list[Figure]:
-    """100 changes, plan to commit, to one table of a source with no and with many others; against one bare MERGE."""
+    """Compare 100 changes, plan to commit, to one table of a source with no or many others, with one bare MERGE."""
     alone = Table(lake, directory, "alone", rows)
     among = Table(lake, directory, "among", rows, neighbours=neighbours)
     bare = Table(lake, directory, "bare", rows)
@@ -145,7 +145,7 @@ def small_batches(lake: Lake, directory: Path, rows: int, neighbours: int, runs:
 
 
 def small_transactions(lake: Lake, directory: Path, rows: int, neighbours: int, runs: int) -> list[Figure]:
-    """100 changes of one transaction, plan to commit, to one of many tables of a source; against one bare MERGE."""
+    """Compare 100 changes of one transaction, plan to commit, to one of many tables of a source, with one bare MERGE."""
     names = ["changed", "bare", *(f"neighbour_{n}" for n in range(neighbours - 1))]
     transaction_files.define(lake, directory, dict.fromkeys(names, "DEBEZIUM"))
     connector = transaction_files.Connector(directory)
@@ -189,11 +189,11 @@ def _bare_update(spark: SparkSession, source: pa.Table) -> None:
 
 
 _WARM_UP = 5
-"""Until Java has compiled what a merge runs: the fifth takes half of what the first does."""
+"""Merges after which Java has compiled the code of a merge: the fifth takes half as long as the first."""
 
 
 def spread(rows: int, run: int) -> list[tuple[int, str | None, int]]:
-    """8,000 updates, 1,000 deletes and 1,000 new keys, evenly over a table of `rows` rows."""
+    """Generate 8,000 updates, 1,000 deletes and 1,000 new keys, spread evenly over a table of `rows` rows."""
     chosen = random.Random(run).sample(range(rows), 9_000)
     updates = [(k, f"new {run}", run) for k in chosen[:8_000]]
     deletes = [(k, None, 0) for k in chosen[8_000:]]
@@ -201,7 +201,7 @@ def spread(rows: int, run: int) -> list[tuple[int, str | None, int]]:
 
 
 def bare_merge(spark: SparkSession, table: str, changes: Sequence[tuple[int, str | None, int]]) -> float:
-    """One MERGE of changes that are rows already."""
+    """Merge changes that are rows already with one statement; return its seconds."""
     columns = [pa.array(column) for column in zip(*changes, strict=True)]
     source = pa.table(dict(zip(("k", "v", "n"), columns, strict=True)))
     statement = f"""MERGE INTO {table} t USING bare_changes s ON t.k = s.k
@@ -218,7 +218,7 @@ def bare_merge(spark: SparkSession, table: str, changes: Sequence[tuple[int, str
 
 @contextmanager
 def _merge_timed() -> Iterator[list[float]]:
-    """The seconds of each MERGE inside, staged and published: the part of a batch that a bare MERGE is all of."""
+    """Record the seconds of each MERGE inside, staged and published: the part of a batch that equals a bare MERGE."""
     took: list[float] = []
     original = Publishing.run
 

@@ -45,7 +45,7 @@ _TABLES_SQL = """
         END LOOP;
     END $$;
 """
-"""The transactions of pgbench, run where their tables are: so its client is not what bounds the load."""
+"""The transactions of pgbench as a procedure of the database, so that a client does not limit the load."""
 
 
 class Bank:
@@ -53,9 +53,9 @@ class Bank:
 
     Args:
         lake: A lake without a source `live`.
-        database: An empty one.
-        branches: pgbench's scale: each has 100,000 accounts.
-        max_records: Of one batch.
+        database: An empty database.
+        branches: The scale of pgbench: each branch has 100,000 accounts.
+        max_records: The most records of one batch.
     """
 
     def __init__(self, lake: Lake, database: SourceDatabase, branches: int, max_records: int) -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions over the same changes of one table: many of them in one process against one alone, read and published."""
+"""Many subscriptions over the same changes of one table in one process, against one alone, read and published."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ _KINDS = (
     "(SELECT * FROM bench.{table} WHERE n = {n})",
     "(SELECT n, k FROM bench.{table} WHERE n NOT IN ({n}, 50)) ENVELOPE DEBEZIUM (KEY (k))",
 )
-"""Shapes, projections and filters, in turns."""
+"""Statements with different shapes, projections and filters, which subscriptions use in turns."""
 
 Ask = Callable[[Lake, str, range], object]
-"""Have what subscriptions of a group give of the newest changes."""
+"""A function that reads the newest changes through the subscriptions of a group."""
 
 _ALONE = "alone"
 
 
 def read(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
-    """As many SUBSCRIBEs as each of `counts` over the same changes, whose rows are taken as Arrow tables."""
+    """Run as many SUBSCRIBEs as each of `counts` over the same changes, reading their rows as Arrow tables."""
     table = Table(lake, directory, "read", rows)
 
-    def ask(reader: Lake, _group: str, places: range) -> None:
+    def ask(reader: Lake, _group: str, numbers: range) -> None:
         *_, before, after = (v.mz_timestamp for v in reader.timelines.of(["bench.read"])["bench.read"].versions)
-        for place in places:
-            statement = _statement("read", place)
+        for number in numbers:
+            statement = _statement("read", number)
             window = f"WITH (SNAPSHOT = false) AS OF {before} UP TO {after + 1}"
-            pieces = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").chunks())
-            assert pieces or "n =" in statement
+            chunks = list(reader.open_subscription(f"SUBSCRIBE {statement} {window}").chunks())
+            assert chunks or "n =" in statement
 
     return _figures("subscriptions", table, counts, runs, ask)
 
 
 def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
-    """As many subscriptions as each of `counts` published to a table each, one after the other."""
+    """Publish as many subscriptions as each of `counts`, one after the other, to a table each."""
     table = Table(lake, directory, "published", rows)
     for group, count in ((_ALONE, len(_KINDS)), *((str(count), count) for count in counts)):
-        for place in range(count):
-            statement = f"{_statement('published', place)} WITH (SNAPSHOT = false)"
-            lake.sql(f"CREATE SUBSCRIPTION s{group}_{place} INTO out.s{group}_{place} AS SUBSCRIBE {statement}")
-            lake.publish(f"s{group}_{place}")
+        for number in range(count):
+            statement = f"{_statement('published', number)} WITH (SNAPSHOT = false)"
+            lake.sql(f"CREATE SUBSCRIPTION s{group}_{number} INTO out.s{group}_{number} AS SUBSCRIBE {statement}")
+            lake.publish(f"s{group}_{number}")
 
-    def ask(reader: Lake, group: str, places: range) -> None:
-        for place in places:
-            assert reader.publish(f"s{group}_{place}")
+    def ask(reader: Lake, group: str, numbers: range) -> None:
+        for number in numbers:
+            assert reader.publish(f"s{group}_{number}")
 
     return _figures("subscriptions published", table, counts, runs, ask, goals=False)
 
@@ -69,9 +69,9 @@ def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], run
 def _figures(
     what: str, table: Table, counts: Sequence[int], runs: int, ask: Ask, *, goals: bool = True
 ) -> list[Figure]:
-    """What `ask` takes for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
+    """Measure `ask` for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
 
-    Every count, and every one alone, has a lake of its own in this process, so that none finds what another has read.
+    Each count and each kind alone has its own lake in this process, so that no measurement uses another one's cached diffs.
     """
     took: dict[int, list[float]] = {count: [] for count in counts}
     alone: list[float] = []
@@ -87,8 +87,8 @@ def _figures(
             table.ingest()
             alone.append(
                 mean(
-                    seconds(partial(ask, one, _ALONE, range(place, place + 1)))
-                    for place, one in enumerate(by_themselves)
+                    seconds(partial(ask, one, _ALONE, range(number, number + 1)))
+                    for number, one in enumerate(by_themselves)
                 )
             )
             for count in counts:
@@ -107,5 +107,5 @@ def _figures(
     ]
 
 
-def _statement(table: str, place: int) -> str:
-    return _KINDS[place % len(_KINDS)].format(table=table, n=place)
+def _statement(table: str, number: int) -> str:
+    return _KINDS[number % len(_KINDS)].format(table=table, n=number)

@@ -1,4 +1,4 @@
-"""Tables over one topic: reading and decoding it for many of them against one, and ingesting them."""
+"""Tables over one topic: reading, decoding and ingesting the topic for many tables, against one table."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _NO_LIMIT = Limits(max_records=10**9, max_bytes=10**12)
 def tables_of_one_topic(lake: Lake, records: int, tables: int, runs: int) -> list[Figure]:
     """Read and decode a topic of `records` records for `tables` tables, and ingest it into them, each beside one.
 
-    The tables are those of one source, and of a source each; of Avro with all envelopes, and of bare JSON with columns of their
-    own, in other types, and with all envelopes.
+    The tables belong to one source, or to a source each. Topics are Avro with all envelopes, and bare JSON with columns of each
+    table's own, in other types, and with all envelopes.
     """
     with stack_for_benchmark() as addresses:
         avro, json_, events = (
@@ -68,7 +68,7 @@ def tables_of_one_topic(lake: Lake, records: int, tables: int, runs: int) -> lis
         took: dict[str, list[float]] = {}
         ingested: dict[int, list[float]] = {1: [], tables: []}
         for run in range(runs + _WARM_UP):
-            # Or the first one measured would wait for Java to clear away what the ingests before it left.
+            # This read is not measured: in it Java collects the garbage of the ingests before.
             avro.decode({"shared": [avro.table(0, Envelope.DEBEZIUM)]})
             for name, seconds_ in {
                 "one": avro.decode({"shared": [avro.table(0, Envelope.DEBEZIUM)]}),
@@ -114,12 +114,12 @@ def _json(content: object) -> bytes:
 
 
 def _some(n: int) -> tuple[DeclaredColumn, ...]:
-    """The key and some of the other columns, others for each `n` below 64."""
+    """Return the key and a choice of the other columns, which differs for each `n` below 64."""
     return tuple(column for at, column in enumerate(_COLUMNS) if at == 0 or not n >> (at - 1) & 1)
 
 
 class _Topic:
-    """A topic, and what reads it."""
+    """A topic, with the reader and the decoder of its records."""
 
     def __init__(self, lake: Lake, addresses: StackAddresses, written: FormatType) -> None:
         self.name = f"bench.public.orders_{uuid.uuid4().hex[:6]}"
@@ -130,11 +130,11 @@ class _Topic:
     def table(
         self, n: int, envelope: Envelope, columns: tuple[DeclaredColumn, ...] = (), source: str = "shared"
     ) -> Table:
-        """A table over it."""
+        """Define a table over the topic."""
         return Table("bench", f"t{n}", source, self.name, envelope, columns=columns)
 
     def decode(self, tables: Mapping[str, Sequence[Table]]) -> float:
-        """What batches of sources do before tables take their changes: every row is decoded as each table wants it."""
+        """Read and decode the topic for tables by source, as batches do before their merges; return the seconds."""
         lake, is_avro = self._lake, self._written is FormatType.AVRO
         reader = KafkaReader(kafka_options({"broker": self._addresses.kafka}), timeout_s=60, parallelism=PARTITIONS)
         registry = registry_of({"url": self._addresses.registry}, timeout_s=60) if is_avro else None
@@ -155,7 +155,7 @@ class _Topic:
                 for table in own_tables:
                     frame = arriving.decoded(table, (), scan_schemas=False).decoded.frame
                     if not any(frame is before for before in written):
-                        # What tables share is in memory then: the others do not decode it.
+                        # Shared records are in memory after this: the other tables do not decode them again.
                         frame.write.format("noop").mode("overwrite").save()
                         written.append(frame)
         return perf_counter() - started

@@ -16,7 +16,7 @@ _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-
 
 @dataclass
 class Shown:
-    """A page in a window, and what it did besides being there."""
+    """A page in a window, with the messages that it logged and the addresses that it requested."""
 
     page: Page
     said: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
-    """Opens a page as a file: its text, the width of the window, and whether the person likes it light or dark."""
+    """Return a function that opens a text as a page, in a window of some width, with a light or dark color scheme."""
     contexts: list[BrowserContext] = []
 
     def open_page(text: str, width: int = 1280, scheme: str = "light") -> Shown:

@@ -1,4 +1,4 @@
-"""The page of a lake as a browser shows it: nothing is loaded, nothing overlaps, and each mark is what and where it should be."""
+"""The status page in a browser: it loads nothing else, nothing overlaps, and each mark is at the position of its time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unfold(page: Page) -> None:
 
 
 def read(page: Page, call: str) -> list[str]:
-    """What a function of `reading.js` finds wrong."""
+    """Return the faults that a function of `reading.js` finds."""
     found: list[str] = page.evaluate(f"(() => {{ {READING}; return {call}; }})()")
     return found
 
@@ -34,7 +34,9 @@ def read(page: Page, call: str) -> list[str]:
 @pytest.mark.parametrize("lake", LAKES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_is_whole_and_legible_at_any_width_in_any_light(show: Show, lake: str, width: int, scheme: str) -> None:
+def test_the_page_is_complete_and_legible_at_any_width_in_any_color_scheme(
+    show: Show, lake: str, width: int, scheme: str
+) -> None:
     shown = show(render(LAKES[lake]), width, scheme)
     for _ in range(2):
         assert read(shown.page, "overlapping()") == []
@@ -46,7 +48,7 @@ def test_it_is_whole_and_legible_at_any_width_in_any_light(show: Show, lake: str
     assert len([url for url in shown.requested if url.startswith("file:")]) == 1
 
 
-def test_what_the_checks_of_legibility_are_for_is_found(show: Show) -> None:
+def test_the_checks_of_legibility_find_faults(show: Show) -> None:
     page = show(
         "<style>body { background: #fff; margin: 0 } p { margin: 0; position: absolute }</style>"
         "<p style='color: #bbb; top: 10px'>faint</p><p style='top: 15px'>over</p><p style='top: 90px; left: 99vw'>wide</p>"
@@ -73,7 +75,7 @@ def test_every_picture_and_every_mark_has_a_text(show: Show) -> None:
     assert marks.filter(has_not=page.locator("title")).count() == 0
 
 
-def test_marks_stand_where_their_times_are(show: Show) -> None:
+def test_marks_are_at_the_positions_of_their_times(show: Show) -> None:
     page = show(render(overviews.overview(overviews.HELD))).page
 
     def box(selector: str) -> tuple[float, float]:
@@ -97,7 +99,7 @@ def test_marks_stand_where_their_times_are(show: Show) -> None:
     assert kept["x"] == pytest.approx(allowed["x"] - 2 * per_hour, abs=2)
 
 
-def test_tables_unfold_by_keyboard(show: Show) -> None:
+def test_tables_are_unfolded_by_keyboard(show: Show) -> None:
     page = show(render(LAKES["200 tables"])).page
     folded = page.locator("details.table.fine").first
     assert folded.get_attribute("open") is None
@@ -107,7 +109,7 @@ def test_tables_unfold_by_keyboard(show: Show) -> None:
     assert folded.get_by_text("snapshots", exact=True).is_visible()
 
 
-def test_what_is_wrong_is_seen_without_scrolling(show: Show) -> None:
+def test_problems_are_visible_without_scrolling(show: Show) -> None:
     page = show(render(LAKES["200 tables"])).page
     box = page.locator(".problem.wrong strong").first.bounding_box()
     assert box is not None

@@ -1,4 +1,4 @@
-"""What contract tests share: the catalogs of new lakes of every kind, which need no Spark."""
+"""Fixtures that contract tests share: the catalogs of new lakes of every kind, which need no Spark."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.stack)
 _REST = pytest.param("rest", marks=pytest.mark.stack)
 
 STORES = ["memory", "sqlite", _REST]
-"""Where the state of a lake is kept: to stores and logs the databases are one."""
+"""The places for the state of a lake; stores and logs do not distinguish databases."""
 
 START_MS = 1_000_000
 
 CatalogOf = Callable[[str], Catalog]
-"""Opens the catalog of a new lake of a kind."""
+"""A function that opens the catalog of a new lake of a kind."""
 
 
 @pytest.fixture
 def catalog_of(new_lake: NewLake) -> Iterator[CatalogOf]:
-    """For those of `STORES`."""
+    """Return a function that opens a catalog of each kind in `STORES`."""
     with ExitStack() as opened:
         yield lambda kind: opened.enter_context(closing(open_catalog(load_settings(**new_lake(kind)))))
 
 
 @pytest.fixture(params=STORES)
 def state(request: pytest.FixtureRequest, catalog_of: CatalogOf) -> State:
-    """Of a new lake."""
+    """Return the state of a new lake."""
     return MemoryState() if request.param == "memory" else IcebergState(catalog_of(request.param))
 
 
 class Clock:
-    """Epoch milliseconds that a test moves by hand."""
+    """A clock of epoch milliseconds that a test moves by hand."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -60,18 +60,18 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["sqlite", _POSTGRESQL, _REST])
 def settings(request: pytest.FixtureRequest, new_lake: NewLake) -> Settings:
-    """Of a new lake."""
+    """Return the settings of a new lake."""
     return load_settings(**new_lake(request.param))
 
 
 @pytest.fixture
 def catalog(settings: Settings) -> Iterator[Catalog]:
-    """Of a new lake."""
+    """Return the catalog of a new lake."""
     with closing(open_catalog(settings)) as catalog:
         yield catalog
 
 
 def connection_lost(catalog: Catalog) -> Exception:
-    """What a client sees whose server ends the connection before it answers."""
+    """Return the error of a client whose server ends the connection before it answers."""
     reason = "server closed the connection unexpectedly"
     return ConnectionError(reason) if isinstance(catalog, RestCatalog) else OperationalError("…", {}, Exception(reason))

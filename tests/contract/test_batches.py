@@ -43,7 +43,7 @@ def row(of: Intent, start: int = 0) -> Batch:
 
 
 def reading(store: BatchStore, *tables: str, owner: str = "a") -> None:
-    """`owner` has the source `shop`, whose main reader stands at offset 0 and feeds `tables`."""
+    """Let `owner` hold the source `shop`, whose main reader feeds `tables` from offset 0."""
 
     def with_tables(readers: Readers) -> Readers:
         progress = {table: TableProgress() for table in tables}
@@ -83,7 +83,7 @@ def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, cloc
     assert [b.mz_timestamp for b in store.history()] == [START_MS + 1]
 
 
-def test_a_batch_moves_position_and_upper_and_is_in_the_history(store: BatchStore) -> None:
+def test_a_batch_advances_position_and_upper_and_is_in_the_history(store: BatchStore) -> None:
     reading(store, "shop.orders")
     first = intent(START_MS + 1, 10)
     store.begin(first, "a")
@@ -156,11 +156,11 @@ def test_timestamps_are_later_than_those_of_every_reader(store: BatchStore) -> N
     assert last_timestamp(store.readers("shop")) == START_MS + 5
 
 
-def test_a_table_that_stops_leaves_with_its_position_and_its_neighbours_go_on(store: BatchStore) -> None:
+def test_a_stopped_table_keeps_its_position_and_its_neighbours_go_on(store: BatchStore) -> None:
     reading(store, "shop.orders", "shop.lines")
     batch = intent(START_MS + 1, 10)
     store.begin(batch, "a")
-    error = ReaderError("type-changed", 'column "id" became text', hint="Create the table anew.")
+    error = ReaderError("type-changed", 'column "id" became text', hint="Create the table again.")
     progress = {"shop.orders": TableProgress(), "shop.lines": TableProgress(since_ms=7)}
     store.commit(batch, "a", progress, row(batch), stopped={"shop.orders": error})
 
@@ -172,7 +172,7 @@ def test_a_table_that_stops_leaves_with_its_position_and_its_neighbours_go_on(st
     assert stopped.lease == readers["main"].lease
 
 
-def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) -> None:
+def test_the_stops_of_a_readable_table_are_stored(store: BatchStore) -> None:
     reading(store, "shop.orders", "shop.lines")
     error = ReaderError("table-failed", "it failed")
 
@@ -201,7 +201,7 @@ def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) 
     store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
     assert progress("shop.orders").stopped_ms == START_MS + 41
     store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.orders"))
-    assert progress().stops == (first,), "nobody went on meanwhile"
+    assert progress().stops == (first,), "no other table advanced meanwhile"
     store.change_readers("shop", "a", lambda r: decide.split_off(r, "shop.orders", error))
     batch(50, 20)
     batch(60, 20)
@@ -210,7 +210,7 @@ def test_when_a_readable_table_was_behind_the_others_is_kept(store: BatchStore) 
     assert store.readers("shop")["main"].tables["shop.lines"].stops == ()
 
 
-def test_readers_of_before_stops_were_kept_are_read() -> None:
+def test_readers_stored_before_stops_existed_are_read() -> None:
     now = READERS.to_row(
         ReaderState("shop", "main", {"shop.orders": TableProgress(7, 2, HighWaterMarks({0: (1, 2, 3, 4)}), "id")})
     )
@@ -222,7 +222,7 @@ def test_readers_of_before_stops_were_kept_are_read() -> None:
     assert READERS.from_row(before) == READERS.from_row(now)
 
 
-def test_what_a_reader_has_to_catch_up_with_is_kept_and_goes_with_it(store: BatchStore) -> None:
+def test_the_catch_up_range_of_a_reader_is_stored_and_removed_with_the_reader(store: BatchStore) -> None:
     reading(store, "shop.orders")
 
     def catching_up(readers: Readers) -> Readers:
@@ -236,7 +236,7 @@ def test_what_a_reader_has_to_catch_up_with_is_kept_and_goes_with_it(store: Batc
     assert (readers["main"].catch_up_from, readers["main"].catch_up_to) == ({}, {})
 
 
-def test_a_backfilled_table_joins_where_both_stand(store: BatchStore) -> None:
+def test_a_backfilled_table_joins_at_the_position_of_both_readers(store: BatchStore) -> None:
     reading(store, "shop.orders")
     store.change_readers(
         "shop",
@@ -283,42 +283,44 @@ def test_sources_do_not_touch_each_other(store: BatchStore, clock: Clock) -> Non
     assert store.readers("shop") == before
 
 
-def test_old_batches_go_and_the_source_goes_on(state: State, store: BatchStore) -> None:
-    """Where a reader stands is its own row: a batch that is under way is committed whatever went from the history."""
+def test_old_batches_are_deleted_and_the_source_goes_on(state: State, store: BatchStore) -> None:
+    """Commit an open batch whatever the history has lost, since the position of a reader is its own row."""
     reading(store, "shop.orders")
     for number in (1, 2):
         done = intent(START_MS + number, number * 10)
         store.begin(done, "a")
         store.commit(done, "a", {"shop.orders": TableProgress()}, replace(row(done), committed_at_ms=number))
-    under_way = intent(START_MS + 3, 30)
-    store.begin(under_way, "a")
+    open_intent = intent(START_MS + 3, 30)
+    store.begin(open_intent, "a")
     log = state.log(BATCHES)
     assert log.forget("committed_at_ms", 2) == 1
     assert [batch.committed_at_ms for batch in store.history()] == [2]
     before = store.readers("shop")
     assert log.forget("committed_at_ms", 99) == 1
     assert store.readers("shop") == before
-    store.commit(under_way, "a", {"shop.orders": TableProgress()}, row(under_way))
-    assert store.history() == (row(under_way),)
+    store.commit(open_intent, "a", {"shop.orders": TableProgress()}, row(open_intent))
+    assert store.history() == (row(open_intent),)
     assert store.readers("shop")["main"].upper_ms == START_MS + 4
 
 
-def test_a_source_that_is_not_declared_is_forgotten_when_nobody_has_it(store: BatchStore, clock: Clock) -> None:
+def test_the_state_of_an_undeclared_source_is_deleted_when_nobody_holds_its_lease(
+    store: BatchStore, clock: Clock
+) -> None:
     store.forget_source("shop")
     reading(store, "shop.orders")
     store.acquire("other", "b", START_MS + 15_000)
     store.forget_source("shop")
-    assert store.readers("shop"), "its ingest is yet to find out"
+    assert store.readers("shop"), "its ingest holds the lease"
     store.release("shop", "a")
     for _ in range(2):
         store.forget_source("shop")
         assert [reader.source for reader in store.all_readers()] == ["other"]
     clock.now_ms += 15_000
     store.forget_source("other")
-    assert store.all_readers() == (), "whoever had it is gone"
+    assert store.all_readers() == (), "the lease has expired"
 
 
-def test_readers_that_are_equal_commit_nothing(catalog: Catalog, clock: Clock) -> None:
+def test_unchanged_readers_commit_nothing(catalog: Catalog, clock: Clock) -> None:
     store = BatchStore(IcebergState(catalog), clock)
     reading(store, "shop.orders")
     ids = {"t": "a", "s": "b"}

@@ -1,4 +1,4 @@
-"""Definitions in memory and in a lake, and what a lake's tables promise when many change them at once."""
+"""Definitions in memory and in a lake, and promises of a lake's tables when many processes change them at once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def store(state: State) -> DefinitionStore:
     return DefinitionStore(state)
 
 
-def test_definitions_come_back_as_they_were_declared(store: DefinitionStore) -> None:
+def test_definitions_are_read_as_they_were_declared(store: DefinitionStore) -> None:
     declared = store.change(
         lambda none: none.with_entry(KAFKA).with_entry(REGISTRY).with_entry(SHOP).with_entry(ORDERS)
     )
@@ -91,7 +91,7 @@ def test_definitions_come_back_as_they_were_declared(store: DefinitionStore) -> 
     assert declared.tables == {"shop.orders": ORDERS}
 
 
-def test_a_table_of_before_there_was_include_is_read(state: State) -> None:
+def test_a_table_stored_before_include_existed_is_read(state: State) -> None:
     store = DefinitionStore(state)
     store.change(lambda none: none.with_entry(ORDERS))
 
@@ -118,7 +118,7 @@ def test_a_refused_change_leaves_nothing(store: DefinitionStore) -> None:
 
 
 def make_and_change(settings: Settings, process: int, changes: int) -> None:
-    """What each of several processes does to one lake."""
+    """Create and change a lake, as one of several processes."""
     catalog = open_catalog(settings)
     table = IcebergState(catalog).store(OBJECTS)
     for change in range(changes):
@@ -127,7 +127,7 @@ def make_and_change(settings: Settings, process: int, changes: int) -> None:
     catalog.close()
 
 
-def test_processes_that_make_a_lake_and_change_it_at_once_lose_nothing(settings: Settings) -> None:
+def test_processes_that_create_and_change_a_lake_at_once_lose_nothing(settings: Settings) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.contract.conftest"])
     processes = [context.Process(target=make_and_change, args=(settings, p, 6)) for p in range(8)]
@@ -146,7 +146,7 @@ def row(number: int) -> ObjectRow:
     return ObjectRow(f"u{number}", "table", None, "t", "{}", "CREATE TABLE …", number)
 
 
-def test_a_change_whose_base_moved_is_decided_again_on_the_newest_rows(settings: Settings, catalog: Catalog) -> None:
+def test_a_change_whose_base_moved_is_applied_again_to_the_newest_rows(settings: Settings, catalog: Catalog) -> None:
     other = IcebergState(open_catalog(settings)).store(OBJECTS)
     seen: list[int] = []
 
@@ -163,7 +163,7 @@ def test_a_change_whose_base_moved_is_decided_again_on_the_newest_rows(settings:
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["it was committed", "it was not committed"])
-def test_a_commit_with_an_open_outcome_counts_once(
+def test_a_commit_with_an_unknown_outcome_counts_once(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     table, commit_table = IcebergState(catalog).store(OBJECTS), catalog.commit_table
@@ -182,7 +182,9 @@ def test_a_commit_with_an_open_outcome_counts_once(
     assert table.change(lambda known: [*known, row(2)]) == (row(1), row(2))
 
 
-def test_a_catalog_that_stays_away_is_an_error_for_people(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_remains_unavailable_is_a_readable_error(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*_: Any) -> Any:
         raise connection_lost(catalog)
 
@@ -195,9 +197,9 @@ def test_a_catalog_that_stays_away_is_an_error_for_people(catalog: Catalog, monk
         assert "server closed the connection unexpectedly" in error.value.detail
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "load_table", failing)
-        for look in (table.values, lambda: DataTables(catalog).table_state(OBJECTS.table)):
+        for read in (table.values, lambda: DataTables(catalog).table_state(OBJECTS.table)):
             with pytest.raises(UpstreamUnavailable, match="does not answer"):
-                look()
+                read()
     assert table.values() == ()
 
 
@@ -263,7 +265,7 @@ def test_a_new_column_of_a_system_table_appears_when_the_lake_is_opened(
     assert catalog.load_table(OBJECTS.table).schema().find_field("owner").doc == "Who created it."
 
 
-def test_the_system_tables_are_there_and_empty_from_the_start(catalog: Catalog) -> None:
+def test_the_system_tables_exist_and_are_empty_from_the_start(catalog: Catalog) -> None:
     names = {f"mz_catalog.{name}" for _, name in catalog.list_tables("mz_catalog")}
     assert names == {table.table for table in system_tables()}
     assert {"mz_catalog.mz_batches", "mz_catalog.mz_source_errors"} <= names

@@ -1,4 +1,4 @@
-"""Holds in memory and in a lake: what comes back is what was put there, and those who change them at once lose nothing."""
+"""Holds in memory and in a lake: they are read as they were stored, and concurrent changes are never lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAITING = Hold(
 )
 
 
-def test_a_hold_from_before_there_were_roles_has_no_owner(settings: Settings, catalog: Catalog) -> None:
+def test_a_hold_stored_before_roles_existed_has_no_owner(settings: Settings, catalog: Catalog) -> None:
     with catalog.load_table(HOLDS.table).update_schema() as earlier:
         earlier.delete_column("owner").delete_column("kept_by_type")
     HoldStore(IcebergState(catalog)).change(lambda _: (DAILY,))
@@ -58,7 +58,7 @@ def test_the_tables_of_a_hold_can_be_joined(catalog: Catalog) -> None:
 
 
 def add_holds(settings: Settings, process: int, count: int) -> None:
-    """What each of several processes does to one lake."""
+    """Add holds to a lake, as one of several processes."""
     catalog = open_catalog(settings)
     store = HoldStore(IcebergState(catalog))
     for number in range(count):

@@ -1,4 +1,4 @@
-"""What the reader of Kafka promises beyond what every reader does."""
+"""Promises of the Kafka reader beyond those of every reader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_open_transaction_is_not_read_before_it_ends(broker: Broker) -> None:
     assert values(reader.in_driver(second.ranges)) == numbered(2, 6)
 
 
-def test_a_topic_that_goes_between_two_questions_is_left_out(broker: Broker) -> None:
+def test_a_topic_deleted_between_two_requests_is_skipped(broker: Broker) -> None:
     there, gone = (TopicPartition(broker.create_topic(), 0) for _ in range(2))
     broker.produce(there.topic, numbered(0, 3))
     broker.delete_topic(gone.topic)
@@ -48,23 +48,25 @@ def test_a_topic_that_goes_between_two_questions_is_left_out(broker: Broker) -> 
     assert client.watermarks([gone]) == {}
 
 
-def test_the_ends_of_an_ordered_topic_are_fetched_before_others_and_what_is_written_after_them(broker: Broker) -> None:
+def test_ends_are_fetched_first_of_the_ordered_topic_then_of_others_and_of_uncommitted_records_last(
+    broker: Broker,
+) -> None:
     ordered, other = broker.create_topic(), broker.create_topic(partitions=2)
     transactions, first, second = TopicPartition(ordered, 0), TopicPartition(other, 0), TopicPartition(other, 1)
     uncommitted = broker.begin_transaction(other, numbered(0, 4), partition=1)
-    looks: list[list[str]] = []
+    fetches: list[list[str]] = []
 
     class Busy(KafkaReader):
         def _fetch(self, topics: Collection[str]) -> Available:
             found = super()._fetch(topics)
-            looks.append([*topics])
+            fetches.append([*topics])
             broker.produce(ordered, numbered(0, 1))
             broker.produce(other, numbered(0, 1))
             return found
 
     before_ms = now_ms()
     found = Busy(kafka_options({"BROKER": broker.address})).fetch_offsets([other, ordered], ordered)
-    assert looks == [[ordered], [other]]
+    assert fetches == [[ordered], [other]]
     assert {tp: marks.end_exclusive for tp, marks in found.partitions.items()} == {transactions: 0, first: 1, second: 0}
     assert found.written == {transactions: 2, first: 2, second: 4}
     assert before_ms <= found.fetched_ms <= now_ms()
@@ -80,7 +82,7 @@ def test_topics_are_missing_whether_they_are_ordered_or_not(broker: Broker) -> N
     assert there in reader.fetch_offsets([there, "no"], "no").other_topics
 
 
-def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> None:
+def test_a_backlog_of_aborted_records_alone_is_skipped(broker: Broker) -> None:
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.transaction(topic, numbered(0, 5), commit=False)
@@ -90,7 +92,7 @@ def test_a_backlog_of_nothing_but_aborted_records_is_passed(broker: Broker) -> N
     assert reader.plan(reader.fetch_offsets([topic]), plan.position, LARGE).ranges == ()
 
 
-def test_reading_begins_at_the_earliest_offset_there_is(broker: Broker) -> None:
+def test_reading_begins_at_the_earliest_existing_offset(broker: Broker) -> None:
     topic = broker.create_topic()
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 10))
@@ -110,20 +112,20 @@ def test_records_deleted_between_plan_and_read_are_an_error(broker: Broker) -> N
     assert raised.value.code == "offsets-lost"
 
 
-def test_a_topic_deleted_while_it_is_read_is_not_made_again(broker: Broker, spark: SparkSession) -> None:
+def test_a_topic_deleted_while_it_is_read_is_not_created_again(broker: Broker, spark: SparkSession) -> None:
     topic = broker.create_topic()
     impatient = {"request.timeout.ms": "1000", "default.api.timeout.ms": "2000"}
     reader = KafkaReader(KafkaOptions(broker.address, java=impatient, librdkafka={}), timeout_s=2.0)
     broker.produce(topic, numbered(0, 10))
     frame = reader.dataframe(spark, reader.plan(reader.fetch_offsets([topic]), {}, LARGE).ranges)
-    frame.explain()  # Spark asks for the offsets: from here on the tasks alone read.
+    frame.explain()  # Spark fetches the offsets here; after this only its tasks read.
     broker.delete_topic(topic)
     with pytest.raises(Exception, match="TimeoutException"):
         frame.collect()
     assert topic not in broker.admin.list_topics(timeout=5).topics
 
 
-def test_a_missing_topic_is_told_with_names_like_it(broker: Broker) -> None:
+def test_a_missing_topic_is_reported_with_similar_names(broker: Broker) -> None:
     topic = broker.create_topic(name=f"shop.public.orders-{uuid.uuid4().hex[:8]}")
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 1))
@@ -147,7 +149,7 @@ def test_a_new_partition_is_read_from_its_beginning(broker: Broker) -> None:
     assert values(reader.in_driver(second.ranges)) == numbered(2, 4)
 
 
-def test_a_broker_that_dies_is_an_error_and_reading_goes_on_when_it_is_back(
+def test_a_dead_broker_is_an_error_and_reading_continues_when_it_restarts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker = Broker(tmp_path)

@@ -1,4 +1,4 @@
-"""Leases of sources, of what is upstream of them, and of subscribers: one owner at a time, in memory and in a lake."""
+"""Leases of sources, of their upstream objects, and of subscribers: one owner at a time, in memory and in a lake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = Subscriber("stock", SubscriberKind.SUBSCRIPTION, "s", "SUBSCRIBE shop.u"
 
 @dataclass(frozen=True)
 class Leased:
-    """Something of the name `shop`, and another one `stock`."""
+    """An object `shop` that can be leased, beside another one, `stock`."""
 
     leases: Leases
     now: Callable[[], Lease | None]
@@ -44,8 +44,8 @@ def source(state: State, clock: Clock) -> Leased:
         store,
         lambda: store.readers("shop")["main"].lease,
         SourceBusy,
-        'source "shop" is being read by another process',
-        'source "shop" is no longer this process\'s to write',
+        'source "shop" is being ingested by another process',
+        'this process lost the lease of source "shop"',
     )
 
 
@@ -54,8 +54,8 @@ def upstream(state: State, clock: Clock) -> Leased:
         UpstreamLeases(state, clock),
         lambda: next((of.lease for of in state.store(UPSTREAM_LEASES).values() if of.source == "shop"), None),
         SourceBusy,
-        'what is upstream of source "shop" is being changed by another process',
-        'what is upstream of source "shop" is no longer this process\'s to change',
+        'the upstream of source "shop" is being changed by another process',
+        'this process lost the lease of the upstream of source "shop"',
     )
 
 
@@ -68,7 +68,7 @@ def subscriber(state: State, clock: Clock) -> Leased:
         lambda: next(of.lease for of in store.subscribers() if of.subscriber_id == "shop"),
         SubscriberBusy,
         'client "app" is being run by another process',
-        'client "app" is no longer this process\'s to run',
+        'this process lost the lease of client "app"',
     )
 
 
@@ -78,21 +78,21 @@ def leased(request: pytest.FixtureRequest, state: State, clock: Clock) -> Leased
     return made
 
 
-def test_a_live_lease_keeps_others_out_and_says_whose_it_is(leased: Leased, clock: Clock) -> None:
+def test_a_live_lease_excludes_others_and_names_its_owner(leased: Leased, clock: Clock) -> None:
     leased.acquire("host-1/4711", 15_000)
     clock.now_ms += 14_999
     with pytest.raises(leased.busy) as busy:
         leased.acquire("b", 30_000)
     assert busy.value.message == leased.is_busy
     assert busy.value.detail == (
-        '"host-1/4711" has had it since 1970-01-01 00:16:40.000 UTC, until 1970-01-01 00:16:55.000 or later.'
+        '"host-1/4711" has held the lease since 1970-01-01 00:16:40.000 UTC, until 1970-01-01 00:16:55.000 or later.'
     )
     assert "lease runs out" in busy.value.hint
     leased.acquire("b", 30_000, "stock")
     assert leased.now() == Lease("host-1/4711", START_MS, START_MS + 15_000)
 
 
-def test_the_owner_prolongs_its_lease_even_when_it_ran_out(leased: Leased, clock: Clock) -> None:
+def test_the_owner_renews_its_lease_even_after_its_expiry(leased: Leased, clock: Clock) -> None:
     leased.acquire("a", 15_000)
     clock.now_ms += 5_000
     leased.acquire("a", 20_000)
@@ -104,30 +104,30 @@ def test_the_owner_prolongs_its_lease_even_when_it_ran_out(leased: Leased, clock
         leased.acquire("b", 80_000)
 
 
-def test_a_lease_that_ran_out_is_taken_over_and_lost(leased: Leased, clock: Clock) -> None:
+def test_an_expired_lease_is_taken_over_and_lost(leased: Leased, clock: Clock) -> None:
     leased.acquire("a", 15_000)
     clock.now_ms += 15_000
     leased.acquire("b", 30_000)
     with pytest.raises(LeaseLost) as lost:
         leased.renew("a", 30_000)
     assert lost.value.message == leased.is_lost
-    assert lost.value.detail == 'Expected the lease of "a". "b" took it over at 1970-01-01 00:16:55.000 UTC.'
+    assert lost.value.detail == 'Expected "a" as the lease holder. "b" took it over at 1970-01-01 00:16:55.000 UTC.'
     leased.leases.release("shop", "a")
     assert leased.now() == Lease("b", START_MS + 15_000, START_MS + 30_000)
 
 
-def test_what_is_released_is_free_at_once(leased: Leased) -> None:
+def test_a_released_lease_is_free_at_once(leased: Leased) -> None:
     leased.acquire("a", 15_000)
     leased.leases.release("shop", "a")
     assert leased.now() is None
-    with pytest.raises(LeaseLost, match=r"no longer") as lost:
+    with pytest.raises(LeaseLost, match=r"lost the lease") as lost:
         leased.renew("a", 15_000)
-    assert lost.value.detail == 'Expected the lease of "a". No process has it now.'
+    assert lost.value.detail == 'Expected "a" as the lease holder. No process holds it now.'
     leased.acquire("b", 15_000)
     assert leased.now() == Lease("b", START_MS, START_MS + 15_000)
 
 
-def test_of_owners_who_race_one_gets_it(leased: Leased) -> None:
+def test_one_of_several_racing_owners_gets_the_lease(leased: Leased) -> None:
     def take(owner: str) -> str | None:
         try:
             leased.acquire(owner, 15_000)
@@ -152,7 +152,7 @@ def subscribers(state: State, clock: Clock) -> SubscriberStore:
     return SubscriberStore(state, clock)
 
 
-def test_registering_twice_keeps_what_is_there(subscribers: SubscriberStore) -> None:
+def test_registering_twice_keeps_the_existing_subscriber(subscribers: SubscriberStore) -> None:
     subscribers.register(OTHER)
     assert subscribers.register(CLIENT) == CLIENT
     subscribers.acquire("shop", "me", START_MS + 1)
@@ -167,7 +167,7 @@ def test_each_process_that_takes_a_subscriber_is_an_epoch(subscribers: Subscribe
         subscribers.acquire("shop", owner, clock.now_ms + 2)
         subscribers.renew("shop", owner, clock.now_ms + 3)
         assert [of.epoch for of in subscribers.subscribers()] == [number]
-        with pytest.raises(LeaseLost, match="no longer"):
+        with pytest.raises(LeaseLost, match="lost the lease"):
             subscribers.move("shop", "c", 7)
         if number == 1:
             clock.now_ms += 3
@@ -175,7 +175,7 @@ def test_each_process_that_takes_a_subscriber_is_an_epoch(subscribers: Subscribe
             subscribers.release("shop", owner)
 
 
-def test_what_is_forgotten_cannot_be_run(subscribers: SubscriberStore) -> None:
+def test_a_forgotten_subscriber_cannot_be_run(subscribers: SubscriberStore) -> None:
     subscribers.register(CLIENT)
     subscribers.acquire("shop", "me", START_MS + 1)
     subscribers.forget("shop")

@@ -1,4 +1,4 @@
-"""History in a lake: it stays in order and in few files, and what is old goes without reading what is not."""
+"""History in a lake: it stays in order and in few files, and old rows are deleted without reading young ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.store import Log
 
 NAME = HOLD_OBJECTS.table
-"""A table of three texts; the second one stands for a time here."""
+"""A table of three texts, whose second column serves as a time here."""
 
 
 @pytest.fixture
 def log(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Log[HoldObject]:
-    """Rows 0 to 29; files of at least 8 count as large: [0, 8) and [8, 22), and [22, 29) and [29, 30) are small."""
+    """Return a log of rows 0 to 29 with two large files, [0, 8) and [8, 22), and two small ones, [22, 29) and [29, 30)."""
     monkeypatch.setattr(iceberg_state, "MANIFESTS_MOST", 7)
     monkeypatch.setattr(iceberg_state, "SMALL_FILE_RECORDS", 8)
     made = IcebergState(catalog).log(HOLD_OBJECTS)
@@ -41,12 +41,12 @@ def sizes(catalog: Catalog) -> list[int]:
     return [task.file.record_count for task in catalog.load_table(NAME).scan().plan_files()]
 
 
-def test_it_is_kept_in_few_files(log: Log[HoldObject], catalog: Catalog) -> None:
+def test_a_log_is_kept_in_few_files(log: Log[HoldObject], catalog: Catalog) -> None:
     assert numbers(log) == list(range(30))
     assert sorted(sizes(catalog)) == [1, 7, 8, 14]
 
 
-def test_large_files_go_as_a_whole_and_small_ones_row_by_row(log: Log[HoldObject], catalog: Catalog) -> None:
+def test_large_files_are_deleted_as_a_whole_and_small_ones_row_by_row(log: Log[HoldObject], catalog: Catalog) -> None:
     assert forget(log, 12) == 8
     assert numbers(log) == list(range(8, 30))
     assert forget(log, 21) == 0
@@ -58,12 +58,12 @@ def test_large_files_go_as_a_whole_and_small_ones_row_by_row(log: Log[HoldObject
     assert numbers(log) == [25, 27, 28, 29, 30]
 
 
-def test_what_is_young_is_not_read(log: Log[HoldObject], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_young_rows_are_not_read(log: Log[HoldObject], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg_state, "_read_rows", lambda *_: pytest.fail("a file was read"))
     assert forget(log, 0) == 0
 
 
-def test_all_may_go(log: Log[HoldObject]) -> None:
+def test_all_rows_may_be_deleted(log: Log[HoldObject]) -> None:
     assert forget(log, 99) == 30
     assert numbers(log) == []
     assert forget(log, 99) == 0

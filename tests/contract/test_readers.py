@@ -1,4 +1,4 @@
-"""What every reader promises, whatever it reads from."""
+"""Promises of every reader, whatever it reads from."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def numbered(first: int, last: int) -> list[bytes]:
     return [b"%d" % n for n in range(first, last)]
 
 
-def test_records_come_as_they_are(upstream: Upstream) -> None:
+def test_records_are_read_unchanged(upstream: Upstream) -> None:
     topic = upstream.new_topic()
     upstream.publish(topic, [b"", b"\x00\xff", "ü".encode()])
     table = upstream.reader.in_driver(planned(upstream, [topic], {}).ranges)
@@ -58,7 +58,7 @@ def test_records_come_as_they_are(upstream: Upstream) -> None:
 
 
 @pytest.mark.spark
-def test_headers_come_in_the_order_sent(upstream: Upstream, spark: SparkSession) -> None:
+def test_headers_are_read_in_the_order_of_sending(upstream: Upstream, spark: SparkSession) -> None:
     topic, sent = upstream.new_topic(), [("b", b"\x00"), ("ü", None), ("b", b"")]
     upstream.publish(topic, [b"v"], headers=sent)
     ranges = planned(upstream, [topic], {}).ranges
@@ -86,7 +86,7 @@ def test_nothing_is_read_twice_and_new_records_follow(upstream: Upstream) -> Non
 
 
 @pytest.mark.parametrize("limits", [Limits(1, 1_000_000), Limits(4, 1_000_000), Limits(1_000, 20), Limits(1_000, 1)])
-def test_small_batches_bring_everything_once_in_order(upstream: Upstream, limits: Limits) -> None:
+def test_small_batches_read_everything_once_in_order(upstream: Upstream, limits: Limits) -> None:
     topics = [upstream.new_topic(), upstream.new_topic()]
     for partition, topic in [(0, topics[0]), (1, topics[0]), (0, topics[1])]:
         upstream.publish(topic, numbered(0, 6), partition)
@@ -118,7 +118,7 @@ def test_a_busy_partition_leaves_room_for_the_others(upstream: Upstream) -> None
     assert plan.remaining > 400
 
 
-def test_estimates_come_near(upstream: Upstream) -> None:
+def test_estimates_are_close(upstream: Upstream) -> None:
     topic = upstream.new_topic()
     upstream.publish(topic, [b"x" * 1_000] * 50)
     plan = planned(upstream, [topic], {})
@@ -136,15 +136,15 @@ def test_any_range_can_be_read_again(upstream: Upstream) -> None:
     assert rows(upstream.reader.in_driver(middle)) == everything[3:8]
 
 
-def test_a_plan_can_be_cut_at_given_offsets(upstream: Upstream) -> None:
+def test_a_plan_can_end_at_given_offsets(upstream: Upstream) -> None:
     topic, other = upstream.new_topic(), upstream.new_topic()
     upstream.publish(topic, numbered(0, 10))
     upstream.publish(other, numbered(0, 10))
     available = upstream.reader.fetch_offsets([topic, other])
     whole = rows(upstream.reader.in_driver(upstream.reader.plan(available, {}, LARGE).ranges))
-    cut = next(row[2] for row in whole if row[0] == topic and row[5] == b"4")
+    end = next(row[2] for row in whole if row[0] == topic and row[5] == b"4")
 
-    plan = upstream.reader.plan_to(available, {}, {TopicPartition(topic, 0): cut})
+    plan = upstream.reader.plan_to(available, {}, {TopicPartition(topic, 0): end})
     assert values(upstream.reader.in_driver(plan.ranges)) == numbered(0, 4)
     rest = upstream.reader.plan(available, plan.position, LARGE)
     table = upstream.reader.in_driver(rest.ranges)
@@ -221,7 +221,7 @@ def test_a_recreated_topic_is_known_by_its_identity(upstream: Upstream) -> None:
     assert upstream.reader.faults(after, {}, after.identities) == {}
 
 
-def test_a_place_that_is_not_there_is_an_error(upstream: Upstream, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_upstream_is_an_error(upstream: Upstream, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UpstreamError) as raised:
         upstream.unreachable().fetch_offsets(["t"])
     assert raised.value.hint

@@ -1,4 +1,4 @@
-"""Tags put without Spark on tables of every format version, and what a lake's catalog remembers of metadata files."""
+"""Tags created without Spark on tables of every format version, and a catalog's memory of metadata files."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ SHORT_LOG = {"write.metadata.previous-versions-max": "3", "write.metadata.delete
 in_file = pytest.mark.parametrize(
     "settings", ["sqlite", pytest.param("postgresql", marks=pytest.mark.stack)], indirect=True
 )
-"""For tests of the metadata that is written here: a REST catalog writes its own."""
+"""Settings for tests of metadata that lakehold writes itself: a REST catalog writes its own."""
 
 
 @pytest.fixture
 def catalog(catalog: Catalog) -> Catalog:
-    """Of a new lake."""
+    """Return the catalog of a new lake."""
     catalog.create_namespace("shop")
     return catalog
 
 
 def written(catalog: Catalog, **properties: str) -> list[int]:
-    """A table with two snapshots: their ids."""
+    """Create a table with two snapshots, and return their ids."""
     table = catalog.create_table(NAME, ROWS.schema, properties=properties)
     for _ in range(2):
         table.append(ROWS)
@@ -57,7 +57,7 @@ def tags(catalog: Catalog) -> dict[str, int]:
 
 
 def rewritten(catalog: RememberingSqlCatalog, location_suffix: str = "", **fields: Any) -> None:
-    """The table, whose metadata says something else: what no tool here can write."""
+    """Replace the metadata of the table by fields that no tool here can write."""
     table = catalog.load_table(NAME)
     file = catalog.file_of(table.name(), table.metadata_location)
     snapshots = [
@@ -115,7 +115,7 @@ def test_nothing_to_change_commits_nothing(catalog: Catalog) -> None:
     assert catalog.load_table(NAME).metadata_location == before
 
 
-def test_what_others_expire_meanwhile_is_decided_again(catalog: Catalog) -> None:
+def test_a_change_is_planned_again_after_others_expire_its_snapshot(catalog: Catalog) -> None:
     first, second = written(catalog)
     seen: list[list[int]] = []
 
@@ -130,7 +130,7 @@ def test_what_others_expire_meanwhile_is_decided_again(catalog: Catalog) -> None
     assert tags(catalog) == {"hold_a": second}
 
 
-def test_a_branch_that_others_move_meanwhile_is_decided_again(catalog: Catalog) -> None:
+def test_a_change_is_planned_again_after_others_move_its_branch(catalog: Catalog) -> None:
     first, second = written(catalog)
     seen: list[int | None] = []
 
@@ -149,7 +149,7 @@ def test_a_branch_that_others_move_meanwhile_is_decided_again(catalog: Catalog) 
 
 @in_file
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_whatever_else_the_metadata_says_stays(catalog: RememberingSqlCatalog, suffix: str) -> None:
+def test_other_fields_of_the_metadata_are_preserved(catalog: RememberingSqlCatalog, suffix: str) -> None:
     first, _ = written(catalog)
     rewritten(
         catalog,
@@ -176,7 +176,7 @@ def test_whatever_else_the_metadata_says_stays(catalog: RememberingSqlCatalog, s
 
 
 @in_file
-def test_a_table_whose_writer_knew_no_refs_keeps_its_main_branch(catalog: RememberingSqlCatalog) -> None:
+def test_a_table_whose_writer_did_not_know_refs_keeps_its_main_branch(catalog: RememberingSqlCatalog) -> None:
     first, second = written(catalog)
     rewritten(catalog, refs=None)
     change_refs(catalog, NAME, put(hold_a=first))
@@ -184,7 +184,7 @@ def test_a_table_whose_writer_knew_no_refs_keeps_its_main_branch(catalog: Rememb
 
 
 @in_file
-def test_old_metadata_goes_as_the_table_says(catalog: RememberingSqlCatalog, settings: Settings) -> None:
+def test_old_metadata_is_deleted_as_the_table_configures(catalog: RememberingSqlCatalog, settings: Settings) -> None:
     def metadata_on_disk() -> int:
         assert settings.warehouse_path is not None
         return len(list((settings.warehouse_path / "shop").rglob("*.metadata.json")))
@@ -204,7 +204,7 @@ def test_old_metadata_goes_as_the_table_says(catalog: RememberingSqlCatalog, set
 
 
 @in_file
-def test_a_lost_race_leaves_no_file_and_is_decided_again(
+def test_a_lost_race_leaves_no_file_and_is_planned_again(
     catalog: RememberingSqlCatalog, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = written(catalog)
@@ -228,7 +228,7 @@ def test_a_lost_race_leaves_no_file_and_is_decided_again(
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["it was committed", "it was not committed"])
-def test_a_commit_with_an_open_outcome_is_settled_by_looking(
+def test_a_commit_with_an_unknown_outcome_is_resolved_by_reading_the_table(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     first, _ = written(catalog)
@@ -257,7 +257,7 @@ def tag_newest(name: str) -> Callable[[Table], RefChanges]:
 
 
 def put_many(settings: Settings, process: int, changes: int) -> None:
-    """What each of several processes does to one table."""
+    """Tag snapshots of a table, as one of several processes."""
     catalog = open_catalog(settings)
     for number in range(changes):
         plan = tag_newest(f"p{process}_{number}")
@@ -265,7 +265,7 @@ def put_many(settings: Settings, process: int, changes: int) -> None:
     catalog.close()
 
 
-def test_processes_that_tag_at_once_lose_none_and_no_commit_of_others(catalog: Catalog, settings: Settings) -> None:
+def test_processes_that_tag_at_once_lose_no_tag_and_no_commit_of_others(catalog: Catalog, settings: Settings) -> None:
     written(catalog)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.contract.conftest"])
@@ -283,10 +283,10 @@ def test_processes_that_tag_at_once_lose_none_and_no_commit_of_others(catalog: C
 
 
 @in_file
-def test_metadata_read_after_metadata_is_what_it_is_when_read_alone(
+def test_metadata_read_incrementally_equals_metadata_read_alone(
     catalog: RememberingSqlCatalog, settings: Settings
 ) -> None:
-    """Appended, tagged, rolled back, expired, written by others and rewritten."""
+    """Append, tag, roll back and expire snapshots, also by other writers, and rewrite the metadata."""
     first, _ = written(catalog)
     fresh = open_catalog(settings)
 

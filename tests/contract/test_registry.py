@@ -1,4 +1,4 @@
-"""The registry's client against a server that answers as Confluent's API does, well and badly."""
+"""The registry's client against a server that answers as Confluent's API does, correctly and with faults."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def server() -> Iterator[RegistryServer]:
         yield running
 
 
-def test_schemas_by_id_are_asked_for_once(server: RegistryServer) -> None:
+def test_schemas_by_id_are_requested_once(server: RegistryServer) -> None:
     registry = Registry(server.url)
     assert [registry.schema_text(i) for i in (1, 2, 1, 8)] == [LONG, None, LONG, None]
-    assert [path for path, _ in server.asked].count("/schemas/ids/1") == 1
+    assert [path for path, _ in server.requests].count("/schemas/ids/1") == 1
     assert registry.schema_texts([7, 1, 2]) == {1: LONG, 7: STRING}
 
 
-def test_a_topics_subjects(server: RegistryServer) -> None:
+def test_subjects_of_a_topic_are_found(server: RegistryServer) -> None:
     registry = Registry(server.url)
     assert registry.subject_ids("shop.t-value") == {1, 7}
     assert registry.subject_ids("nowhere-value") == frozenset()
 
 
-def test_tables_over_one_topic_ask_for_its_subjects_once(server: RegistryServer) -> None:
+def test_tables_over_one_topic_request_its_subjects_once(server: RegistryServer) -> None:
     nothing: Any = None
     decoder = TopicDecoder(FormatType.AVRO, Registry(server.url), nothing, max_record_bytes=1_000)
     part = TopicPart(nothing, None, FormatType.AVRO)
@@ -58,15 +58,15 @@ def test_tables_over_one_topic_ask_for_its_subjects_once(server: RegistryServer)
     value = AvroIds({1: LONG, 7: STRING})
     assert wanted.pop(Envelope.NONE) == TopicSchemas(JsonDeclared(), value), "it has no key"
     assert [*wanted.values()] == [TopicSchemas(AvroIds({1: LONG}), value)] * (len(tables) - 1)
-    assert [path for path, _ in server.asked].count("/subjects/shop.t-value/versions") == 1
+    assert [path for path, _ in server.requests].count("/subjects/shop.t-value/versions") == 1
 
 
 def test_options_reach_the_client(server: RegistryServer) -> None:
     Registry(server.url, {"basic.auth.user.info": "ann:secret"}).schema_text(1)
-    assert server.asked == [("/schemas/ids/1", "Basic YW5uOnNlY3JldA==")]
+    assert server.requests == [("/schemas/ids/1", "Basic YW5uOnNlY3JldA==")]
 
 
-def test_refused_credentials_are_said(server: RegistryServer) -> None:
+def test_refused_credentials_are_reported(server: RegistryServer) -> None:
     with pytest.raises(UpstreamError, match=f"the schema registry at {server.url} refuses access") as caught:
         Registry(server.url).schema_text(401)
     assert caught.value.code == "registry-denied"
@@ -74,12 +74,12 @@ def test_refused_credentials_are_said(server: RegistryServer) -> None:
 
 
 @pytest.mark.parametrize("schema_id", [500, 600])
-def test_an_answer_that_is_none_may_work_later(server: RegistryServer, schema_id: int) -> None:
+def test_an_unusable_answer_may_be_retried(server: RegistryServer, schema_id: int) -> None:
     with pytest.raises(UpstreamUnavailable, match=f"the schema registry at {server.url} does not answer"):
         Registry(server.url, {"max.retries": 0}).schema_text(schema_id)
 
 
-def test_a_registry_that_is_not_there(server: RegistryServer) -> None:
+def test_a_missing_registry_is_reported(server: RegistryServer) -> None:
     address = server.url
     server.server_close()
     with pytest.raises(UpstreamUnavailable, match=f"the schema registry at {address} does not answer") as caught:

@@ -1,4 +1,4 @@
-"""Stores and logs in memory and in a lake: what comes back is what was put there, and those who change them lose nothing."""
+"""Stores and logs in memory and in a lake: values are read as they were stored, and concurrent changes are never lost."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ VALUES: list[tuple[Rows[Any], Any]] = [
     (READS, LongRead("1", ("s.t", "s.u"), 5, 6)),
     (UPSTREAM_LEASES, UpstreamLease("shop", Lease("me", 1, 2))),
 ]
-"""Values of each table, in the order of `golden/state_rows.jsonl`, which has the rows of them that lakes have."""
+"""Values of each table, in the order of `golden/state_rows.jsonl`, which has their rows as lakes store them."""
 
 
 def meaning(row: Row) -> dict[str, Any]:
-    """Without nulls, and JSON without its spaces and the order of its keys."""
+    """Return a row without nulls, and with JSON parsed."""
     return {
         name: json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
         for name, value in row.items()
@@ -82,7 +82,7 @@ def meaning(row: Row) -> dict[str, Any]:
     }
 
 
-def test_rows_are_as_lakes_have_them() -> None:
+def test_stored_rows_have_the_form_of_existing_lakes() -> None:
     lines = (Path(__file__).parent.parent / "golden" / "state_rows.jsonl").read_text(encoding="utf-8").splitlines()
     for (rows, value), line in zip(VALUES, lines, strict=True):
         row = json.loads(line)
@@ -91,7 +91,7 @@ def test_rows_are_as_lakes_have_them() -> None:
         assert repr(rows.from_row(rows.to_row(value))) == repr(value)
 
 
-def test_values_come_back_as_they_were_put(state: State) -> None:
+def test_values_are_read_as_they_were_stored(state: State) -> None:
     for rows in dict.fromkeys(rows for rows, _ in VALUES):
         values = tuple(value for of, value in VALUES if of is rows)
         store, other = state.store(rows), state.store(rows)
@@ -124,7 +124,7 @@ def test_changes_of_many_threads_lose_nothing(state: State) -> None:
     assert sorted(role.role_id for role in store.values()) == sorted(f"r{number}" for number in range(24))
 
 
-def test_a_log_keeps_all_in_order_and_forgets_what_is_old(state: State) -> None:
+def test_a_log_keeps_all_rows_in_order_and_forgets_old_ones(state: State) -> None:
     log = state.log(HOLD_CHECKS)
     assert log.values() == ()
     checks = [replace(CHECK, hold_id=f"h{number % 3}", checked_at_ms=number) for number in range(9)]
@@ -145,7 +145,7 @@ def test_a_log_keeps_all_in_order_and_forgets_what_is_old(state: State) -> None:
     assert log.values() == (*left, CHECK)
 
 
-def test_what_stands_in_a_lake_can_be_queried(catalog: Catalog) -> None:
+def test_stored_rows_can_be_queried(catalog: Catalog) -> None:
     bi = next(value for rows, value in VALUES if rows is ROLES and value != OPS)
     IcebergState(catalog).store(ROLES).change(lambda _: (OPS, bi))
     table = catalog.load_table(ROLES.table)

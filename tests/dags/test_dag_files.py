@@ -99,23 +99,23 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("airflow")
 
 
-def test_they_parse_without_a_database_and_without_an_engine(home: Path) -> None:
+def test_dag_files_parse_without_a_database_and_without_an_engine(home: Path) -> None:
     found = parsed(home)
     assert found["errors"] == {}
     assert found["heavy"] == []
     assert not (home / "airflow.db").exists()
 
 
-def test_they_take_less_time_to_parse_than_airflow_to_begin(home: Path) -> None:
-    """The DAG processor parses them again and again, in processes that have imported Airflow. As it is, a tenth."""
+def test_dag_files_take_less_time_to_parse_than_airflow_to_start(home: Path) -> None:
+    """Compare with the start of Airflow, after which the DAG processor parses the files again and again; the ratio is a tenth."""
     assert parsed(home)["parsed_s"] < parsed(home)["airflow_s"]
 
 
-def test_they_have_this_shape(home: Path) -> None:
+def test_dags_have_their_documented_tasks(home: Path) -> None:
     assert {name: dag["tasks"] for name, dag in parsed(home)["dags"].items()} == STRUCTURE
 
 
-def test_they_keep_the_rules_of_all_dags(home: Path) -> None:
+def test_dags_keep_the_rules_of_all_dags(home: Path) -> None:
     for name, dag in parsed(home)["dags"].items():
         assert dag["doc"], name
         assert dag["max_active_runs"] == 1, name
@@ -130,7 +130,7 @@ def test_they_keep_the_rules_of_all_dags(home: Path) -> None:
     assert pools == {("lakehold_ingest", "ingest"), ("lakehold_backfill", "backfill")}
 
 
-def test_they_are_written_for_this_airflow() -> None:
+def test_dag_files_are_written_for_the_installed_airflow() -> None:
     ruff = [str(Path(sys.executable).with_name("ruff")), "check", "--preview", "--select", "AIR", str(DAGS)]
     done = subprocess.run(ruff, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -12,7 +12,7 @@ from tests.dags.conftest import Orchestrated
 pytestmark = pytest.mark.spark
 
 
-def test_ingest_announces_what_changed_and_a_broken_table_is_red_alone(orchestrated: Orchestrated) -> None:
+def test_ingest_announces_changed_tables_and_a_broken_table_is_red_alone(orchestrated: Orchestrated) -> None:
     shop, lake = orchestrated.records, orchestrated.lake
     shop.write("orders", (1, "new"), (2, "new"))
     shop.write("rates", (1, "one"))
@@ -52,7 +52,7 @@ def test_sources_over_the_same_topics_are_one_task(orchestrated: Orchestrated) -
         lake.sql(f"DROP SOURCE {source} CASCADE")
 
 
-def test_backfill_brings_new_tables_to_where_the_others_are_and_a_stopped_one_is_red_alone(
+def test_backfill_lets_new_tables_catch_up_and_a_stopped_one_is_red_alone(
     orchestrated: Orchestrated,
 ) -> None:
     for name in ("again", "more"):
@@ -144,7 +144,7 @@ def test_holds_are_moved_and_checked(orchestrated: Orchestrated) -> None:
     assert "code: hold-missing" in run.log
 
 
-def test_maintenance_tells_what_went(orchestrated: Orchestrated) -> None:
+def test_maintenance_reports_its_deletions(orchestrated: Orchestrated) -> None:
     dry = orchestrated.airflow.run("lakehold_maintenance", dry_run=True)
     assert dry.state == "success"
     assert "would go" in dry.log

@@ -1,9 +1,9 @@
 """Statements as text files: input, `----`, the statement it becomes or the error with its caret.
 
-Queries to subscribe to, in `queries/`, come back with « » around each table and the alias it must keep, and with «+»
-where columns can be put; those in `plain/` as what this process can answer itself, or as Spark's.
+Queries to subscribe to, in `queries/`, are shown with « » around each table and the alias it must keep, and with «+» where
+columns can be inserted. Queries in `plain/` are shown as the plan that this process can run itself, or as Spark's.
 
-A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes what the parser says now: read the diff.
+A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes the parser's actual results: read the diff.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ def check(path: Path, outcome: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_statements_and_errors_are_as_written_down(path: Path) -> None:
+def test_statements_and_errors_match_their_golden_files(path: Path) -> None:
     check(path, outcome)
 
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
-def test_tables_of_queries_are_as_written_down(path: Path) -> None:
+def test_tables_of_queries_match_their_golden_files(path: Path) -> None:
     check(path, marked)
 
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
-def test_what_needs_no_engine_is_as_written_down(path: Path) -> None:
+def test_queries_that_need_no_engine_match_their_golden_files(path: Path) -> None:
     check(path, answered)
 
 
-def test_there_are_cases() -> None:
+def test_golden_cases_exist() -> None:
     assert len(FILES) > 1
     assert len(PLAIN) > 1
     assert len(QUERIES) > 1

@@ -3,8 +3,8 @@
 Blank lines separate the blocks of a script. A block with `----` is a statement and its outcome: its rows as a table, its notices,
 or its error with the caret. Any other block has statements to run. `t1: INSERT …` gives the name `t1` to the timestamp of the
 version that the statement made. `AS OF t1` and `UP TO t3 + 1` refer to these names, which also replace timestamps and snapshots
-in outcomes. `now` is any time after the last of them, `before` any time before the first. On a line above a caret a time has to
-come after the caret, because its name has another length.
+in outcomes. `now` is any time after the last version, `before` any time before the first. In a line with a caret below, times
+must follow the caret's position, because names and timestamps differ in length.
 
 `LAKEHOLD_REWRITE=1 pytest tests/golden` writes the actual outcomes: read the diff.
 """
@@ -65,7 +65,7 @@ class Script:
             self.snapshots[snapshot_id] = label[1]
 
     def heads(self) -> set[tuple[int, int]]:
-        """Return the current snapshot of each table, and the time since when it is current."""
+        """Return the current snapshot of each table, with the time since when it is current."""
         catalog = self.lake.catalog
         names = [name for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
         logs = [catalog.load_table(name).history() for name in names if name[0] != "mz_catalog"]

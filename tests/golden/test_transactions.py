@@ -1,22 +1,23 @@
-"""Where a batch of whole transactions ends, as text: a line for each partition, and a bar where the batch ends.
+"""The end of a batch of whole transactions, as text: a line for each partition, and a bar where the batch ends.
 
     A1      the first event of transaction A in this topic; transactions commit in the order of the alphabet
     A3=1    the third, numbered as the first by a connector that was restarted after the second
-    A1!     an event that commits by itself, and so is all of A, which has no END
+    A1!     an event that commits by itself; it is all of A, which has no END
     A( A)   its BEGIN, and its END with the counts of its events: `A)orders=2,items=1`
-    s sB    a row of an ad-hoc snapshot; one of a snapshot with which the connector began, after the commit of B
-    sB!     ... the last of all its rows
-    . ? ?!  a record without a transaction; one that cannot be read, ... and was sent behind all ENDs
+    s sB    a row of an ad-hoc snapshot; a row of a connector snapshot taken after the commit of B
+    sB!     the last row of that connector snapshot
+    . ? ?!  a record without a transaction; an unreadable record; an unreadable record sent after all ENDs
 
-Lines before them say what was before: `passed B: orders/0=B2` is what earlier batches took, up to the commit of B, and the
-furthest event of each partition; `cut off orders/0` that a partition is first read and its beginning was deleted; `bounded` that
-more has come than the batch reads;
-`written orders/0=3` how many records there were with those that were not committed in Kafka; as many as are shown, if it is not
-said; `long ago 2` how many records of the transaction topic had been sent when the connector had longer to write what came
-before them than a partition lags; `shown orders items=A` that these topics have readable tables, which show no snapshot of a
-connector's beginning, or the one after the commit of A.
+Lines before them describe the state before the batch:
 
-A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes where batches end now: read the diff.
+    committed B: orders/0=B2  the last transaction that earlier batches committed, and the furthest event of each partition
+    cut off orders/0          the partition is read for the first time, and its beginning was deleted
+    bounded                   more records have arrived than the batch reads
+    written orders/0=3        number of records including those not committed in Kafka; by default those shown
+    long ago 2                number of records of the transaction topic sent so long ago that no partition lags behind them
+    shown orders items=A      topics with readable tables, and the connector snapshot that each shows, if any
+
+A case ends at a blank line. `LAKEHOLD_REWRITE=1 pytest tests/golden` writes the actual ends of batches: read the diff.
 """
 
 from __future__ import annotations
@@ -42,24 +43,24 @@ from tests.transaction_headers import Boundary, Record, headers_of, position_of_
 
 FILES = sorted(Path(__file__).parent.glob("transactions/*.txt"))
 FIRST_OFFSET = 5
-"""Offsets begin above 0, to be told from numbers of records."""
+"""Offsets begin above 0, to differ from numbers of records."""
 TRANSACTIONS = TopicPartition("transaction", 0)
 LONG_AGO_MS = 1_000
 
 
 def lsn(transaction: str) -> int:
-    """Where a transaction commits, in PostgreSQL's log."""
+    """Return the LSN at which a transaction commits."""
     return 1_000 + 100 * (ord(transaction) - ord("A"))
 
 
 def event(transaction: str, number: int) -> tuple[str, tuple[int, int, int, int]]:
-    """Id and position of an event, which begins in the log before the commit of the one before."""
+    """Return id and position of an event, which begins in the log before the commit of the earlier transaction."""
     return f"{ord(transaction)}:{lsn(transaction) - 110 + number}", (lsn(transaction) - 100, number, number, 1)
 
 
 @dataclass
 class Case:
-    """What a case says."""
+    """A case as it is written in a file."""
 
     lines: dict[TopicPartition, list[str]] = field(default_factory=dict)
     commit: str = ""
@@ -83,19 +84,19 @@ class Case:
         elif line.startswith("shown "):
             for topic, _, transaction in (each.partition("=") for each in line.split()[1:]):
                 self.shown[topic] = snapshot_position(transaction) if transaction else None
-        elif found := re.match(r"passed (\w): (.*)", line):
+        elif found := re.match(r"committed (\w): (.*)", line):
             self.commit = found.group(1)
-            for place, furthest in (each.split("=") for each in found.group(2).split()):
+            for name, furthest in (each.split("=") for each in found.group(2).split()):
                 id_, position = event(furthest[0], int(furthest[1:]))
                 at = position_of_event(id_, position)
                 assert at is not None
-                self.marks[partition(place)] = FurthestEvent(at, position)
+                self.marks[partition(name)] = FurthestEvent(at, position)
         else:
             tp, *tokens = line.split()
             self.lines[partition(tp)] = tokens
 
     @property
-    def passed(self) -> CommittedTransactions:
+    def committed(self) -> CommittedTransactions:
         commits = {WAL: (lsn(self.commit),)} if self.commit else {}
         return CommittedTransactions(commits, self.marks, frozenset(self.cut_off))
 
@@ -154,7 +155,7 @@ def record_of(tp: TopicPartition, offset: int, token: str) -> Record | None:
 
 
 def snapshot_position(transaction: str) -> Position:
-    """Where a snapshot stands that shows what was after the commit of a transaction."""
+    """Return the position of a snapshot taken after the commit of a transaction."""
     return (lsn(transaction), 0, -1, 1)
 
 
@@ -162,16 +163,16 @@ def position_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
     return tp.topic, tp.partition, offset
 
 
-def said(blocked: Blocked) -> str:
+def described(blocked: Blocked) -> str:
     if not blocked.transaction:
-        return f"a re-snapshot is not over, {blocked.arrived} rows have come"
+        return f"a re-snapshot is incomplete, {blocked.arrived} rows have arrived"
     name = chr(int(blocked.transaction.split(":", maxsplit=1)[0]))
     if blocked.repeats:
-        return f"{blocked.repeats} repeats {name}, and has not come as far as it was"
+        return f"{blocked.repeats} repeats {name}, and has not reached its furthest event"
     if not blocked.lacking:
-        return f"{name} has no END, {blocked.arrived} events have come"
+        return f"{name} has no END, {blocked.arrived} events have arrived"
     parts = (f"{arrived} of {count} of {topic}" for topic, (arrived, count) in sorted(blocked.lacking.items()))
-    return f"{name} lacks events: {', '.join(parts)} have come"
+    return f"{name} lacks events: {', '.join(parts)} have arrived"
 
 
 def outcome(text: str) -> str:
@@ -179,7 +180,7 @@ def outcome(text: str) -> str:
     for line in text.splitlines():
         if not line.startswith("#"):
             case.read(line)
-    found = find_boundary(case.candidate, case.passed)
+    found = find_boundary(case.candidate, case.committed)
     width = max(len(f"{tp.topic}/{tp.partition}") for tp in case.lines) + 2
     shown = []
     for tp, tokens in case.lines.items():
@@ -187,23 +188,24 @@ def outcome(text: str) -> str:
         marked = [*tokens[:taken], "|", *tokens[taken:]]
         shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(marked)}")
     if found.blocked is not None:
-        shown.append(said(found.blocked))
+        shown.append(described(found.blocked))
     if found.is_followed:
-        shown.append("followed by more of the same")
+        shown.append("the rest may contain another batch")
     if found.over_ms is not None:
-        shown.append("a re-snapshot is over, and may not have come whole")
+        shown.append("a re-snapshot has ended, and may be incomplete")
     if found.passed.replaced is not None:
-        shown.append(" ".join(["a re-snapshot; not of", *sorted(found.passed.replaced.without_rows)]))
-    for what, topics in (("waiting", found.waiting), ("unread snapshots", found.unread_snapshots)):
+        empty = " ".join(sorted(found.passed.replaced.without_rows))
+        shown.append(f"a re-snapshot without rows of {empty}" if empty else "a re-snapshot")
+    for heading, topics in (("waiting", found.waiting), ("unread snapshots", found.unread_snapshots)):
         if topics:
-            shown.append(f"{what}: {', '.join(sorted(topics))}")
+            shown.append(f"{heading}: {', '.join(sorted(topics))}")
     return "\n".join(shown)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_batches_end_as_written_down(path: Path) -> None:
+def test_batches_end_as_their_golden_files_show(path: Path) -> None:
     check(path, outcome)
 
 
-def test_there_are_cases() -> None:
+def test_golden_cases_exist() -> None:
     assert len(FILES) > 1

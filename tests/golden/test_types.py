@@ -1,4 +1,4 @@
-"""The types that schemas become, from `types/*.txt`."""
+"""The lake's types of schemas, from `types/*.txt`."""
 
 from __future__ import annotations
 

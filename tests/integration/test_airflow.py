@@ -1,4 +1,4 @@
-"""`make airflow` as a new user has it: a live scheduler, and changes that arrive everywhere with nobody touching anything."""
+"""`make airflow` as a new user runs it: a live scheduler brings changes to tables, outputs and checks on its own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_changes_go_from_postgres_to_tables_outputs_and_checks(live: LiveAirflow
     }
 
 
-def test_a_worker_that_is_killed_in_mid_batch_loses_nothing(live: LiveAirflow) -> None:
+def test_a_worker_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
     live.wait_for(lambda: any(run["state"] == "success" for run in live.runs("lakehold_ingest")))
     killed: list[int] = []
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_in_mid_batch_loses_nothing(live: LiveAirflow) -
 
     def arrived() -> bool:
         upstream, in_lake = live.orders(killed_ms)
-        assert len(upstream) > 20, "most orders stay as they are for a while"
+        assert len(upstream) > 20, "most orders remain unchanged for a while"
         return upstream <= in_lake
 
     live.wait_for(arrived)

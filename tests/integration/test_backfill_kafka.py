@@ -1,4 +1,4 @@
-"""Tables that catch up with topics of a broker: how far they are, and topics that are made again with their tables."""
+"""Tables that catch up with topics of a broker: their progress, and topics that are created again with their tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Topics:
         return [key for (key,) in self.lake.sql(f"SELECT k FROM s.{name} ORDER BY k").rows]
 
     def one_batch(self) -> None:
-        """One batch of the tables that catch up."""
+        """Ingest until the tables that catch up had one batch."""
         ingesting = self.lake.batches_of("shop")
         while next(ingesting).reader != BACKFILL_READER:
             pass
@@ -58,7 +58,7 @@ class Topics:
 
 @pytest.fixture
 def topics(make_lake: LakeFactory, broker: Broker) -> Topics:
-    """`s.first` has what one topic holds; of the other the first records have been deleted."""
+    """Fill `s.first` from one topic; of the other topic the first records are deleted."""
     found = Topics(make_lake(max_batch_records=BATCH), broker)
     found.table("first", found.orders)
     found.write(found.orders, *range(20))
@@ -69,13 +69,13 @@ def topics(make_lake: LakeFactory, broker: Broker) -> Topics:
     return found
 
 
-def test_how_far_they_are_counts_what_the_topics_hold(topics: Topics) -> None:
+def test_progress_counts_the_messages_in_the_topics(topics: Topics) -> None:
     topics.table("again", topics.orders)
     topics.table("items", topics.items)
     topics.one_batch()
     of_again, of_items = topics.come("again"), topics.come("items")
     assert (sum(of_again), sum(of_items), of_again[0] + of_items[0]) == (20, 40, BATCH)
-    # What `main` reads meanwhile is added, and what else comes to a topic of which it reads nothing is seen by the next ingest.
+    # The counts include messages that `main` reads meanwhile; other topics' new messages are seen by the next ingest.
     topics.write(topics.orders, 20)
     topics.write(topics.items, 60)
     topics.one_batch()
@@ -87,7 +87,7 @@ def test_how_far_they_are_counts_what_the_topics_hold(topics: Topics) -> None:
     assert topics.status("items").backlog is None
 
 
-def test_a_topic_that_is_made_again_with_its_table_amid_its_way(topics: Topics) -> None:
+def test_a_topic_is_created_again_with_its_table_while_it_catches_up(topics: Topics) -> None:
     topics.table("again", topics.orders)
     topics.table("items", topics.items)
     topics.one_batch()
@@ -108,7 +108,7 @@ def test_a_topic_that_is_made_again_with_its_table_amid_its_way(topics: Topics) 
     assert topics.keys("items") == [100, 101, 102, 103]
 
 
-def test_a_table_alone_on_its_topic_that_is_made_again_with_it(topics: Topics) -> None:
+def test_a_topic_is_created_again_with_its_only_table(topics: Topics) -> None:
     topics.table("items", topics.items)
     topics.lake.ingest("shop")
     topics.lake.sql("DROP TABLE s.items")

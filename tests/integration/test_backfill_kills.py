@@ -1,4 +1,4 @@
-"""An ingest is killed while a table catches up, and the table is dropped and created again: nothing of the old one is left."""
+"""A table is created again after an ingest was killed while it caught up: nothing of the old table is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ LEASE_MS = 2_000
 
 
 @pytest.mark.parametrize("point", ["after-intent", "after-merge"])
-def test_created_again_after_a_kill(make_lake: LakeFactory, spark_connect: str, tmp_path: Path, point: str) -> None:
+def test_a_table_is_created_again_after_a_kill(
+    make_lake: LakeFactory, spark_connect: str, tmp_path: Path, point: str
+) -> None:
     warehouse = tmp_path / "lake"
     shop = NumberedShop(make_lake(warehouse, max_batch_records=BATCH, buckets=2), tmp_path / "topics")
     shop.table("first", "orders")

@@ -1,4 +1,4 @@
-"""A snapshot in several partitions of Kafka: its table is readable when the rows were read that were there, whatever follows."""
+"""A snapshot in several partitions of Kafka: the table is readable once its rows were read, even if the topic grows on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = range(8)
 
 
 def send(broker: Broker, topic: Topic) -> None:
-    """Write to Kafka what was not written yet."""
+    """Send the topic's new messages to Kafka."""
     producer = Producer({"bootstrap.servers": broker.address})
     for message in map(json.loads, topic.lines):
         key, value = (base64.b64decode(message[part]) for part in ("key", "value"))
@@ -35,7 +35,7 @@ def since_ms(lake: Lake) -> int | None:
     return main.tables["shop.orders"].since_ms
 
 
-def test_a_table_is_readable_though_its_topic_is_never_read_to_its_end(make_lake: LakeFactory, broker: Broker) -> None:
+def test_a_table_is_readable_though_its_topic_is_never_fully_read(make_lake: LakeFactory, broker: Broker) -> None:
     lake = make_lake(max_batch_records=BATCH)
     topic = Topic(broker.create_topic(partitions=2), {"id": {"type": "int64"}, "v": {"type": "int64"}})
 
@@ -53,7 +53,7 @@ def test_a_table_is_readable_though_its_topic_is_never_read_to_its_end(make_lake
         f"CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ('{topic.name}')) FORMAT JSON;"
         f"CREATE TABLE shop.orders FROM SOURCE shop (TOPIC '{topic.name}') ENVELOPE DEBEZIUM UPSERT"
     )
-    # A process that is killed after each batch: what is noted of the end survives it.
+    # The process is killed after each batch: the noted end offsets survive it.
     for _ in range(8):
         batches = lake.batches_of("shop")
         next(batches)

@@ -1,4 +1,4 @@
-"""`lakehold demo` as a newcomer runs it: the recording that comes with lakehold, no server."""
+"""`lakehold demo` as a newcomer runs it, without a server, over the recording that lakehold ships."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMESTAMP = re.compile(r"\b\d{13}\b")
 
 
 def lakehold(*arguments: str) -> str:
-    """What the command writes; it must end well."""
+    """Run the command, which must succeed; return its output."""
     done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -43,7 +43,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
     assert tables.keys() == TABLES
     for row in tables.values():
         assert row["state"] == "live"
-        assert row["since"] is not None, "a snapshot that was read to its end is whole, wherever its last row stood"
+        assert row["since"] is not None, "a fully read snapshot is complete, wherever its last row is"
         assert row["open_errors"] == 0
     with connect(str(tmp_path / "lake")) as lake:
         for name in TABLES:
@@ -53,11 +53,11 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
             contract = with_contract(Table(namespace, table, "shop", "", Envelope.DEBEZIUM), EXAMPLE)
             assert {f.name: declared_type(f.field_type, f.name) for f in state.schema.fields} == {
                 column.name: column.type for column in contract.columns
-            }, "the example files say what the shop's tables are"
+            }, "the example files describe the shop's tables"
 
 
 def assert_shows(shown: str, readme: str) -> None:
-    """The parts of the README's example, between its `…`, are what the demo shows, in this order."""
+    """Assert that the demo shows the lines of the README's example, apart from its `…`, in this order."""
     example = ENDS_LIKE.search(readme)
     assert example is not None
     lines = [TIMESTAMP.sub("<time>", line.rstrip()) for line in shown.splitlines()]

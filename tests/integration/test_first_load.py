@@ -1,6 +1,6 @@
-"""Rows that are all new are written as they are read; whatever else is among them, the table is what deduplication makes of it.
+"""The first load writes new rows as it reads them; if anything else is among them, it deduplicates them with the same result.
 
-Each topic is read into two lakes: into one by Spark, which may take the direct way, and into one in the driver, which never does.
+Each test reads a topic into two lakes: with Spark, which may load directly, and in the driver, which never does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 PARTITIONS = 2
 ROWS = 20
-"""In each partition: more than the records that are looked at first, so that what is odd stands behind them."""
+"""Rows in each partition: more than lakehold samples first, so that the odd ones come after the sample."""
 
 
 def row(id_: int, name: str = "new") -> dict[str, Any]:
@@ -39,12 +39,12 @@ def row(id_: int, name: str = "new") -> dict[str, Any]:
 
 @pytest.fixture
 def topic(broker: Broker) -> Topic:
-    """A topic of the broker, and the messages that are to be in it."""
+    """Create a topic at the broker; its messages are still to be published."""
     return Topic(broker.create_topic(partitions=PARTITIONS), {"id": {"type": "int64"}, "name": {"type": "string"}})
 
 
 def publish(broker: Broker, topic: Topic) -> None:
-    """Send the topic's messages as they were written."""
+    """Send the topic's messages to the broker, in their order."""
     producer = Producer({"bootstrap.servers": broker.address})
     for text in topic.lines:
         message = json.loads(text)
@@ -63,12 +63,12 @@ def define(lake: Lake, broker: Broker, topic: Topic, envelope: str) -> None:
 
 
 def half_snapshot(topic: Topic, partition: int, *, ended: bool = False) -> None:
-    """The partition's share of a snapshot."""
+    """Write a partition's share of a snapshot."""
     topic.snapshot([row(ROWS * partition + n) for n in range(ROWS)], partition=partition, ended=ended)
 
 
 def found(lake: Lake) -> dict[str, Any]:
-    """What a lake shows of the topic, but for its times and its snapshots."""
+    """Return the rows, errors and progress of a lake, without its times and snapshot ids."""
     catalog = lake.settings.catalog_name
     progress = lake.batches.readers("shop")["main"].tables["s.t"]
     state = lake.tables.table_state("s.t")
@@ -85,7 +85,7 @@ def found(lake: Lake) -> dict[str, Any]:
 
 
 def direct(lake: Lake) -> list[bool]:
-    """Return of each snapshot, oldest first, whether it was written directly."""
+    """Return for each snapshot, oldest first, whether it was loaded directly."""
     state = lake.tables.table_state("s.t")
     assert state is not None
     return [s.summary.get("wap.id", "").endswith(":direct") for s in reversed(state.history)]
@@ -132,7 +132,7 @@ def _undecodable(topic: Topic) -> None:
     topic.raw(topic._key(row(1)), b"not json")
 
 
-def _anew(topic: Topic) -> None:
+def _resnapshotted(topic: Topic) -> None:
     topic.lsn += 1_000
     topic.snapshot([row(99, "of a later snapshot")], ended=False)
     topic.lsn -= 1_000
@@ -142,11 +142,11 @@ def _end(topic: Topic) -> None:
     topic.snapshot([row(99)], ended=True)
 
 
-ODD = [_twice, _elsewhere_twice, _streamed, _undecodable, _anew, _end]
+ODD = [_twice, _elsewhere_twice, _streamed, _undecodable, _resnapshotted, _end]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.__name__.strip("_"))
-def test_whatever_is_odd_among_new_rows_is_deduplicated(
+def test_odd_messages_among_new_rows_are_deduplicated(
     make_lake: LakeFactory,
     broker: Broker,
     topic: Topic,
@@ -163,7 +163,7 @@ def test_whatever_is_odd_among_new_rows_is_deduplicated(
     for lake in (by_spark, in_driver):
         define(lake, broker, topic, "DEBEZIUM")
         lake.ingest("shop")
-    assert "are not all new rows" in caplog.text, "it showed when all was written"
+    assert "are not all new rows" in caplog.text, "the rows were checked when all were written"
     assert not any(direct(by_spark))
     assert found(by_spark) == found(in_driver)
 
@@ -176,7 +176,7 @@ def test_a_snapshot_goes_on_in_the_next_batches(make_lake: LakeFactory, broker: 
     for lake in (by_spark, in_driver):
         define(lake, broker, topic, "DEBEZIUM")
         lake.ingest("shop")
-    assert direct(by_spark) == [True] * 3, "no batch was deduplicated, though their keys lie among each other"
+    assert direct(by_spark) == [True] * 3, "no batch was deduplicated, though the keys of batches overlap"
     assert found(by_spark)["rows"] == found(in_driver)["rows"]
     assert found(by_spark)["marks"] == found(in_driver)["marks"]
 
@@ -196,7 +196,7 @@ def test_a_row_of_an_earlier_batch_is_not_added_again(make_lake: LakeFactory, br
 
 @pytest.fixture
 def latest(broker: Broker) -> Topic:
-    """A topic in which each key has one value, all published."""
+    """Publish a topic in which each key has one value."""
     topic = Topic(broker.create_topic(partitions=PARTITIONS), {"id": {"type": "int64"}})
     for n in range(2 * ROWS):
         value = {"schema": {"type": "struct", "fields": [{"type": "string", "field": "v"}]}, "payload": {"v": str(n)}}
@@ -205,7 +205,9 @@ def latest(broker: Broker) -> Topic:
     return topic
 
 
-def test_latest_values_of_keys_that_come_once(make_lake: LakeFactory, broker: Broker, latest: Topic) -> None:
+def test_latest_values_of_unique_keys_are_loaded_directly(
+    make_lake: LakeFactory, broker: Broker, latest: Topic
+) -> None:
     by_spark, in_driver = make_lake(driver_read_max_records=0), make_lake()
     for lake in (by_spark, in_driver):
         define(lake, broker, latest, "UPSERT")
@@ -214,7 +216,7 @@ def test_latest_values_of_keys_that_come_once(make_lake: LakeFactory, broker: Br
     assert found(by_spark) == found(in_driver)
 
 
-def test_rows_that_somebody_else_adds_meanwhile_stay(
+def test_rows_that_another_writer_adds_meanwhile_remain(
     make_lake: LakeFactory, broker: Broker, latest: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = make_lake(driver_read_max_records=0)
@@ -230,7 +232,7 @@ def test_rows_that_somebody_else_adds_meanwhile_stay(
     assert found(lake)["rows"] == [*((n, str(n)) for n in range(2 * ROWS)), (99, "of another writer")]
 
 
-def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path, broker: Broker, topic: Topic) -> None:
+def test_a_killed_load_adds_its_rows_once(spark_connect: str, tmp_path: Path, broker: Broker, topic: Topic) -> None:
     half_snapshot(topic, 0)
     half_snapshot(topic, 1, ended=True)
     publish(broker, topic)
@@ -248,14 +250,14 @@ def test_a_load_that_is_killed_is_there_once(spark_connect: str, tmp_path: Path,
     wait_for(lambda: _is_free(lake), within_s=13)
     code, said = processes.run()
     assert code == 0, said
-    assert direct(lake) == [True], "what was staged before is on no branch"
+    assert direct(lake) == [True], "the snapshot staged by the killed process is on no branch"
     state = lake.tables.table_state("s.t")
     assert state is not None
     assert state.row_count == 2 * ROWS
     progress = lake.batches.readers("shop")["main"].tables["s.t"]
     marks, written = progress.marks, HighWaterMarks.from_json(state.history[0].summary["lakehold.marks"])
     assert marks.passed == written.passed
-    assert marks.is_whole, "where the other partition ended was fetched after the snapshot's end was written"
+    assert marks.is_whole, "the end of the other partition was fetched after the snapshot's end was written"
     assert progress.since_ms is not None
 
 

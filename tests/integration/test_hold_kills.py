@@ -1,4 +1,4 @@
-"""Hold commands killed between the row of a hold and what follows: the same command again ends it, or nothing is left."""
+"""Hold commands killed after they changed a hold's row: the same command finishes the work, or nothing is left of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMIT;
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """Somebody else's table with two snapshots."""
+    """Create a foreign table with two snapshots."""
     with connect(str(tmp_path / "lake"), foreign_lag_ms=0) as lake:
         lake.catalog.create_namespace("shop")
         table = lake.catalog.create_table("shop.rates", SCHEMA)
@@ -36,13 +36,13 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def run_killed(lake: Lake, script: str) -> None:
-    """Run a script in a process that ends as soon as the row of a hold is changed."""
+    """Run a script in a process that dies after it changed the row of a hold."""
     command = [str(Path(sys.executable).with_name("lakehold")), "sql", script, "--warehouse", lake.settings.warehouse]
     ended = subprocess.run(command, env={**os.environ, "LAKEHOLD_KILL_AT": "after-hold"}, check=False, timeout=120)
     assert ended.returncode == -signal.SIGKILL
 
 
-def test_half_of_a_transaction_is_nothing_and_can_be_run_again(lake: Lake) -> None:
+def test_a_killed_transaction_leaves_nothing_and_can_run_again(lake: Lake) -> None:
     run_killed(lake, HELD_TABLE)
     assert lake.sql("SHOW HOLDS").rows == []
     assert lake.sql("SHOW TABLES").rows == []
@@ -51,7 +51,7 @@ def test_half_of_a_transaction_is_nothing_and_can_be_run_again(lake: Lake) -> No
     assert (name, at, tables) == ("since_ever", None, ["shop.orders"])
 
 
-def test_an_advance_without_its_tags_gets_them_by_the_same_statement(lake: Lake) -> None:
+def test_an_advance_killed_before_its_tags_moved_is_finished_by_the_same_statement(lake: Lake) -> None:
     first, second = (entry for entry in lake.catalog.load_table("shop.rates").history())
     lake.sql(f"CREATE HOLD h ON shop.rates AT {first.timestamp_ms}")
     statement = f"ALTER HOLD h ADVANCE TO {second.timestamp_ms}"
@@ -61,8 +61,8 @@ def test_an_advance_without_its_tags_gets_them_by_the_same_statement(lake: Lake)
     assert lake.catalog.load_table("shop.rates").metadata.refs["hold_h"].snapshot_id == second.snapshot_id
 
 
-def test_names_that_change_together_are_all_changed_and_the_next_statement_moves_their_tags(lake: Lake) -> None:
-    """Until then each tag stays where it was: what a hold keeps is kept under one name or the other."""
+def test_holds_renamed_together_are_all_renamed_and_the_next_statement_moves_their_tags(lake: Lake) -> None:
+    """Kill a rename of two holds: until the next statement, the tags of the old names keep the history of both."""
     first, second = (entry for entry in lake.catalog.load_table("shop.rates").history())
     lake.sql(f"CREATE HOLD a ON shop.rates AT {first.timestamp_ms}; CREATE HOLD b ON shop.rates")
     lake.sql(f"ALTER HOLD b ADVANCE TO {second.timestamp_ms}")

@@ -1,4 +1,4 @@
-"""Sources over topics of a broker that are ingested together, at random, killed ones among them: each has every record once."""
+"""Sources over a broker's topics, ingested together in random order and killed at times, get every record exactly once."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.transaction_files import TRANSACTION_TOPIC
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 SOURCES = {"one": (0, 1), "two": (1, 2), "three": (0, 1, 2)}
-"""Which topics each has tables of."""
+"""The topics that each source has tables of."""
 
 
 class Fed:
-    """Three topics of two partitions, and sources over some of them each."""
+    """Three topics of two partitions, and three sources over two or three of them."""
 
     def __init__(self, lake: Lake, broker: Broker) -> None:
         self.lake, self.broker = lake, broker
@@ -55,7 +55,7 @@ class Fed:
         assert producer.flush(60) == 0
 
     def ingest(self, *sources: str) -> dict[str, int]:
-        """Together; gives how many records each took."""
+        """Ingest the sources together; return the number of records of each."""
         taken = dict.fromkeys(sources, 0)
         for report in self.lake.batches_together(sources):
             assert isinstance(report, BatchReport)
@@ -75,7 +75,7 @@ def fed(make_lake: LakeFactory, broker: Broker) -> Fed:
     return Fed(make_lake(max_batch_records=40), broker)
 
 
-def test_what_is_shared_is_read_and_decoded_once(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_topics_are_read_and_decoded_once(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[OffsetRange] = []
     in_driver = KafkaReader.in_driver
 
@@ -95,7 +95,7 @@ def test_what_is_shared_is_read_and_decoded_once(fed: Fed, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("with_transactions", [("shop", "billing"), ("billing",)], ids=["both", "the second"])
-def test_a_transaction_topic_is_looked_at_and_read_once(
+def test_a_transaction_topic_is_fetched_and_read_once(
     make_lake: LakeFactory, broker: Broker, monkeypatch: pytest.MonkeyPatch, with_transactions: Collection[str]
 ) -> None:
     looked: list[frozenset[str]] = []

@@ -1,4 +1,4 @@
-"""What signals ask and notifications answer, as Debezium writes them: its topics on a real broker."""
+"""The journal of signals and notifications, read from topics of a real broker that hold messages as Debezium writes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.stack
 
 
 class Conversation:
-    """A connector's signals and notifications."""
+    """The signals sent to a connector, the notifications it answers with, and a journal that reads both."""
 
     def __init__(self, broker: Broker, prefix: str) -> None:
         self._broker = broker
@@ -35,21 +35,21 @@ class Conversation:
         self._said = 0
         for name in (self._topics.signals, self._topics.notifications):
             broker.create_topic(name=name)
-        self.journal = self.read_anew()
+        self.journal = self.open_journal()
 
-    def read_anew(self) -> Journal:
-        """As another process does."""
+    def open_journal(self) -> Journal:
+        """Open a journal, as another process would."""
         client: KafkaClient = shared_client(KafkaOptions(self._broker.address, {}, {}), 15.0)
         return Journal(client, self._topics, None)
 
     def ask(self, object_id: str, table: str) -> str:
-        """The id of a signal that asks for a table."""
+        """Signal that a table be snapshotted; return the id of the signal."""
         signal = asked_snapshot(object_id, table)
         self._broker.produce(self._topics.signals, [signal.encode()])
         return str(json.loads(signal)["id"])
 
     def ask_again(self, *object_ids: str, table: str = "public.a", through: int = 7) -> str:
-        """The id of a signal that asks again for a table from which these of the lake are fed."""
+        """Signal that a table be snapshotted again for the lake tables that it feeds; return the id of the signal."""
         signal = asked_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
         self.signal(signal)
         return str(json.loads(signal)["id"])
@@ -58,21 +58,21 @@ class Conversation:
         self._broker.produce(self._topics.signals, [text.encode()])
 
     def ended(self, last_signal: str, kind: str = "COMPLETED") -> None:
-        """The connector says that nothing is left that it was asked for."""
+        """Notify that the connector finished all that it was asked for."""
         self._say(last_signal, "Incremental Snapshot", kind, {})
 
     def repeated(self) -> dict[str, str]:
-        """The signals of repeated snapshots that are complete, by object id."""
+        """Return the signals of complete repeated snapshots by object id."""
         self.complete()
         return {o: repeat.signal_id for o, repeat in self.journal.repeats.items() if repeat.is_complete}
 
     def note(self, object_id: str, table: str) -> None:
-        """The table is in a first snapshot, of which nothing was said yet."""
+        """Note that a table is in a first snapshot that has not begun."""
         signal = noted_first_snapshot(object_id, table, self._said)
         self._broker.produce(self._topics.signals, [signal.encode()])
 
     def scanned(self, last_signal: str, table: str, status: str = "SUCCEEDED") -> None:
-        """The connector says that it has scanned a table, and which signal came last."""
+        """Notify that the connector scanned a table, and which signal it read last."""
         data = {"scanned_collection": table, "status": status, "data_collections": "…", "total_rows_scanned": "1"}
         self._say(last_signal, "Incremental Snapshot", "TABLE_SCAN_COMPLETED", data)
 
@@ -89,14 +89,14 @@ class Conversation:
         self._said += 1
 
     def complete(self) -> set[str]:
-        """The object ids of what is complete; whether it was read little by little or at once makes no difference."""
-        anew = self.read_anew()
-        for journal in (self.journal, anew):
+        """Return the object ids of complete snapshots, and compare the journal with one that reads the topics at once."""
+        reread = self.open_journal()
+        for journal in (self.journal, reread):
             journal.refresh()
-        assert anew.snapshots == self.journal.snapshots
-        assert (anew.repeats, anew.members) == (self.journal.repeats, self.journal.members)
-        assert anew.complete == self.journal.complete
-        return set(anew.complete)
+        assert reread.snapshots == self.journal.snapshots
+        assert (reread.repeats, reread.members) == (self.journal.repeats, self.journal.members)
+        assert reread.complete == self.journal.complete
+        return set(reread.complete)
 
 
 def test_each_of_several_tables_is_complete_when_it_was_scanned(broker: Broker) -> None:
@@ -118,7 +118,7 @@ def test_each_of_several_tables_is_complete_when_it_was_scanned(broker: Broker) 
     assert said.complete() == {"a1", "b1", "c1"}
 
 
-def test_a_table_that_is_created_again_is_not_complete_by_what_was_said_before(broker: Broker) -> None:
+def test_a_table_that_is_created_again_is_not_completed_by_earlier_notifications(broker: Broker) -> None:
     said = Conversation(broker, "again")
     first = said.ask("a1", "public.a")
     said.scanned(first, "public.a")
@@ -129,7 +129,7 @@ def test_a_table_that_is_created_again_is_not_complete_by_what_was_said_before(b
     assert said.complete() == {"a1", "a2"}
 
 
-def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) -> None:
+def test_tables_of_the_first_snapshot_are_complete_when_the_snapshot_is(broker: Broker) -> None:
     said = Conversation(broker, "first")
     said.note("a1", "public.a")
     said.first_snapshot("STARTED")
@@ -139,7 +139,7 @@ def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) ->
     said.ask("b1", "public.b")
     assert said.complete() == {"a1"}
 
-    # It begins anew: what was said before is not about that.
+    # The connector starts over: earlier notifications are not about the new snapshot.
     said.note("b1", "public.b")
     assert said.complete() == {"a1"}
     said.first_snapshot("STARTED")
@@ -147,7 +147,7 @@ def test_tables_of_the_first_snapshot_are_complete_when_it_is(broker: Broker) ->
     assert said.complete() == {"a1", "b1"}
 
 
-def test_a_table_is_asked_for_again_for_all_that_are_fed_from_it(broker: Broker) -> None:
+def test_a_table_is_snapshotted_again_for_all_lake_tables_that_it_feeds(broker: Broker) -> None:
     said = Conversation(broker, "repeated")
     joined = said.ask("b1", "public.b")
     again = said.ask_again("a1", "a2")
@@ -155,18 +155,18 @@ def test_a_table_is_asked_for_again_for_all_that_are_fed_from_it(broker: Broker)
     said.ended(joined)
     assert said.repeated() == {}
     said.scanned(again, "public.a")
-    assert said.repeated() == {}, "something else that was asked for may be left"
+    assert said.repeated() == {}, "the connector may have other requests left"
     said.ended(again)
     assert said.repeated() == {"a1": again, "a2": again}
     assert {repeat.replaces_through for repeat in said.journal.repeats.values()} == {7}
 
 
-def test_a_scan_that_began_before_a_table_was_asked_for_again_does_not_complete_that(broker: Broker) -> None:
+def test_a_scan_that_began_before_the_request_does_not_complete_the_repeated_snapshot(broker: Broker) -> None:
     said = Conversation(broker, "scanning")
     first = said.ask_again("a1")
     second = said.ask_again("a1")
     said.scanned(second, "public.a")
-    assert said.repeated() == {}, "it may be the scan for the first"
+    assert said.repeated() == {}, "the scan may be that of the first request"
     assert first != second
     said.scanned(second, "public.a", "SQL_EXCEPTION")
     said.ended(second)
@@ -178,7 +178,7 @@ def test_a_scan_that_began_before_a_table_was_asked_for_again_does_not_complete_
     assert said.repeated() == {"a1": third}
 
 
-def test_a_repeated_snapshot_that_is_stopped_or_of_which_no_scan_is_told_is_not_complete(broker: Broker) -> None:
+def test_a_repeated_snapshot_that_is_aborted_or_without_a_scan_is_not_complete(broker: Broker) -> None:
     said = Conversation(broker, "stopped")
     for kind in ("ABORTED", "COMPLETED"):
         asked = said.ask_again("a1")
@@ -187,8 +187,8 @@ def test_a_repeated_snapshot_that_is_stopped_or_of_which_no_scan_is_told_is_not_
         assert said.journal.repeats["a1"].is_failed
 
 
-def test_a_first_snapshot_has_what_was_missed_before_it(broker: Broker) -> None:
-    said = Conversation(broker, "anew")
+def test_a_first_snapshot_has_the_changes_missed_before_it(broker: Broker) -> None:
+    said = Conversation(broker, "restarted")
     said.ask_again("a1")
     said.signal(noted_missed("b1", "public.b"))
     said.complete()
@@ -200,7 +200,7 @@ def test_a_first_snapshot_has_what_was_missed_before_it(broker: Broker) -> None:
     assert not said.journal.snapshots["b1"].missed
 
 
-def test_that_changes_were_missed_is_forgotten_when_the_table_is_asked_for_again(broker: Broker) -> None:
+def test_missed_changes_are_forgotten_when_the_table_is_snapshotted_again(broker: Broker) -> None:
     said = Conversation(broker, "missed")
     said.signal(noted_missed("a1", "public.a"))
     said.ask_again("a1")
@@ -227,15 +227,15 @@ def test_the_last_note_of_the_databases_log_counts(broker: Broker) -> None:
     assert said.journal.snapshots == {}
 
 
-def test_where_a_table_that_joined_fits_the_others_is_noted(broker: Broker) -> None:
+def test_the_position_where_a_joined_table_fits_the_others_is_noted(broker: Broker) -> None:
     said = Conversation(broker, "fits")
-    place = LogPosition("domain 0", (7,))
-    said.signal(noted_fit("a1", "public.a", place))
+    position = LogPosition("domain 0", (7,))
+    said.signal(noted_fit("a1", "public.a", position))
     assert said.complete() == set()
-    assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=place)}
+    assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=position)}
 
 
-def test_what_another_connector_says_in_another_format_is_passed_over(broker: Broker) -> None:
+def test_notifications_in_another_format_are_skipped(broker: Broker) -> None:
     said = Conversation(broker, "foreign")
     for value in (b"\0\0\0\0\x05\x02a", b"{}", b"[1]", b"\xff"):
         said.notify(value)

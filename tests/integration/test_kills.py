@@ -1,7 +1,7 @@
-"""Real `lakehold ingest` processes are killed at each named point of the protocol: the lake becomes what it is without a kill.
+"""Real `lakehold ingest` processes are killed at each failpoint of the protocol: the lake equals one without any kill.
 
-One lake is fed by processes that are never killed. The same messages feed another, whose processes die one after the other,
-each at its point, each begun by going on with what the one before left open.
+Processes that are never killed feed one lake. The same messages feed another lake, whose processes die one after the other at
+their failpoints. Each process goes on with the batch that the one before left open.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ SETTINGS: Mapping[str, str | int] = {
     "buckets": 2,
     "tables_at_once": 1,
 }
-"""Two topics: four messages of each are a batch. One table after the other, so that it is known where each process dies."""
+"""Four messages of each topic are a batch. Tables are merged one by one, which determines where each process dies."""
 
 TABLES = ("s.customers", "s.orders")
 
 BEFORE_THE_SECOND_SNAPSHOT = (
-    "before-intent",  # what arrives has been read and decoded
+    "before-intent",  # the messages have been read and decoded
     "after-intent",
-    "after-evolution",  # going on with the first batch: the table is made, and empty
-    "after-errors:4",  # second batch, second table: its error is kept, and one healed; the first table is merged
-    "after-evolution:3",  # third batch, first table: its columns are added and widened, no row has them
-    "before-merge:3",  # fourth batch: nothing of it is there
-    "before-publish",  # ... its rows are written, and nobody sees them
-    "after-merge",  # ... and one of two tables is merged
-    "after-table",  # ... which is seen, and the other one has not begun
+    "after-evolution",  # the first batch is resumed: the table exists, and is empty
+    "after-errors:4",  # second batch, second table: one error is recorded and one healed; the first table is merged
+    "after-evolution:3",  # third batch, first table: columns are added and widened, and no row has them
+    "before-merge:3",  # fourth batch: nothing of it is written
+    "before-publish",  # ... the rows of one table are staged
+    "after-merge",  # ... one of two tables is merged
+    "after-table",  # ... this table is published, and the other has not begun
     "after-commit",
 )
-"""Where the processes die, one after the other; `:n` is the n-th time that one gets there, so in a later batch or table."""
+"""The failpoints where the processes die, one after the other; `:n` is the n-th pass, so in a later batch or table."""
 
 IN_THE_SECOND_SNAPSHOT = (
-    "after-merge",  # its rows are merged, and what it did not bring is still there
+    "after-merge",  # the rows of the re-snapshot are merged, and the rows that it lacks still exist
     "before-commit",
 )
 
 
 class Shop:
-    """The messages of two tables, and a lake that they feed."""
+    """The messages of two tables, and a lake that these feed."""
 
     def __init__(self, directory: Path, lake_name: str, **settings: str | int) -> None:
         self.topics = directory / "topics"
@@ -78,7 +78,7 @@ class Shop:
         """)
 
     def wait_for_lease(self) -> None:
-        """Wait until nobody has the source: a killed process keeps it until its lease runs out."""
+        """Wait until the source is free: a killed process keeps its lease until it expires."""
         wait_for(self._is_free, within_s=LEASE_MS / 1_000 + 10)
 
     def _is_free(self) -> bool:
@@ -106,7 +106,7 @@ def customer(id_: int, name: str, n: int = 0, **more: Any) -> dict[str, Any]:
 
 
 def write_history(directory: Path, customers: Topic) -> None:
-    """Inserts, updates, deletes, repetitions, bad messages, a malformed line, added and widened columns."""
+    """Write inserts, updates, deletes, repetitions, bad messages, a malformed line, added and widened columns."""
     customers.snapshot([customer(i, "a") for i in (1, 2, 3, 4)])
     customers.create(customer(5, "e"))
     customers.update(customer(1, "a"), customer(1, "b"))
@@ -146,15 +146,15 @@ def write_history(directory: Path, customers: Topic) -> None:
 
 
 def write_second_snapshot(directory: Path, customers: Topic) -> None:
-    """The connector takes its snapshot anew: it does not bring customer 6, so customer 6 is gone."""
+    """Write a re-snapshot that lacks customer 6, who must be deleted."""
     customers.lsn, customers.last_commit = 50_000, None
-    customers.snapshot([customer(i, "anew", city=None) for i in (1, 3, 4)])
+    customers.snapshot([customer(i, "resnapshotted", city=None) for i in (1, 3, 4)])
     customers.create(customer(8, "after", city=None))
     customers.write(directory)
 
 
 def contents(lake: Lake) -> dict[str, Any]:
-    """Everything that ingesting leaves in a lake but batches without records and estimates; timestamps as numbers from 1 on."""
+    """Return all that ingesting leaves, with timestamps as numbers from 1, but no estimates or batches without records."""
     history = [batch for batch in lake.batches.history("shop") if batch.records]
     numbers = {batch.mz_timestamp: number for number, batch in enumerate(history, start=1)}
     progress = lake.batches.readers("shop")["main"].tables
@@ -195,7 +195,7 @@ def _rows(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 
 def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple[int, str, str, HighWaterMarks]]:
-    """Batch, step, offsets and marks of each snapshot, oldest first."""
+    """Return the batch, step, offsets and high-water marks of each snapshot, oldest first."""
     history = _history(lake, table)
     return [
         (
@@ -215,7 +215,7 @@ def _history(lake: Lake, table: str) -> list[SnapshotState]:
 
 
 def _marks(marks: HighWaterMarks, history: Sequence[SnapshotState]) -> HighWaterMarks:
-    """The marks, with the number of a snapshot in its table's history for its sequence number, which killed tries use up."""
+    """Replace the sequence number in the high-water marks, which killed tries use up, by its index in the table's history."""
     if marks.snapshot is None or marks.snapshot.replaces_through is None:
         return marks
     sequence = [snapshot.sequence_number for snapshot in history]
@@ -224,15 +224,17 @@ def _marks(marks: HighWaterMarks, history: Sequence[SnapshotState]) -> HighWater
 
 
 def assert_each_batch_once(found: Mapping[str, Any]) -> None:
-    """No table has two snapshots of the same batch and step, and no message is an error twice."""
+    """Assert that no table has two snapshots of a batch and step, and that no message is an error twice."""
     for name in TABLES:
         of_batches = Counter((batch, step) for batch, step, _, _ in found["snapshots"][name])
         assert set(of_batches.values()) == {1}, name
-    places = Counter((e["topic"], e["partition"], e["offset"]) for e in found["errors"])
-    assert set(places.values()) == {1}
+    messages = Counter((e["topic"], e["partition"], e["offset"]) for e in found["errors"])
+    assert set(messages.values()) == {1}
 
 
-def test_killed_at_every_point(spark_connect: str, tmp_path: Path, customers: Topic) -> None:
+def test_an_ingest_killed_at_every_failpoint_ends_with_the_same_lake(
+    spark_connect: str, tmp_path: Path, customers: Topic
+) -> None:
     undisturbed, disturbed = (Shop(tmp_path, name, spark_remote=spark_connect) for name in ("undisturbed", "disturbed"))
     for shop in (undisturbed, disturbed):
         shop.define()
@@ -270,7 +272,7 @@ LAST_ROWS = {
     ],
     "s.orders": [("b", 22, "again"), ("c", 33, "second"), ("d", 4, "first"), ("x", 10, None)],
 }
-"""What the history amounts to."""
+"""The rows that the history ends with."""
 
 
 def assert_as_written(lake: Lake) -> None:
@@ -279,8 +281,10 @@ def assert_as_written(lake: Lake) -> None:
     assert_each_batch_once(found)
 
 
-def test_a_process_with_a_spark_of_its_own(spark_connect: str, tmp_path: Path, customers: Topic) -> None:
-    """Killed with its Spark behind the first of two merges; another, on another Spark, goes on with its batch."""
+def test_a_batch_killed_with_its_spark_is_finished_on_another_spark(
+    spark_connect: str, tmp_path: Path, customers: Topic
+) -> None:
+    """Kill a process with its Spark after the first of two merges; a process on another Spark goes on with the batch."""
     own_spark = {
         "spark_master": "local[2]",
         "spark_driver_memory": "1g",
@@ -297,10 +301,10 @@ def test_a_process_with_a_spark_of_its_own(spark_connect: str, tmp_path: Path, c
     assert_as_written(shop.lake)
 
 
-def test_a_process_that_wakes_up_when_another_has_its_source(
+def test_a_process_that_wakes_up_after_losing_its_source_writes_nothing(
     spark_connect: str, tmp_path: Path, customers: Topic
 ) -> None:
-    """Suspended with its rows written and not published; the other one ends its batch and keeps the source."""
+    """Suspend a process with staged rows, while another one finishes its batch and keeps the lease."""
     shop = Shop(tmp_path, "lake", spark_remote=spark_connect)
     shop.define()
     write_history(tmp_path / "topics", customers)
@@ -314,6 +318,6 @@ def test_a_process_that_wakes_up_when_another_has_its_source(
     finally:
         suspended.kill()
     assert code == 1
-    assert "is no longer this process's to write" in said
+    assert "this process lost the lease of source" in said
     shop.ingest()
     assert_as_written(shop.lake)

@@ -1,4 +1,4 @@
-"""Whole transactions from a real broker, where one partition may show what was written later than what another lacks."""
+"""Whole transactions from a real broker, where one partition may show later messages than another one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ BEFORE, AFTER = ({("public.a", 1): v, ("public.b", 1): v} for v in (10, 20))
 
 @contextmanager
 def shop(make_lake: LakeFactory, broker: Broker, **settings: int) -> Generator[tuple[Lake, KafkaConnector], None, None]:
-    """A source whose two tables hold `BEFORE`."""
+    """Define a source whose two tables hold `BEFORE`."""
     broker.create_topic(name=TRANSACTION_TOPIC)
     topics = [broker.create_topic(name=f"shop.public.{table}") for table in TABLES]
-    # An error would come at once, if something were told that does not come.
+    # Without a timeout, a transaction that is announced and does not arrive is an error at once.
     lake, connector = make_lake(**{"transaction_timeout_ms": 0, **settings}), KafkaConnector(broker)
     lake.sql(
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{broker.address}');"
@@ -53,7 +53,7 @@ def shop(make_lake: LakeFactory, broker: Broker, **settings: int) -> Generator[t
 
 
 def ingest_when_committed(lake: Lake, broker: Broker, uncommitted: Producer, *partitions: tuple[str, int]) -> None:
-    """Take what was written meanwhile: nothing is told before it is committed, and the tables are as they were."""
+    """Ingest before and after a commit to Kafka: without it nothing is awaited, and the tables are unchanged."""
     assert not any(report.waiting for report in lake.ingest("shop"))
     uncommitted.commit_transaction(_TIMEOUT_S)
     for topic, partition in partitions:
@@ -64,7 +64,7 @@ def ingest_when_committed(lake: Lake, broker: Broker, uncommitted: Producer, *pa
     assert seen[-1] == AFTER
 
 
-def test_what_was_sent_before_a_restart_is_not_taken_for_what_is_not_committed(
+def test_changes_sent_before_a_restart_are_not_counted_for_uncommitted_ones(
     make_lake: LakeFactory, broker: Broker
 ) -> None:
     with shop(make_lake, broker) as (lake, connector):
@@ -80,7 +80,7 @@ def test_what_was_sent_before_a_restart_is_not_taken_for_what_is_not_committed(
 
 
 def ingest_instead_of_waiting(lake: Lake, meanwhile: Callable[[], None] = lambda: None) -> list[float]:
-    """Ingest, and do something where it would wait; gives for how many seconds it would have."""
+    """Ingest, and call `meanwhile` instead of waiting; return the seconds of each wait."""
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
@@ -92,9 +92,7 @@ def ingest_instead_of_waiting(lake: Lake, meanwhile: Callable[[], None] = lambda
     return pauses
 
 
-def test_the_rest_of_a_transaction_arrives_of_which_as_much_was_sent_before_a_restart(
-    make_lake: LakeFactory, broker: Broker
-) -> None:
+def test_a_transaction_partly_sent_before_a_restart_waits_for_its_rest(make_lake: LakeFactory, broker: Broker) -> None:
     with shop(make_lake, broker, transaction_lag_ms=_LAG_MS) as (lake, connector):
         connector.sent_ms = now_ms()
         connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
@@ -112,7 +110,7 @@ def test_the_rest_of_a_transaction_arrives_of_which_as_much_was_sent_before_a_re
 
 
 @pytest.mark.parametrize("limits", [{}, {"driver_read_max_records": 0}], ids=["in the driver", "by Spark"])
-def test_of_a_topic_there_is_only_what_a_killed_connector_did_not_commit(
+def test_topics_with_only_uncommitted_messages_block_nothing(
     make_lake: LakeFactory, broker: Broker, limits: dict[str, int]
 ) -> None:
     with shop(make_lake, broker, **limits) as (lake, connector):
@@ -129,7 +127,9 @@ def test_of_a_topic_there_is_only_what_a_killed_connector_did_not_commit(
         assert list(states(lake, TABLES))[-1] == AFTER
 
 
-def test_an_ingest_ends_with_what_there_was_when_it_was_called(make_lake: LakeFactory, broker: Broker) -> None:
+def test_an_ingest_ends_with_the_messages_that_existed_when_it_was_called(
+    make_lake: LakeFactory, broker: Broker
+) -> None:
     with shop(make_lake, broker, transaction_lag_ms=500) as (lake, connector):
         connector.sent_ms = now_ms()
         connector.transaction(("a", 1, 20), ("b", 1, 15), end=False)
@@ -154,7 +154,7 @@ def test_a_transaction_topic_of_several_partitions_is_refused(make_lake: LakeFac
         assert list(states(lake, TABLES)) == [BEFORE]
 
 
-def test_a_transaction_larger_than_a_batch_is_not_late_while_more_of_it_comes(
+def test_a_transaction_larger_than_a_batch_is_not_late_while_more_of_it_arrives(
     make_lake: LakeFactory, broker: Broker
 ) -> None:
     limits = {"max_batch_records": 10, "transaction_timeout_ms": 3_600_000}
@@ -176,14 +176,14 @@ def test_a_transaction_larger_than_a_batch_is_not_late_while_more_of_it_comes(
 
         for v in range(30):
             connector.transaction(("b", 1, v))
-        assert waits_since_ms() == later_ms, "what comes is of others, however much more is looked at with it"
+        assert waits_since_ms() == later_ms, "only changes of other transactions arrived"
 
 
 # --- tables that catch up while transactions arrive -------------------------------------------------------------------
 
 
 def stop_and_recover(lake: Lake, connector: KafkaConnector) -> None:
-    """`b` lacks transactions that `a` has taken."""
+    """Stop `b` while `a` applies transactions, and recover it."""
     make_foreign(lake, "shop.b")
     for v in range(11, 16):
         connector.transaction(("a", 1, v), ("b", 1, v))
@@ -191,7 +191,7 @@ def stop_and_recover(lake: Lake, connector: KafkaConnector) -> None:
     make_own(lake, "shop.b")
 
 
-def create_anew(lake: Lake, connector: KafkaConnector) -> None:
+def create_again(lake: Lake, connector: KafkaConnector) -> None:
     for v in range(11, 16):
         connector.transaction(("a", 1, v), ("b", 1, v))
     lake.ingest("shop")
@@ -199,7 +199,7 @@ def create_anew(lake: Lake, connector: KafkaConnector) -> None:
     define_table(lake, "b", "DEBEZIUM UPSERT")
 
 
-@pytest.mark.parametrize("falls_behind", [stop_and_recover, create_anew])
+@pytest.mark.parametrize("falls_behind", [stop_and_recover, create_again])
 def test_a_table_joins_at_a_commit_while_transactions_arrive(
     make_lake: LakeFactory, broker: Broker, falls_behind: Callable[[Lake, KafkaConnector], None]
 ) -> None:
@@ -209,7 +209,7 @@ def test_a_table_joins_at_a_commit_while_transactions_arrive(
         for report in lake.batches_of("shop"):
             if report.reader != MAIN_READER:
                 v += 1
-                assert v < 40, "it does not run after what arrives for ever"
+                assert v < 40, "the table joins although changes keep arriving"
                 connector.transaction(("a", 1, v), ("b", 1, v))
         assert set(lake.batches.readers("shop")) == {MAIN_READER}
         shown: list[int] = []
@@ -221,4 +221,4 @@ def test_a_table_joins_at_a_commit_while_transactions_arrive(
                 assert of_a == of_b
                 shown.append(*of_a)
         assert shown[-1] == v
-        assert 20 < shown[-2] < v, "it is level with the other one, and readable, as soon as it has joined"
+        assert 20 < shown[-2] < v, "the table is in sync and readable as soon as it has joined"

@@ -1,4 +1,4 @@
-"""A database is captured by statements alone, and the lake is equal to it, whatever happens upstream."""
+"""Statements alone capture a database, and the lake equals the database, whatever happens upstream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 _COMMAND = str(Path(sys.executable).with_name("lakehold"))
 
 
-def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: Shop) -> None:
+def test_tables_share_a_connector_and_a_joining_one_is_snapshotted_alone(shop: Shop) -> None:
     shop.upstream("customers", "orders", "items")
     assert shop.steps(shop.creating("orders")) == [
         "declare table shop.orders",
@@ -78,7 +78,7 @@ def test_tables_share_a_connector_and_one_that_joins_is_snapshotted_alone(shop: 
     shop.follow_until_equal("items")
 
     assert changes > 0
-    assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
+    assert shop.events("orders") == {"r": 200, "u": changes}, "orders was streamed, and not snapshotted again"
     of_items = shop.events("items")
     assert of_items.keys() <= {"ad hoc", "u"}
     assert of_items["ad hoc"] <= 200
@@ -92,7 +92,7 @@ def test_tables_that_join_together_are_readable_when_each_is_snapshotted(shop: S
     wait_for(lambda: not shop.lake.captured.snapshots("shop").awaited, "the first snapshot is complete")
     joining = ("customers", "items", "notes")
     shop.lake.sql(f"BEGIN; {'; '.join(map(shop.creating, joining))}; COMMIT")
-    wait_for(lambda: _are_readable(shop, *joining), "all that joined are readable")
+    wait_for(lambda: _are_readable(shop, *joining), "all joined tables are readable")
     shop.follow_until_equal("orders", *joining)
 
 
@@ -107,7 +107,7 @@ def test_tables_are_readable_from_a_whole_first_snapshot_on(shop: Shop) -> None:
         assert found == [(rows,)], name
 
 
-def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
+def test_workers_that_do_not_write_in_kafka_transactions_are_reported(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
@@ -115,19 +115,19 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_told_of(
         monkeypatch.setattr(database, "addresses", addresses)
         shop = Shop(make_lake, database)
         shop.upstream("orders")
-        told = [
+        notices = [
             [notice for notice in shop.lake.sql(statement).notices if "exactly.once.source.support" in notice]
             for statement in (f"EXPLAIN {shop.creating('orders')}", shop.creating("orders"), "ALTER SOURCE shop REPAIR")
         ]
         shop.close()
         monkeypatch.undo()
-    assert list(map(len, told)) == [1, 1, 1]
+    assert list(map(len, notices)) == [1, 1, 1]
 
 
-def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 20_000
+def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
+    chunks, chunk_rows, changes = 20, 1_024, 20_000
     shop.upstream("orders")
-    shop.upstream("items", rows=pieces * piece)
+    shop.upstream("items", rows=chunks * chunk_rows)
     shop.lake.sql(shop.creating("orders", "DEBEZIUM UPSERT"))
     shop.follow_until_equal("orders")
 
@@ -137,17 +137,17 @@ def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Sh
         connection.execute(f"DO $$ BEGIN FOR i IN 1..{changes} LOOP {update}; END LOOP; END $$".encode())
     shop.connector.go_on()
     shop.lake.sql(shop.creating("items", "DEBEZIUM UPSERT"))
-    shop.wait_for_events("items", {"ad hoc": pieces * piece})
+    shop.wait_for_events("items", {"ad hoc": chunks * chunk_rows})
     shop.wait_for_events("orders", {"r": 200, "u": changes})
 
     last_ms = max(shop.sent_ms("orders"))
     before = sum(sent_ms <= last_ms for sent_ms in shop.sent_ms("items"))
-    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    assert before <= 2 * chunk_rows, "the delayed changes arrive before all but the first rows"
     shop.follow_until_equal("orders", "items")
-    assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no mark is left"
+    assert shop.query("SELECT * FROM lakehold_signals.of_" + shop.database.name) == [], "no signal is left in the table"
 
 
-def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: Shop, stack_directory: Path) -> None:
+def test_connect_is_killed_while_the_rows_of_a_joining_table_are_read(shop: Shop, stack_directory: Path) -> None:
     rows = 20_000
     shop.upstream("orders")
     shop.upstream("items", rows=rows)
@@ -160,10 +160,10 @@ def test_connect_is_killed_while_the_rows_of_a_table_that_joins_are_read(shop: S
     lakehold_stack.up(stack_directory)
     shop.follow_until_equal("orders", "items")
     shop.follow_until_readable("items")
-    assert shop.connector.asked_snapshots() == 1
+    assert shop.connector.requested_snapshots() == 1
 
 
-def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
+def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> None:
     shop.upstream("orders", "items")
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items')}; COMMIT")
     shop.follow_until_equal("orders", "items")
@@ -181,7 +181,7 @@ def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
             closed.set()
         changes = trading.result()
     shop.follow_until_equal("orders", "items")
-    assert shop.events("orders") == {"r": 200, "u": changes}, "orders streamed on, and was not read again"
+    assert shop.events("orders") == {"r": 200, "u": changes}, "orders was streamed, and not snapshotted again"
 
     lines = shop.lake.timelines.of(["shop.orders", "shop.items"]).values()
     since_ms = max(line.since_ms for line in lines)
@@ -189,17 +189,17 @@ def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
     assert len(times) >= 3
     for time_ms in times:
         orders, items = (shop.lake.sql(f"SELECT id, n FROM shop.{t} AS OF {time_ms}").rows for t in ("orders", "items"))
-        assert sorted(orders) == sorted(items), "each transaction changes both alike"
+        assert sorted(orders) == sorted(items), "each transaction changes both tables"
 
 
 def _are_readable(shop: Shop, *tables: str) -> bool:
-    """Ingest what there is; whether tables are readable then."""
+    """Ingest, and return whether the tables are readable after that."""
     shop.lake.ingest("shop")
     return all(shop.since(table) is not None for table in tables)
 
 
 def _ingest(shop: Shop, at_least: int = 1) -> bool:
-    """Ingest so many batches that have something; none stops a table."""
+    """Ingest until `at_least` batches changed tables; no batch stops a table."""
     count = 0
     while count < at_least:
         for report in shop.lake.ingest("shop"):
@@ -210,7 +210,7 @@ def _ingest(shop: Shop, at_least: int = 1) -> bool:
 
 
 def _trade(database: SourceDatabase, closed: Event) -> int:
-    """Change a row of two tables in one transaction, again and again; returns how often."""
+    """Change a row of two tables in one transaction, again and again; return the number of transactions."""
     count = 0
     with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
         while not closed.wait(0.01):
@@ -221,7 +221,7 @@ def _trade(database: SourceDatabase, closed: Event) -> int:
     return count
 
 
-def test_a_lost_slot_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) -> None:
+def test_a_lost_slot_stops_the_source_until_all_tables_are_snapshotted_again(shop: Shop) -> None:
     shop.upstream("customers", "orders")
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers', 'DEBEZIUM UPSERT')}; COMMIT")
     execute(shop.database, ["UPDATE orders SET n = 1", "UPDATE customers SET n = 1"])
@@ -241,7 +241,7 @@ def test_a_lost_slot_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) 
     shop.follow_until_equal("orders", "customers")
 
 
-def test_a_statement_that_is_killed_half_way_is_finished_by_the_next_ingest(shop: Shop) -> None:
+def test_a_killed_statement_is_finished_by_the_next_ingest(shop: Shop) -> None:
     shop.upstream("customers", "orders")
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
@@ -255,7 +255,7 @@ def test_a_statement_that_is_killed_half_way_is_finished_by_the_next_ingest(shop
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with ConnectClient(shop.database.addresses.connect) as worker:
-        wait_for(lambda: worker.status(shop.database.name).connector == "STOPPED", "the connector stands still")
+        wait_for(lambda: worker.status(shop.database.name).connector == "STOPPED", "the connector is stopped")
     assert shop.steps("ALTER SOURCE shop REPAIR") == ["snapshot of public.customers alone", "start connector shop"]
 
     shop.reopen()

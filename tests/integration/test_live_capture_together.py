@@ -1,4 +1,4 @@
-"""Statements on a source that is ingested meanwhile: upstream there is what is declared, made or taken away once."""
+"""Statements on a source while it is ingested: upstream objects equal the definitions, created or dropped exactly once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 @pytest.fixture(autouse=True)
 def _looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ingests look at the connector each time."""
+    """Make each ingest inspect the connector."""
     monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
 
@@ -35,7 +35,7 @@ def codes(failed: Iterable[SourceFailed]) -> set[str]:
 
 @contextmanager
 def followed(lake: Lake) -> Iterator[list[SourceFailed]]:
-    """Ingest the shop again and again, as `ingest --follow` of another process does. Gives what kept it from that."""
+    """Ingest the shop again and again, as `ingest --follow` of another process does; yield its failures."""
     closed = Event()
     failed: list[SourceFailed] = []
 
@@ -59,12 +59,12 @@ def followed(lake: Lake) -> Iterator[list[SourceFailed]]:
 
 
 def beside(shop: Shop, make_lake: LakeFactory) -> Lake:
-    """The same lake as another process has it open."""
+    """Open the lake once more, as another process does."""
     settings = shop.lake.settings
     return make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
 
 
-def test_nothing_is_left_of_a_source_that_is_dropped_while_it_is_followed(shop: Shop, make_lake: LakeFactory) -> None:
+def test_nothing_is_left_of_a_source_dropped_while_it_is_followed(shop: Shop, make_lake: LakeFactory) -> None:
     shop.upstream("orders", "items")
     lake = beside(shop, make_lake)
     creating = shop.lake.sql("SHOW CREATE SOURCE shop").rows[0][1]
@@ -73,15 +73,17 @@ def test_nothing_is_left_of_a_source_that_is_dropped_while_it_is_followed(shop: 
         shop.follow_until_equal("orders", "items")
         with followed(lake) as failed:
             shop.lake.sql("DROP SOURCE shop CASCADE")
-            wait_for(lambda: "source-missing" in codes(failed), "the ingest says that the source is gone")
-        assert all(failure.error.retryable for failure in failed[:-1]), "its topics, which go first, are not missed"
+            wait_for(lambda: "source-missing" in codes(failed), "the ingest reports the missing source")
+        assert all(failure.error.retryable for failure in failed[:-1]), (
+            "no error names its topics, which are deleted first"
+        )
         with ConnectClient(shop.database.addresses.connect) as worker:
             assert worker.config(shop.database.name) is None
         assert (shop.topics(), shop.slots(), shop.publications(), shop.signal_schemas()) == (set(), 0, {}, 0)
         shop.lake.sql(creating)
 
 
-def test_one_snapshot_is_asked_for_a_table_that_is_made_while_its_source_is_followed(
+def test_one_snapshot_is_requested_for_a_table_created_while_its_source_is_followed(
     shop: Shop, make_lake: LakeFactory
 ) -> None:
     shop.upstream("orders", "items", "customers")
@@ -92,7 +94,7 @@ def test_one_snapshot_is_asked_for_a_table_that_is_made_while_its_source_is_foll
         for number, table in enumerate(["items", "customers"], start=1):
             shop.lake.sql(shop.creating(table))
             wait_for(lambda: shop.since(table) is not None, "the new table is readable")  # noqa: B023 - called at once
-            assert shop.rows(table) == shop.wanted(table), "not before it has its snapshot"
-            assert shop.connector.asked_snapshots() == number
-    assert codes(failed) <= {"source-without-tables"}, "before the first table"
+            assert shop.rows(table) == shop.wanted(table), "the table is readable only after its snapshot"
+            assert shop.connector.requested_snapshots() == number
+    assert codes(failed) <= {"source-without-tables"}, "the source has no table yet"
     shop.follow_until_equal("orders", "items", "customers")

@@ -1,4 +1,4 @@
-"""Columns of a captured table are what the tables of types say, with the values that the database has, or are reported."""
+"""Columns of a captured table have the documented types and the database's values, or are reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _rows(lake: Lake, columns: Sequence[CapturedColumn]) -> list[tuple[str, ...]
 
 
 def _follow(lake: Lake, wanted: int) -> None:
-    """Ingest until the table has so many rows, none of them an error."""
+    """Ingest until the table has `wanted` rows and no errors."""
 
     def is_there() -> bool:
         for report in lake.ingest("shop"):
@@ -64,12 +64,12 @@ def _follow(lake: Lake, wanted: int) -> None:
     wait_for(is_there, f"{wanted} rows")
 
 
-def _untold(names: Sequence[str], told: Sequence[str]) -> list[str]:
-    return [name for name in names if not any(name in line for line in told)]
+def _unreported(names: Sequence[str], reported: Sequence[str]) -> list[str]:
+    return [name for name in names if not any(name in line for line in reported)]
 
 
 def _assert_as_declared(lake: Lake, found: Sequence[FoundColumn], database: ConnectionType) -> None:
-    """Compare the table with what is known of its columns before a message came."""
+    """Compare the table's columns with those that the database declares."""
     table = dict(lake.spark.table(f"{lake.settings.catalog_name}.shop.wide").dtypes)
     assert table == {c.name: c.spark_type.replace("`", "") for c in columns_of(found, database)}
 
@@ -80,7 +80,7 @@ def _assert_equal(names: Sequence[str], found: Sequence[Sequence[str]], wanted: 
 
 
 @pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])
-def test_columns_of_postgres_are_as_declared_and_what_is_left_out_is_reported(
+def test_columns_of_postgres_are_as_declared_and_skipped_ones_are_reported(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, value_format: str
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
@@ -90,11 +90,11 @@ def test_columns_of_postgres_are_as_declared_and_what_is_left_out_is_reported(
     execute(database, [*IN_POSTGRES, _created("wide", columns), _inserted("wide", columns, 1)])
     out = [f"column public.wide.{c.name} (" for c in (*_OUT, generated)]
 
-    told = shop.lake.sql(f"EXPLAIN {shop.creating('wide')}").notices
-    assert _untold(out, told) == []
+    explained = shop.lake.sql(f"EXPLAIN {shop.creating('wide')}").notices
+    assert _unreported(out, explained) == []
     notices = shop.lake.sql(shop.creating("wide")).notices
-    assert _untold(out, notices) == []
-    assert not any("not sent as they are" in line for line in notices), "no row holds such values"
+    assert _unreported(out, notices) == []
+    assert not any("not sent as they are" in line for line in notices), "no row has such values"
     _follow(shop.lake, 1)
     execute(database, [_inserted("wide", columns, 2)])
     _follow(shop.lake, 2)
@@ -111,7 +111,7 @@ def test_columns_of_postgres_are_as_declared_and_what_is_left_out_is_reported(
     (wanted,) = shop.query(f"SELECT {', '.join(c.in_database.format(c.name) for c in shown)} FROM wide WHERE id = 1")
     _assert_equal([c.name for c in shown], _rows(shop.lake, shown), wanted)
     kept = status_of(shop.lake).notices
-    assert (_untold(out, kept), len(kept)) == ([], len(out))
+    assert (_unreported(out, kept), len(kept)) == ([], len(out))
     shop.close()
 
 
@@ -123,7 +123,7 @@ def _errors(lake: Lake) -> int:
     return int(lake.sql(query).rows[0][0])
 
 
-def test_values_that_get_lost_are_reported_of_the_tables_that_hold_some_and_refused_where_they_stop_the_connector(
+def test_values_that_would_be_lost_are_reported_or_refused_where_they_stop_the_connector(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
@@ -168,7 +168,7 @@ def test_values_that_get_lost_are_reported_of_the_tables_that_hold_some_and_refu
     for statement in (f"EXPLAIN {shop.creating('lossy')}", shop.creating("lossy")):
         notices = shop.lake.sql(statement).notices
         assert [notice.startswith(each) for notice, each in zip(notices, reported, strict=True)] == [True] * 4
-    assert looks == [["public.lossy"]] * 2, "each statement looks once, however often it plans"
+    assert looks == [["public.lossy"]] * 2, "each statement searches the rows once, however often it plans"
     assert shop.lake.sql(f"EXPLAIN {shop.creating('clean')}").notices == ()
     assert shop.lake.sql(shop.creating("clean")).notices == ()
     hint = refusal.value.hint.partition(" Or let")[0]

@@ -1,4 +1,4 @@
-"""Somebody changes what a captured table needs upstream: what was missed meanwhile comes, or the way to it is told."""
+"""Somebody changes what a captured table needs upstream: lakehold fetches the missed changes, or says how to get them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 @pytest.fixture
 def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop whose orders, with two envelopes, and items are in the lake."""
+    """Capture the orders and the items of a shop, each under a different envelope."""
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
     shop = Shop(make_lake, database)
     shop.upstream("orders", "items")
@@ -42,7 +42,9 @@ def _change(shop: Shop, *tables: str) -> None:
     execute(shop.database, [change.format(table) for table in tables for change in _UNSEEN])
 
 
-def test_changes_of_tables_that_were_out_of_the_publication_come(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_of_tables_that_were_out_of_the_publication_are_fetched(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     since = shop.since("orders")
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders, items"])
     _change(shop, "orders", "items")
@@ -57,23 +59,23 @@ def test_changes_of_tables_that_were_out_of_the_publication_come(shop: Shop, cap
     shop.reopen()
     with caplog.at_level(logging.WARNING):
         list(shop.lake.ingest("shop"))
-        told = status_of(shop.lake).notices
+        notices = status_of(shop.lake).notices
         shop.follow_until_equal("orders", "items")
     assert "changes of public.orders were missed" in caplog.text
-    assert any("rows may be outdated, or deleted upstream" in notice for notice in told)
+    assert any("rows may be outdated, or deleted upstream" in notice for notice in notices)
     assert shop.since("orders") == since
 
-    # A repair by a statement, beside whoever ingests, of what the lake has not read when it comes.
+    # A statement repairs the source beside an ingest, before the lake has read the last change.
     execute(shop.database, ["INSERT INTO orders VALUES (901, 9, 'seen')"])
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders"])
     execute(shop.database, ["DELETE FROM orders WHERE id < 50 OR id = 901"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")
-    wait_for(lambda: shop.events("orders")["ad hoc"] >= 180 + 131, "the rows that are left have come")
+    wait_for(lambda: shop.events("orders")["ad hoc"] >= 180 + 131, "the remaining rows have arrived")
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
-def test_changes_come_of_tables_that_were_out_of_the_publication_between_two_looks(shop: Shop) -> None:
+def test_changes_of_tables_that_were_out_of_the_publication_between_inspections_are_fetched(shop: Shop) -> None:
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders"])
     _change(shop, "orders", "items")
     execute(shop.database, ["ALTER PUBLICATION lake ADD TABLE orders"])
@@ -90,15 +92,15 @@ def test_changes_come_of_tables_that_were_out_of_the_publication_between_two_loo
 _MADE_AGAIN = "CREATE PUBLICATION lake FOR TABLE orders, items WITH (publish_via_partition_root = true)"
 
 
-def test_tables_of_a_publication_that_was_made_again_at_once_are_snapshotted_again(shop: Shop) -> None:
+def test_tables_of_a_publication_created_again_at_once_are_snapshotted_again(shop: Shop) -> None:
     execute(shop.database, ["DROP PUBLICATION lake", _MADE_AGAIN])
     _change(shop, "orders", "items")
     shop.reopen()
     shop.follow_until_equal("orders", "items")
-    wait_for(lambda: all(shop.events(table)["ad hoc"] >= 180 for table in ("orders", "items")), "all rows come again")
+    wait_for(lambda: all(shop.events(table)["ad hoc"] >= 180 for table in ("orders", "items")), "all rows arrive again")
 
 
-def test_a_publication_that_was_made_again_behind_changes_is_lost_as_well(shop: Shop) -> None:
+def test_a_publication_created_again_after_changes_is_lost(shop: Shop) -> None:
     execute(shop.database, ["DROP PUBLICATION lake"])
     _change(shop, "orders", "items")
     execute(shop.database, [_MADE_AGAIN])
@@ -114,7 +116,7 @@ def test_a_publication_that_was_made_again_behind_changes_is_lost_as_well(shop: 
     shop.follow_until_equal("orders", "items")
 
 
-def test_a_table_that_is_made_again_under_its_name_has_nothing_of_the_earlier_one(shop: Shop) -> None:
+def test_a_table_created_again_under_its_name_has_no_rows_of_the_earlier_one(shop: Shop) -> None:
     execute(shop.database, ["DROP TABLE items"])
     shop.upstream("items", rows=20)
     execute(shop.database, ["ALTER PUBLICATION lake ADD TABLE items"])
@@ -122,7 +124,7 @@ def test_a_table_that_is_made_again_under_its_name_has_nothing_of_the_earlier_on
     shop.follow_until_equal("orders", "items")
 
 
-def test_changes_of_a_table_that_the_connector_was_told_to_leave_out_come(shop: Shop) -> None:
+def test_changes_of_a_table_that_the_connector_excluded_are_fetched(shop: Shop) -> None:
     name = shop.database.name
     with ConnectClient(shop.database.addresses.connect) as worker:
         config = worker.config(name)
@@ -143,7 +145,7 @@ def test_changes_of_a_table_that_the_connector_was_told_to_leave_out_come(shop: 
     shop.follow_until_equal("orders", "items")
 
 
-def test_a_dropped_publication_stops_the_source_until_all_is_snapshotted_anew(shop: Shop) -> None:
+def test_a_dropped_publication_stops_the_source_until_all_tables_are_snapshotted_again(shop: Shop) -> None:
     execute(shop.database, ["DROP PUBLICATION lake"])
     _change(shop, "orders", "items")
     execute(shop.database, ["DELETE FROM orders WHERE id BETWEEN 100 AND 120"])
@@ -169,10 +171,10 @@ def test_a_dropped_publication_stops_the_source_until_all_is_snapshotted_anew(sh
     shop.follow_until_equal("orders", "items")
     _change_more(shop)
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
-def test_a_table_that_is_dropped_upstream_stops_none_of_the_others(shop: Shop) -> None:
+def test_a_table_dropped_upstream_stops_no_other(shop: Shop) -> None:
     execute(shop.database, ["DROP TABLE items"])
     shop.upstream("customers")
     _change(shop, "orders")
@@ -185,16 +187,16 @@ def test_a_table_that_is_dropped_upstream_stops_none_of_the_others(shop: Shop) -
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql("CREATE TABLE shop.more FROM SOURCE shop (TABLE 'public.items') ENVELOPE DEBEZIUM")
     assert refusal.value.code == "upstream-table-missing"
-    assert shop.lake.sql(shop.creating("customers")).notices == (), "it is about customers only"
+    assert shop.lake.sql(shop.creating("customers")).notices == (), "its notices are about customers only"
     shop.follow_until_equal("orders", "customers")
     _change_more(shop)
     shop.follow_until_equal("orders")
 
     shop.lake.sql("DROP TABLE shop.items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
-def test_tables_without_a_primary_key_that_join_are_told_the_way_to_their_rows(shop: Shop) -> None:
+def test_joining_tables_without_a_primary_key_get_a_hint_how_to_fetch_their_rows(shop: Shop) -> None:
     for table in ("keyless", "keyed_later"):
         execute(
             shop.database,
@@ -211,13 +213,13 @@ def test_tables_without_a_primary_key_that_join_are_told_the_way_to_their_rows(s
     execute(shop.database, ["ALTER TABLE keyed_later ADD PRIMARY KEY (id)"])
     wait_for(
         lambda: shop.steps("ALTER SOURCE shop REPAIR")[1:2] == ["snapshot of public.keyed_later alone"],
-        "the connector says that it could take none",
+        "the connector reports that it could not snapshot the table",
     )
     shop.lake.sql("ALTER SOURCE shop REPAIR")
     shop.follow_until_equal("keyed_later")
     assert shop.lake.sql("ALTER SOURCE shop RESNAPSHOT").notices == (), "nothing is left to do"
     shop.follow_until_equal("keyless", "keyed_later", "orders", "items")
-    wait_for(lambda: bool(shop.lake.ingest("shop")) and shop.since("keyless") is not None, "it is readable")
+    wait_for(lambda: bool(shop.lake.ingest("shop")) and shop.since("keyless") is not None, "keyless is readable")
 
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE keyless", "DELETE FROM keyless WHERE id = 7"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")
@@ -226,7 +228,7 @@ def test_tables_without_a_primary_key_that_join_are_told_the_way_to_their_rows(s
     assert "changes of public.keyless were missed" in problem
     assert "ALTER SOURCE shop RESNAPSHOT" in problem
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
     shop.follow_until_equal("keyless", "orders", "items")
 
 

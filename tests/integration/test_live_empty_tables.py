@@ -1,4 +1,4 @@
-"""Captured tables without rows are tables of the lake, with the columns of the database, from when their snapshot is complete."""
+"""Captured tables without rows exist in the lake with the database's columns once their snapshot is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 def schema(lake: Lake, table: str) -> list[tuple[str, str]]:
-    """Names and types of a table's columns."""
+    """Return the names and types of a table's columns."""
     fields = lake.catalog.load_table(table).schema().fields
     return [(field.name, str(field.field_type)) for field in fields]
 
@@ -27,7 +27,7 @@ def count(lake: Lake, table: str) -> int:
     return int(rows)
 
 
-def test_tables_of_postgresql_that_are_empty(shop: Shop) -> None:
+def test_empty_tables_of_postgresql_exist_in_the_lake(shop: Shop) -> None:
     lake = shop.lake
     shop.upstream("orders")
     of_columns = (
@@ -79,13 +79,15 @@ def test_tables_of_postgresql_that_are_empty(shop: Shop) -> None:
                 raise error
         return all(count(lake, f"shop.{table}") == rows for table in ("first", "joins", "truncated"))
 
-    wait_for(lambda: have(1), "each has its first row")
+    wait_for(lambda: have(1), "each table has its first row")
     for table in ("first", "joins", "truncated"):
-        assert schema(lake, f"shop.{table}") == empty, "the database says what messages say"
+        assert schema(lake, f"shop.{table}") == empty, (
+            "the columns that the database declares equal those of the messages"
+        )
     assert lake.sql(f"SELECT count(*) FROM shop.first AS OF {line.since_ms}").rows == [(0,)]
 
 
-def test_tables_of_mariadb_that_are_empty(mariadb_shop: MariaDbShop) -> None:  # noqa: F811
+def test_empty_tables_of_mariadb_exist_in_the_lake(mariadb_shop: MariaDbShop) -> None:  # noqa: F811
     shop = mariadb_shop
     of_columns = (
         "a VARCHAR(20), b INT, c BIGINT UNSIGNED, d DECIMAL(12, 2), e DATETIME(3), f TIMESTAMP NULL, g DATE, h TIME(6),"
@@ -105,5 +107,5 @@ def test_tables_of_mariadb_that_are_empty(mariadb_shop: MariaDbShop) -> None:  #
         shop.ingest()
         return count(shop.lake, "shop.none") == 1
 
-    wait_for(has_row, "it has its first row")
-    assert schema(shop.lake, "shop.none") == empty, "the database says what messages say"
+    wait_for(has_row, "the table has its first row")
+    assert schema(shop.lake, "shop.none") == empty, "the columns that the database declares equal those of the messages"

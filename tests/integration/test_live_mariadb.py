@@ -1,4 +1,4 @@
-"""A MariaDB server is captured by statements alone, as PostgreSQL is."""
+"""Statements alone capture a MariaDB server, like PostgreSQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATING_ITEMS = "CREATE TABLE shop.items FROM SOURCE shop (TABLE 'more.items') 
 
 
 class Shop:
-    """The source `shop` over two databases of a server: it captures `orders` and `customers`; `more.items` is there."""
+    """The source `shop` over two databases of a server: it captures `orders` and `customers`, and not yet `more.items`."""
 
     def __init__(self, lake: Lake, stack: StackAddresses, server: MariaDb) -> None:
         self.lake, self.server = lake, server
@@ -58,7 +58,7 @@ class Shop:
         return f"lakehold_signals.of_{capture.server_id}"
 
     def ingest(self) -> int:
-        """How many batches changed tables; none stops one."""
+        """Ingest, which must stop no table; return the number of batches that changed tables."""
         reports = self.lake.ingest("shop")
         for report in reports:
             for error in report.stopped.values():
@@ -66,7 +66,7 @@ class Shop:
         return sum(bool(report.tables) for report in reports)
 
     def follow(self, *tables: str) -> None:
-        """Ingest until the lake's tables are the database's."""
+        """Ingest until the lake's tables equal the database's."""
         deadline = time.monotonic() + _ARRIVES_WITHIN_S
         while True:
             self.ingest()
@@ -84,7 +84,7 @@ class Shop:
         return [tuple("NULL" if value is None else str(value) for value in row) for row in found]
 
     def is_readable(self, table: str) -> bool:
-        """Whether it has a `since`."""
+        """Ingest, and return whether the table has a `since`."""
         self.ingest()
         found = status_of(self.lake)
         rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
@@ -92,7 +92,7 @@ class Shop:
 
 
 def _declaring(source: str, stack: StackAddresses, server: MariaDb, prefix: str | None = None) -> str:
-    """Statements for a source without tables."""
+    """Return the statements that declare a source without tables."""
     return (
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
         f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {server.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
@@ -116,7 +116,7 @@ def shop(
 
 @pytest.fixture
 def poor(mariadb: MariaDb, request: pytest.FixtureRequest) -> Shop:
-    """The same, whose user may have no signal table."""
+    """Return the shop with a user who may not have a signal table."""
     mariadb.execute("REVOKE CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* FROM lakehold@'%'")
     shop: Shop = request.getfixturevalue("shop")
     return shop
@@ -134,7 +134,7 @@ def test_tables_are_captured_and_join(shop: Shop) -> None:
     assert status_of(shop.lake).notices == ()
 
 
-def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
+def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> None:
     shop.lake.sql(CREATING_ITEMS)
     shop.follow("shop.orders", "more.items")
     closed = Event()
@@ -160,11 +160,11 @@ def test_a_table_goes_and_comes_again_while_changes_run(shop: Shop) -> None:
     assert times
     for time_ms in times:
         orders, items = (shop.lake.sql(f"SELECT id, n FROM shop.{t} AS OF {time_ms}").rows for t in ("orders", "items"))
-        assert sorted(orders) == sorted(items), "each transaction changes both alike"
+        assert sorted(orders) == sorted(items), "each transaction changes both tables"
 
 
 def _trade(server: MariaDb, closed: Event) -> int:
-    """Change a row of two tables in one transaction, again and again; returns how often."""
+    """Change a row of two tables in one transaction, again and again; return the number of transactions."""
     count = 0
     while not closed.wait(0.01):
         changes = (
@@ -175,7 +175,7 @@ def _trade(server: MariaDb, closed: Event) -> int:
     return count
 
 
-def test_a_database_that_lets_nobody_in_is_told_before_anything_is_declared(
+def test_a_database_that_refuses_the_user_is_reported_before_anything_is_declared(
     shop: Shop, stack: StackAddresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", "another")
@@ -184,8 +184,8 @@ def test_a_database_that_lets_nobody_in_is_told_before_anything_is_declared(
     assert refusal.value.code == "database-denied"
     assert "Access denied for user 'lakehold'" in refusal.value.detail
     assert "shop.items" not in shop.lake.definitions.definitions().tables
-    (told,) = status_of(shop.lake).notices
-    assert told.startswith("source shop: the database server at 127.0.0.1:")
+    (notice,) = status_of(shop.lake).notices
+    assert notice.startswith("source shop: the database server at 127.0.0.1:")
     shop.ingest()
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
     assert status_of(shop.lake).notices == ()
@@ -197,7 +197,7 @@ def test_a_database_that_lets_nobody_in_is_told_before_anything_is_declared(
     assert "Access denied for user 'lakehold'" in objection
 
 
-def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop, stack: StackAddresses) -> None:
+def test_changes_of_a_table_out_of_the_connectors_list_are_fetched(shop: Shop, stack: StackAddresses) -> None:
     with ConnectClient(stack.connect) as worker:
         config = worker.config("maria")
         assert config is not None
@@ -220,10 +220,10 @@ def test_changes_of_a_table_that_was_out_of_the_connectors_list_come(shop: Shop,
         shop.ingest()
         return status_of(shop.lake).notices == ()
 
-    wait_for(quiet, "the lake has all that was missed")
+    wait_for(quiet, "the lake has all missed changes")
 
 
-def test_a_connector_of_an_earlier_lakehold_that_is_lost_is_made_again_with_the_types_of_its_tables(
+def test_a_lost_connector_of_an_earlier_lakehold_is_created_again_with_the_types_of_its_tables(
     shop: Shop, stack: StackAddresses
 ) -> None:
     option = "bigint.unsigned.handling.mode"
@@ -250,8 +250,8 @@ def test_a_connector_of_an_earlier_lakehold_that_is_lost_is_made_again_with_the_
     assert shop.rows("more.items")[-1][0] == "4"
 
 
-def test_tables_are_truncated_and_nobody_waits_for_the_end_of_that(shop: Shop) -> None:
-    """Debezium tells the BEGIN of a TRUNCATE, which commits by itself, and no END."""
+def test_tables_are_truncated_without_waiting_for_an_end(shop: Shop) -> None:
+    """Truncate tables: Debezium sends the BEGIN of a TRUNCATE, which commits by itself, but no END."""
     server = shop.server
     shop.lake.sql(f"{CREATING_ITEMS} WITH (TRUNCATE = 'apply')")
     shop.follow("shop.orders", "shop.customers", "more.items")
@@ -263,10 +263,10 @@ def test_tables_are_truncated_and_nobody_waits_for_the_end_of_that(shop: Shop) -
     rows = shop.rows("shop.customers")
     server.execute("TRUNCATE shop.customers", "UPDATE shop.orders SET n = 4")
     shop.follow("shop.orders", "more.items")
-    assert shop.rows("shop.customers") == rows, "it is not asked to be emptied"
+    assert shop.rows("shop.customers") == rows, "this table ignores TRUNCATE"
 
 
-def test_a_purged_log_is_told_and_a_snapshot_brings_what_was_in_it(shop: Shop, stack: StackAddresses) -> None:
+def test_a_purged_log_is_reported_and_a_snapshot_has_its_changes(shop: Shop, stack: StackAddresses) -> None:
     with ConnectClient(stack.connect) as worker:
         worker.stop("maria")
         shop.server.execute(
@@ -278,7 +278,7 @@ def test_a_purged_log_is_told_and_a_snapshot_brings_what_was_in_it(shop: Shop, s
             shop.server.execute(f"PURGE BINARY LOGS TO '{newest}'")
             return [name for name, *_ in shop.server.rows("SHOW BINARY LOGS")] == [newest]
 
-        wait_for(purged, "nobody reads the old log any more")
+        wait_for(purged, "the old log is purged")
         worker.resume("maria")
     way_out = "ALTER SOURCE shop RESNAPSHOT"
     wait_for(lambda: any(notice.endswith(way_out) for notice in status_of(shop.lake).notices), "the task fails")
@@ -286,25 +286,25 @@ def test_a_purged_log_is_told_and_a_snapshot_brings_what_was_in_it(shop: Shop, s
     shop.follow("shop.orders", "shop.customers")
 
 
-def test_the_others_go_on_while_the_rows_of_a_table_that_joins_are_read(shop: Shop) -> None:
-    pieces, piece, changes = 20, 1_024, 20_000
+def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
+    chunks, chunk_rows, changes = 20, 1_024, 20_000
     shop.server.execute(
-        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{pieces * piece}"
+        "USE more", "DELETE FROM items", f"INSERT INTO items SELECT seq, 0, NULL FROM seq_1_to_{chunks * chunk_rows}"
     )
     shop.connector.pause()
-    # So many that it is late with them still when it is asked.
+    # With this many updates the connector still lags when it is asked for a snapshot.
     updates = f"FOR i IN 1..{changes} DO UPDATE shop.orders SET n = i WHERE id = 1 + i MOD 3; END FOR"
     shop.server.execute(f"EXECUTE IMMEDIATE 'BEGIN NOT ATOMIC {updates}; END'")
     shop.connector.go_on()
     shop.lake.sql(CREATING_ITEMS)
-    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": pieces * piece}, "all rows are read")
-    wait_for(lambda: shop.connector.events("shop.orders") == {"r": 3, "u": changes}, "all changes came")
+    wait_for(lambda: shop.connector.events("more.items") == {"ad hoc": chunks * chunk_rows}, "all rows are read")
+    wait_for(lambda: shop.connector.events("shop.orders") == {"r": 3, "u": changes}, "all changes have arrived")
 
     last_ms = max(shop.connector.sent_ms("shop.orders"))
     before = sum(sent_ms <= last_ms for sent_ms in shop.connector.sent_ms("more.items"))
-    assert before <= 2 * piece, "what the connector is late with comes before all but the first of the rows"
+    assert before <= 2 * chunk_rows, "the delayed changes arrive before all but the first rows"
     shop.follow("shop.orders", "more.items")
-    assert shop.server.rows(f"SELECT id FROM {shop.signal_table}") == [("seen",)], "no mark is left"
+    assert shop.server.rows(f"SELECT id FROM {shop.signal_table}") == [("seen",)], "no signal is left"
 
 
 def test_a_table_joins_when_the_user_may_have_a_signal_table(poor: Shop) -> None:
@@ -312,7 +312,7 @@ def test_a_table_joins_when_the_user_may_have_a_signal_table(poor: Shop) -> None
         poor.lake.sql(CREATING_ITEMS)
     assert refusal.value.code == "database-refused"
     assert refusal.value.message.startswith(
-        'user "lakehold" of source "shop" can have no signal table lakehold_signals.of_'
+        'user "lakehold" of source "shop" cannot have the signal table lakehold_signals.of_'
     )
     assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO lakehold" in refusal.value.hint
     assert "shop.items" not in poor.lake.definitions.definitions().tables
@@ -334,7 +334,7 @@ def test_a_bank_balances_while_a_table_joins(
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
     bank, lake, connector = MariaDbBank(mariadb), make_lake(), ConnectorTopics(stack, "bank")
     bank.open()
-    # Entries of nothing: reading them takes a while.
+    # These entries have no amounts: reading them takes a while.
     mariadb.execute("USE bank", "INSERT INTO entries (account, amount) SELECT 0, 0 FROM seq_1_to_20000")
 
     def ingested() -> bool:
@@ -353,18 +353,18 @@ def test_a_bank_balances_while_a_table_joins(
     lake.sql(_declaring("bank", stack, mariadb) + creating.format("accounts"))
     try:
         wait_for(lambda: is_readable("bank.accounts"), "accounts are readable")
-        scans = connector.said().count("TABLE_SCAN_COMPLETED")
+        scans = connector.notifications().count("TABLE_SCAN_COMPLETED")
         with open_for_business(bank, 300) as is_open:
             lake.sql(creating.format("entries"))
-            wait_for(lambda: connector.said().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read")
+            wait_for(lambda: connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries are read")
             connector.pause()
-            # What has been sent of accounts may be older than that.
+            # The changes of accounts that were sent may be older than the scan.
             for _ in range(3):
                 assert ingested()
             connector.go_on()
             while is_open():
                 assert ingested()
-        wait_for(lambda: is_readable("bank.entries") and has_all(), "all entries are here")
+        wait_for(lambda: is_readable("bank.entries") and has_all(), "all entries are in the lake")
         assert_balanced_at_each_timestamp(lake, "bank", at_least=1)
     finally:
         lake.sql("DROP SOURCE bank CASCADE")
@@ -374,13 +374,13 @@ def test_a_server_is_restored_from_a_backup_and_its_log_overtakes_the_lake(shop:
     server = shop.server
 
     def reopen() -> None:
-        """Go on as another process, which has not looked at the database yet."""
+        """Go on as another process, which has not inspected the database yet."""
         settings = shop.lake.settings
         shop.lake = make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name)
 
     def logged() -> int:
-        ((place,),) = server.rows("SELECT @@gtid_binlog_pos")
-        return int(place.rpartition("-")[2])
+        ((position,),) = server.rows("SELECT @@gtid_binlog_pos")
+        return int(position.rpartition("-")[2])
 
     server.back_up()
     server.execute("UPDATE shop.orders SET n = 1", "INSERT INTO shop.orders VALUES (9, 9, 9)")

@@ -1,4 +1,4 @@
-"""Tables whose columns' names meet, and tables without a key, are refused by the statement on a real stack."""
+"""On a real stack, statements refuse tables with colliding column names and tables without a key."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _all(shop: Shop, table: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in rows), key=repr)
 
 
-def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop: Shop) -> None:
+def test_impossible_tables_are_refused_before_anything_changes_upstream(shop: Shop) -> None:
     shop.upstream("orders", rows=5)
     execute(
         shop.database,
@@ -65,18 +65,18 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
             "INSERT INTO indexed SELECT i, 'a' FROM generate_series(1, 4) i",
         ],
     )
-    told = {
+    refusals = {
         table: _refused(shop, shop.creating(table, "DEBEZIUM UPSERT"))
         for table in ("meets", "cases", "reserved", "history", "nulls")
     }
-    assert {table: error.code for table, error in told.items()} == {
+    assert {table: error.code for table, error in refusals.items()} == {
         "meets": "column-collision",
         "cases": "column-case",
         "reserved": "column-reserved",
         "history": "key-missing",
         "nulls": "key-missing",
     }
-    assert 'columns "a-b" and "a_b"' in told["meets"].message
+    assert 'columns "a-b" and "a_b"' in refusals["meets"].message
     with pytest.raises(LakeholdError) as together:
         shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('history')}; COMMIT")
     assert together.value.code == "key-missing"
@@ -96,7 +96,7 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
     assert _all(shop, "reserved") == [(1, "v")]
     assert _all(shop, "history") == [(1, 1, 5), (1, 2, 6)]
 
-    # A column that would be called as another one comes later: nothing of the source stands still for it.
+    # A column with a colliding name is added later: it does not stop the source.
     execute(
         shop.database,
         [
@@ -108,12 +108,12 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
     shop.follow_until_equal("orders")
     shop.reopen()
     shop.follow_until_equal("orders")
-    wait_for(lambda: not shop.lake.ingest("shop") or _all(shop, "empty") == [(1, 2)], "the row is there")
+    wait_for(lambda: not shop.lake.ingest("shop") or _all(shop, "empty") == [(1, 2)], "the row is in the lake")
     assert _all(shop, "empty") == [(1, 2)]
     (problem,) = status_of(shop.lake).notices
     assert "column public.empty.a_b (integer) is left out" in problem
 
-    # A unique index stands for a primary key: the table joins alone, and its rows are told apart.
+    # A unique index serves as primary key: the table joins alone, and the index distinguishes its rows.
     shop.lake.sql(indexed)
     shop.follow_until_readable("indexed")
     execute(
@@ -129,10 +129,10 @@ def test_what_cannot_be_a_table_is_refused_before_anything_changes_upstream(shop
         assert not any(report.stopped for report in shop.lake.ingest("shop"))
         return _all(shop, "indexed") == [(1, "a"), (2, "b"), (5, "a")]
 
-    wait_for(equal, "the changes are there")
+    wait_for(equal, "the changes are in the lake")
 
 
-def test_mariadb_refuses_the_same(
+def test_impossible_tables_of_mariadb_are_refused(
     make_lake: LakeFactory, stack: StackAddresses, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
@@ -173,5 +173,5 @@ def test_mariadb_refuses_the_same(
         rows = lake.sql(f"SELECT * FROM {lake.settings.catalog_name}.shop.indexed").rows
         return sorted(tuple(row) for row in rows) == [(1, "a"), (2, "b")]
 
-    wait_for(equal, "the changes are there")
+    wait_for(equal, "the changes are in the lake")
     lake.sql("DROP SOURCE shop CASCADE")

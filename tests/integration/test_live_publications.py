@@ -1,4 +1,4 @@
-"""A publication has all changes of the captured tables, or what it leaves out is put in, or refused and told."""
+"""lakehold adds to its own publication what it leaves out, and refuses a partial publication of somebody else."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _UNSEEN = (
 
 
 def _refused(shop: Shop, statement: str | None = None) -> str:
-    """What a statement, or an ingest, is refused with: the publication is partial."""
+    """Run a statement, or an ingest, that is refused for a partial publication; return the detail."""
     with pytest.raises(UpstreamError) as refusal:
         shop.lake.sql(statement) if statement is not None else list(shop.lake.ingest("shop"))
     assert refusal.value.code == "publication-partial"
     return refusal.value.detail
 
 
-def test_what_is_left_out_of_its_own_publication_is_put_in_and_comes(shop: Shop) -> None:
+def test_changes_that_its_own_publication_left_out_are_published_and_fetched(shop: Shop) -> None:
     shop.upstream("orders", "items")
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('items', 'DEBEZIUM UPSERT')}; COMMIT")
     shop.follow_until_equal("orders", "items")
@@ -53,16 +53,16 @@ def test_what_is_left_out_of_its_own_publication_is_put_in_and_comes(shop: Shop)
     shop.follow_until_equal("orders", "items")
     execute(shop.database, ["UPDATE orders SET n = n + 1", "DELETE FROM orders WHERE id = 61"])
     shop.follow_until_equal("orders", "items")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
-def test_one_of_others_is_refused_while_it_leaves_something_out_and_what_was_missed_comes(shop: Shop) -> None:
+def test_a_partial_publication_of_somebody_else_is_refused_and_missed_changes_are_fetched(shop: Shop) -> None:
     shop.upstream("orders")
     execute(
         shop.database, ["CREATE PUBLICATION lake FOR TABLE orders (id, n) WHERE (id < 100) WITH (publish = 'insert')"]
     )
-    told = _refused(shop, shop.creating("orders"))
-    assert told == "It does not publish delete, update. For public.orders it leaves out rows and columns."
+    detail = _refused(shop, shop.creating("orders"))
+    assert detail == "It does not publish delete, update. For public.orders it leaves out rows and columns."
     assert (shop.topics(), shop.slots()) == (set(), 0)
 
     all_of_it = "ALTER PUBLICATION lake SET TABLE orders"
@@ -79,10 +79,10 @@ def test_one_of_others_is_refused_while_it_leaves_something_out_and_what_was_mis
     assert "leaves out changes" in " ".join(status_of(shop.lake).notices)
     execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
     shop.follow_until_equal("orders")
-    shop.follow_until_nothing_is_told()
+    shop.follow_until_nothing_is_reported()
 
 
-def test_changes_of_partitions_come_under_the_name_of_their_table_or_are_refused(shop: Shop) -> None:
+def test_changes_of_partitions_arrive_under_the_name_of_their_table_or_are_refused(shop: Shop) -> None:
     execute(
         shop.database,
         [
@@ -91,8 +91,8 @@ def test_changes_of_partitions_come_under_the_name_of_their_table_or_are_refused
             "CREATE PUBLICATION lake FOR TABLE parted",
         ],
     )
-    told = _refused(shop, shop.creating("parted"))
-    assert told == "For public.parted it leaves out changes, which go by the names of its partitions."
+    detail = _refused(shop, shop.creating("parted"))
+    assert detail == "For public.parted it leaves out changes, which go by the names of its partitions."
     execute(
         shop.database,
         ["ALTER PUBLICATION lake SET (publish_via_partition_root = true)", "INSERT INTO parted VALUES (1, 1)"],
@@ -102,7 +102,7 @@ def test_changes_of_partitions_come_under_the_name_of_their_table_or_are_refused
     shop.follow_until_equal("parted")
 
 
-def test_that_of_another_source_is_refused(shop: Shop) -> None:
+def test_a_publication_of_another_source_is_refused(shop: Shop) -> None:
     shop.upstream("orders", "items")
     shop.lake.sql(shop.creating("orders"))
     other = shop.creating_source.replace("SOURCE shop", "SOURCE other").replace(

@@ -1,4 +1,4 @@
-"""What a person mistypes is refused by the statement with its cause, on a real stack, and nothing is made of it."""
+"""On a real stack, statements refuse mistyped names with the cause, and create nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _refused(shop: Shop, statement: str) -> LakeholdError:
     return refusal.value
 
 
-def test_what_is_mistyped_is_told_by_its_cause(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistyped_names_are_refused_with_their_cause(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.upstream("orders")
     execute(shop.database, ["CREATE VIEW seen AS SELECT * FROM orders"])
     addresses, creating = shop.database.addresses, shop.creating("orders")

@@ -1,4 +1,4 @@
-"""A captured database is restored from a backup: that is told, and nothing is read, however far its log is by then."""
+"""A captured database is restored from a backup: lakehold reports the restore and reads nothing, however far its log is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 @dataclass(frozen=True)
 class Server:
-    """A PostgreSQL of its own, its files, and a copy of them."""
+    """A PostgreSQL server of its own, with a backup of its files."""
 
     postgres: Postgres
 
@@ -38,13 +38,13 @@ class Server:
         lifecycle.stop(self.postgres, lambda _: None)
 
     def back_up(self) -> None:
-        """Copy what it has now."""
+        """Copy the server's files."""
         self.stop()
         subprocess.run(["cp", "-a", self._data, self._backup], check=True)
         self.start()
 
     def restore(self) -> None:
-        """Have it have what it had."""
+        """Replace the server's files by the backup."""
         self.stop()
         shutil.rmtree(self._data)
         self._backup.rename(self._data)
@@ -80,7 +80,7 @@ def shop(
     shop.close()
 
 
-def test_a_log_that_has_overtaken_the_lake_is_told_from_the_one_that_was_read(shop: Shop, server: Server) -> None:
+def test_a_restored_log_that_has_overtaken_the_lake_is_recognized(shop: Shop, server: Server) -> None:
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
     server.back_up()
@@ -100,7 +100,7 @@ def test_a_log_that_has_overtaken_the_lake_is_told_from_the_one_that_was_read(sh
         assert refusal.value.code == "database-restored"
         assert "says that lakehold last inspected it at" in refusal.value.detail
     assert shop.rows("orders") == before
-    assert "has gone back" in " ".join(status_of(shop.lake).notices)
+    assert "went back to an earlier state" in " ".join(status_of(shop.lake).notices)
 
     shop.lake.sql(f"DROP SOURCE shop CASCADE; {shop.creating_source}; {shop.creating('orders')}")
     shop.follow_until_equal("orders")

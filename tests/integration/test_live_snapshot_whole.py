@@ -1,4 +1,4 @@
-"""A captured database is snapshotted while it changes: at each timestamp the lake is what it was after some commit."""
+"""A captured database is snapshotted while it changes: at each timestamp the lake equals the database after a commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 TABLES = ("accounts", "entries", "notes")
 
 
-def test_a_bank_balances_while_its_connector_begins_anew_and_what_is_gone_goes(shop: Shop) -> None:
+def test_a_bank_balances_while_its_connector_starts_over_and_deleted_rows_are_deleted(shop: Shop) -> None:
     bank = PostgresBank(shop.database)
     bank.open()
     shop.upstream("notes")
@@ -27,17 +27,17 @@ def test_a_bank_balances_while_its_connector_begins_anew_and_what_is_gone_goes(s
         for _ in range(2):
             _ingested(shop)
             shop.drop_slot()
-            # Nobody tells of these.
+            # No event reports these deletes.
             execute(shop.database, ["DELETE FROM notes"])
             shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
             _ingested(shop)
         while is_open():
             _ingested(shop)
     shop.follow_until_equal("notes")
-    wait_for(lambda: _ingested(shop) and _has_all(shop), "all entries are here")
+    wait_for(lambda: _ingested(shop) and _has_all(shop), "all entries are in the lake")
 
     assert shop.rows("notes") == []
-    assert shop.events("notes") == {"r": 200}, "no message says that they went"
+    assert shop.events("notes") == {"r": 200}, "no event reports the deletes"
     assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=2)
 
 
@@ -47,7 +47,7 @@ def test_a_bank_balances_while_a_table_joins(shop: Shop) -> None:
     _join(shop, bank)
 
 
-def test_a_bank_balances_while_a_table_joins_that_its_connector_sends_ahead_of_the_others(poor: Shop) -> None:
+def test_a_bank_balances_while_the_connector_sends_a_joining_table_ahead_of_the_others(poor: Shop) -> None:
     bank = PostgresBank(poor.database)
     bank.open()
     grant_capture(poor, "accounts", "entries")
@@ -55,22 +55,22 @@ def test_a_bank_balances_while_a_table_joins_that_its_connector_sends_ahead_of_t
 
 
 def _join(shop: Shop, bank: PostgresBank) -> None:
-    # Entries of nothing: reading them takes a while.
+    # These entries have no amounts: reading them takes a while.
     shop.query("INSERT INTO entries (account, amount) SELECT 0, 0 FROM generate_series(1, 20000) RETURNING 1")
     shop.lake.sql(shop.creating("accounts", "DEBEZIUM UPSERT"))
     wait_for(lambda: _ingested(shop) and bool(shop.since("accounts")), "accounts are readable")
-    scans = shop.connector.said().count("TABLE_SCAN_COMPLETED")
+    scans = shop.connector.notifications().count("TABLE_SCAN_COMPLETED")
     with open_for_business(bank, 300) as is_open:
         shop.lake.sql(shop.creating("entries", "DEBEZIUM UPSERT"))
-        wait_for(lambda: shop.connector.said().count("TABLE_SCAN_COMPLETED") > scans, "the entries have been read")
+        wait_for(lambda: shop.connector.notifications().count("TABLE_SCAN_COMPLETED") > scans, "the entries are read")
         shop.connector.pause()
-        # What has been sent of accounts may be older than that.
+        # The changes of accounts that were sent may be older than the scan.
         for _ in range(3):
             _ingested(shop)
         shop.connector.go_on()
         while is_open():
             _ingested(shop)
-    wait_for(lambda: _ingested(shop) and bool(shop.since("entries")) and _has_all(shop), "all entries are here")
+    wait_for(lambda: _ingested(shop) and bool(shop.since("entries")) and _has_all(shop), "all entries are in the lake")
     assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=1)
 
 

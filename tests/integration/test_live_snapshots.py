@@ -1,6 +1,6 @@
-"""Tables are snapshotted again, by a signal or because the connector starts over: the lake's are PostgreSQL's afterwards.
+"""Tables are snapshotted again, by a signal or because the connector starts over: the lake's tables equal PostgreSQL's.
 
-Some changes never reach the connector, so that it is the snapshot that brings them.
+Some changes never reach the connector, so that only the snapshot has them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SNAPSHOT_WITHIN_S = 60.0
 
 
 class Accounts:
-    """`accounts` of the random workload, under both envelopes of Debezium, captured by a connector that hears signals."""
+    """The table `accounts` of the random workload, in the lake under both Debezium envelopes, whose connector reads signals."""
 
     def __init__(self, make_lake: LakeFactory, database: SourceDatabase, seed: int) -> None:
         self.workload = RandomWorkload(database, seed)
@@ -60,7 +60,7 @@ class Accounts:
         self.source.assert_equal("accounts_upsert", "accounts", ["id"])
 
     def since(self) -> list[Any]:
-        """From when on each table is readable."""
+        """Return the time from which each table is readable."""
         status = status_of(self.source.lake)
         at = status.columns.index("since")
         return [row[at] for row in status.rows]
@@ -72,7 +72,7 @@ class Accounts:
         self._database.execute("ALTER PUBLICATION captured ADD TABLE accounts")
 
     def signal_snapshot(self, kind: Literal["incremental", "blocking"], condition: str) -> None:
-        """Ask the connector for a snapshot of the rows of the table for which a condition is true."""
+        """Ask the connector for a snapshot of the rows that satisfy a condition."""
         chosen = condition if kind == "incremental" else f"SELECT * FROM public.accounts WHERE {condition}"
         conditions = [{"data-collection": "public.accounts", "filter": chosen}]
         asked = {"type": kind, "data-collections": ["public.accounts"], "additional-conditions": conditions}
@@ -81,7 +81,7 @@ class Accounts:
         execute(self._database, [f"INSERT INTO signals VALUES {signal}"])
 
     def wait_until_snapshotted(self, kind: Literal["Initial", "Incremental"], times: int) -> None:
-        """Wait until the connector has said so many times that a snapshot is complete; blocking ones are initial to it."""
+        """Wait for `times` notifications of a complete snapshot; the connector calls blocking snapshots initial."""
         completed = 0
         for notification in self._said():
             completed += notification == (f"{kind} Snapshot", "COMPLETED")
@@ -106,7 +106,7 @@ class Accounts:
 
 
 @pytest.mark.parametrize(("kind", "said_as", "times"), [("incremental", "Incremental", 1), ("blocking", "Initial", 2)])
-def test_a_snapshot_of_some_rows_while_others_change(
+def test_a_snapshot_of_some_rows_leaves_the_others_that_change(
     make_lake: LakeFactory,
     database: SourceDatabase,
     kind: Literal["incremental", "blocking"],

@@ -1,4 +1,4 @@
-"""What holds after each commit in a database holds at each timestamp here, whatever transactions and connectors do."""
+"""Invariants that hold after each commit of a database hold at each timestamp of the lake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakehold.lake import Lake
 from lakehold.stack import StackAddresses
 from tests.bank import TELLERS, Bank, MariaDbBank, PostgresBank, assert_balanced
 from tests.conftest import LakeFactory
-from tests.live_connector import forget_since, kill_connect, place_of, restart_connector, wait_until_confirmed
+from tests.live_connector import kill_connect, position_of, restart_connector, set_back, wait_until_confirmed
 from tests.live_source import LiveSource
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
@@ -29,12 +29,12 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 _ARRIVES_WITHIN_S = 60.0
 
 BY_SPARK_AND_IN_DRIVER = {"driver_read_max_records": 500}
-"""Snapshots and large batches are looked at by Spark, small ones in the driver."""
+"""Settings for which Spark reads snapshots and large batches, and the driver reads small batches."""
 
 
 @contextmanager
 def open_for_business(bank: Bank, transactions: int) -> Iterator[Callable[[], bool]]:
-    """Tellers at work; gives whether they still are."""
+    """Run tellers in threads; yield a function that returns whether they are still at work."""
     with ThreadPoolExecutor(TELLERS) as threads:
         tellers = [threads.submit(bank.run, teller, transactions) for teller in range(TELLERS)]
         yield lambda: not all(teller.done() for teller in tellers)
@@ -43,14 +43,14 @@ def open_for_business(bank: Bank, transactions: int) -> Iterator[Callable[[], bo
 
 
 def ingest_together(lake: Lake, *sources: str) -> None:
-    """What they read of the same topics is read once."""
+    """Ingest sources together, so that lakehold reads their shared topics once."""
     assert not [
         report for report in lake.batches_together(sources) if isinstance(report, SourceFailed) or report.stopped
     ]
 
 
 def assert_balanced_at_each_timestamp(lake: Lake, source: str, at_least: int) -> None:
-    """The tables, in the namespace of the source's name, at each timestamp from which on both are readable."""
+    """Check the source's tables at each timestamp at which both are readable."""
     since_ms = max(line.since_ms for line in lake.timelines.of([f"{source}.accounts", f"{source}.entries"]).values())
     changed = {b.mz_timestamp for b in lake.batches.history(source) if b.mz_timestamp >= since_ms and b.records}
     times = sorted({since_ms, *changed})
@@ -78,7 +78,7 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
     source.table("accounts", "accounts", "DEBEZIUM")
     source.table("entries", "entries", "DEBEZIUM UPSERT")
     source.catch_up()
-    place = place_of(database)
+    place = position_of(database)
 
     with open_for_business(bank, 12) as is_open:
         source.ingest()
@@ -87,7 +87,7 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
         while is_open():
             source.ingest()
     source.catch_up()
-    forget_since(database, place)
+    set_back(database, place)
     bank.run(0, 10)
     source.catch_up()
 
@@ -96,10 +96,10 @@ def test_transactions_overlap_and_a_killed_connector_repeats_them(
     source.assert_equal("entries", "entries", ["id"])
 
 
-def test_a_transaction_is_whole_that_overlaps_the_commit_its_connector_was_restarted_behind(
+def test_a_transaction_that_overlaps_a_restart_of_its_connector_is_whole(
     make_lake: LakeFactory, database: SourceDatabase
 ) -> None:
-    """Debezium before 3.7 goes on in the middle of it, where the log has an event right behind the commit it had sent last."""
+    """Restart the connector amid a transaction: Debezium before 3.7 resumes inside it, after the commit that it sent last."""
     database.execute("CREATE TABLE events (id int PRIMARY KEY)", "INSERT INTO events VALUES (0)")
     source = LiveSource(make_lake(), database, "events", whole_transactions=True)
     source.table("events", "events", "DEBEZIUM")
@@ -119,7 +119,7 @@ def test_a_transaction_is_whole_that_overlaps_the_commit_its_connector_was_resta
     source.assert_equal("events", "events", ["id"])
 
 
-def test_transactions_of_mariadb(
+def test_transactions_of_mariadb_stay_whole(
     make_lake: LakeFactory,
     stack: StackAddresses,
     stack_directory: Path,
@@ -148,7 +148,7 @@ def test_transactions_of_mariadb(
     )
 
     def follow() -> None:
-        """Ingest until both sources have what the database has."""
+        """Ingest until both sources equal the database."""
         wanted = {tuple(map(int, row)) for row in mariadb.rows("SELECT id, account, amount FROM bank.entries")}
         tables = ("bank.entries", "audit.entries")
         deadline = time.monotonic() + 4 * _ARRIVES_WITHIN_S
@@ -169,7 +169,7 @@ def test_transactions_of_mariadb(
 
 
 def _rows(lake: Lake, table: str, columns: str) -> set[tuple[Any, ...]]:
-    """What a table has, nothing before its first batch."""
+    """Return the rows of a table, none before its first batch."""
     if lake.tables.table_state(table) is None:
         return set()
     return {*lake.sql(f"SELECT {columns} FROM {lake.settings.catalog_name}.{table}").rows}

@@ -1,4 +1,4 @@
-"""Every type of a real PostgreSQL arrives as it is, in both formats and envelopes, through a row's whole life."""
+"""Values of every type of a real PostgreSQL arrive unchanged, in both formats and envelopes, through a row's whole life."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LARGE: tuple[LiteralString, ...] = (
     to_jsonb(repeat('json', 3000)), a, a, a::text[], (SELECT array_agg(md5(i::text)::uuid) FROM unnest(a) AS i)
     FROM generate_series(1, 4) AS id, (SELECT array_agg(i) AS a FROM generate_series(1, 3000) AS i) AS filled""",
 )
-"""Values that PostgreSQL keeps outside of the row, and does not send with an update that leaves them alone."""
+"""Values that PostgreSQL stores outside of the row, and does not send with an update that leaves them unchanged."""
 
 _LARGE_COMPARED = [
     Column("n"),
@@ -55,7 +55,7 @@ _CHANGES: tuple[LiteralString, ...] = (
 @pytest.mark.parametrize(
     ("value_format", "read_in_driver"), [("avro", 20_000), ("json", 0)], ids=["avro by the driver", "json by spark"]
 )
-def test_every_type_through_a_life_of_rows(
+def test_values_of_every_type_arrive_through_a_life_of_rows(
     make_lake: LakeFactory, database: SourceDatabase, value_format: ValueFormat, read_in_driver: int
 ) -> None:
     database.execute("CREATE TYPE mood AS ENUM ('happy', 'so-so')", *_LARGE)
@@ -78,7 +78,7 @@ def test_every_type_through_a_life_of_rows(
     database.execute("UPDATE large SET id = 40 WHERE id = 4")
     source.catch_up()
     moved = [row for row in source.rows("large", "id, n, body, numbers") if row[0] == 40]
-    assert moved == [(40, 1, None, None)], "nothing that was sent has the large values of the new key"
+    assert moved == [(40, 1, None, None)], "no event has the large values of the new key"
 
 
 def _assert_equal(source: LiveSource) -> None:

@@ -1,4 +1,4 @@
-"""A table is declared and not captured, or cannot be: it is told which one and why, as long as it is so."""
+"""A table is declared but not captured, or cannot be captured: lakehold reports which table and why, until it is captured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMMAND = str(Path(sys.executable).with_name("lakehold"))
 
 
 def _run(shop: Shop, *arguments: str, kill_at: str = "") -> subprocess.CompletedProcess[str]:
-    """A command on the shop's lake, in a process of its own."""
+    """Run a command on the shop's lake in a process of its own."""
     settings = shop.lake.settings
     environment = {"LAKEHOLD_KILL_AT": kill_at, "LAKEHOLD_CATALOG_NAME": settings.catalog_name}
     return subprocess.run(
@@ -40,7 +40,7 @@ def _run(shop: Shop, *arguments: str, kill_at: str = "") -> subprocess.Completed
     )
 
 
-def test_a_table_whose_statement_was_cut_short_is_told_until_it_is_captured(
+def test_a_table_whose_statement_was_cut_short_is_reported_until_it_is_captured(
     make_lake: LakeFactory, database: SourceDatabase, stack_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
@@ -62,9 +62,9 @@ def test_a_table_whose_statement_was_cut_short_is_told_until_it_is_captured(
         reason = f"shop.items is not captured yet: Kafka Connect at {database.addresses.connect} does not answer"
         ingested = _run(shop, "ingest", "shop", "--quiet")
         assert (ingested.returncode, reason in ingested.stderr) == (0, True), ingested.stderr
-        assert (1, 1, "orders") in shop.rows("orders"), "what is in Kafka is ingested"
-        (told,) = status_of(shop.lake).notices
-        assert reason in told
+        assert (1, 1, "orders") in shop.rows("orders"), "changes in Kafka are ingested"
+        (notice,) = status_of(shop.lake).notices
+        assert reason in notice
     finally:
         lakehold_stack.up(stack_directory)
 
@@ -74,7 +74,7 @@ def test_a_table_whose_statement_was_cut_short_is_told_until_it_is_captured(
 
 
 def _refusal(shop: Shop, table: str) -> LakeholdError:
-    """Why a table is not created; nothing is declared."""
+    """Create a table, which is refused and not declared; return the error."""
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql(shop.creating(table))
     assert f"shop.{table}" not in shop.lake.definitions.definitions().tables
@@ -82,7 +82,7 @@ def _refusal(shop: Shop, table: str) -> LakeholdError:
 
 
 def _open(poor: Shop) -> str:
-    """Two tables that its user may read; gives the user."""
+    """Create two tables that the shop's user may read; return the user."""
     poor.upstream("orders", "items")
     execute(poor.database, [f"GRANT SELECT ON orders, items TO {poor.user}"])
     return poor.user
@@ -105,16 +105,16 @@ def test_a_user_without_the_rights_is_refused_before_anything_is_declared(poor: 
     assert "as it does not own them" in _refusal(poor, "items").message
 
 
-def test_a_user_who_may_not_replicate_is_told_of_by_the_connector_until_it_may(poor: Shop) -> None:
+def test_a_user_without_replication_is_reported_by_the_connector(poor: Shop) -> None:
     user = _open(poor)
     execute(poor.database, ["CREATE PUBLICATION lake FOR TABLE orders"])
     with pytest.raises(LakeholdError) as failure:
         poor.lake.sql(poor.creating("orders"))
     assert "replication" in failure.value.detail
     assert "The definitions are committed" in failure.value.hint
-    (told,) = status_of(poor.lake).notices
-    assert told.startswith("source shop: shop.orders is not captured yet: its connector failed: ")
-    assert "replication" in told
+    (notice,) = status_of(poor.lake).notices
+    assert notice.startswith("source shop: shop.orders is not captured yet: its connector failed: ")
+    assert "replication" in notice
     ingested = _run(poor, "ingest", "shop", "--quiet")
     assert (ingested.returncode, "its connector failed and was restarted: " in ingested.stderr) == (0, True), (
         ingested.stderr
@@ -124,7 +124,7 @@ def test_a_user_who_may_not_replicate_is_told_of_by_the_connector_until_it_may(p
     assert status_of(poor.lake).notices == ()
 
 
-def test_what_a_user_may_not_bring_back_is_told_and_the_rest_goes_on(poor: Shop) -> None:
+def test_a_repair_that_the_user_may_not_do_is_reported_and_the_rest_goes_on(poor: Shop) -> None:
     poor.upstream("orders", "items")
     grant_capture(poor, "orders", "items")
     poor.lake.sql(f"BEGIN; {poor.creating('orders')}; {poor.creating('items')}; COMMIT")
@@ -138,7 +138,7 @@ def test_what_a_user_may_not_bring_back_is_told_and_the_rest_goes_on(poor: Shop)
     assert status_of(poor.lake).notices == (f"source shop: {reason}",)
 
 
-def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_next_look_takes_it_up(
+def test_tables_join_without_a_signal_table_and_the_next_inspection_uses_one_a_superuser_created(
     poor: Shop,
 ) -> None:
     poor.upstream("orders", "items", "notes")
@@ -147,7 +147,7 @@ def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_n
     poor.follow_until_equal("orders")
     (notice,) = poor.lake.sql(poor.creating("items")).notices
     table = f"lakehold_signals.of_{poor.database.name}"
-    assert notice.startswith(f"user {poor.user} can have no signal table {table} in the database")
+    assert notice.startswith(f"user {poor.user} cannot have the signal table {table}")
     poor.follow_until_equal("orders", "items")
 
     placeholders = {"<slot>": poor.database.name, "<user>": poor.user, "<publication>": "lake"}
@@ -161,7 +161,7 @@ def test_without_a_signal_table_tables_join_and_with_what_a_superuser_does_the_n
 
 
 def _statements_of_a_superuser() -> list[str]:
-    """As the documentation has them."""
+    """Return the statements for a superuser that the documentation shows."""
     text = (Path(__file__).parents[2] / "docs" / "operate" / "connectors.md").read_text()
     (block,) = re.findall(r"```sql\n(\s*CREATE SCHEMA IF NOT EXISTS lakehold_signals.*?)```", text, re.DOTALL)
     return [statement for statement in block.split(";") if statement.strip()]

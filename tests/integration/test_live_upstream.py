@@ -1,4 +1,4 @@
-"""What is upstream of a source follows what is declared: made, changed, refused, repaired and removed."""
+"""Upstream objects of a source follow its definitions: lakehold creates, changes, refuses, repairs and removes them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 def avro_shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop that is captured as Avro."""
+    """Return a shop that is captured as Avro."""
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
     shop = Shop(make_lake, database, "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
     yield shop
     shop.close()
 
 
-def test_what_was_made_goes_with_the_definitions(shop: Shop) -> None:
+def test_upstream_objects_are_dropped_with_their_definitions(shop: Shop) -> None:
     shop.upstream("customers", "orders")
     execute(shop.database, ["CREATE PUBLICATION of_others FOR TABLE orders"])
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers')}; COMMIT")
@@ -43,7 +43,7 @@ def test_what_was_made_goes_with_the_definitions(shop: Shop) -> None:
     assert "shop.public.customers" not in shop.topics()
     execute(shop.database, ["UPDATE orders SET n = 7", "UPDATE customers SET n = 7"])
     shop.wait_for_events("orders", {"r": 200, "u": 200})
-    assert "shop.public.customers" not in shop.topics(), "nothing writes it any more"
+    assert "shop.public.customers" not in shop.topics(), "nothing writes the topic any more"
 
     with pytest.raises(LakeholdError, match="still used"):
         shop.lake.sql("DROP SOURCE shop")
@@ -54,7 +54,7 @@ def test_what_was_made_goes_with_the_definitions(shop: Shop) -> None:
         assert shop.database.name not in worker.names()
 
 
-def test_what_cannot_be_captured_is_refused_before_it_is_declared(shop: Shop) -> None:
+def test_tables_that_cannot_be_captured_are_refused_before_they_are_declared(shop: Shop) -> None:
     shop.upstream("orders")
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql(shop.creating("order"))
@@ -74,7 +74,7 @@ def test_what_cannot_be_captured_is_refused_before_it_is_declared(shop: Shop) ->
     assert notice.endswith("ALTER TABLE public.orders REPLICA IDENTITY FULL")
 
 
-def test_what_was_changed_by_hand_is_shown_and_brought_back(shop: Shop) -> None:
+def test_upstream_objects_changed_by_hand_are_reported_and_repaired(shop: Shop) -> None:
     shop.upstream("customers", "orders")
     shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('customers')}; COMMIT")
     shop.wait_for_events("orders", {"r": 200})
@@ -102,12 +102,12 @@ def test_what_was_changed_by_hand_is_shown_and_brought_back(shop: Shop) -> None:
 
     execute(shop.database, ["UPDATE customers SET n = 1"])
     shop.lake.sql("ALTER SOURCE shop REPAIR")
-    wait_for(lambda: shop.events("customers")["u"] == 200, "changes come again")
-    assert shop.events("orders") == {"r": 200}, "Connect remembers where it was: nothing is snapshotted again"
-    shop.follow_until_nothing_is_told()
+    wait_for(lambda: shop.events("customers")["u"] == 200, "changes arrive again")
+    assert shop.events("orders") == {"r": 200}, "Connect keeps its offsets: nothing is snapshotted again"
+    shop.follow_until_nothing_is_reported()
 
 
-def test_a_failed_task_is_told_and_restarted_ever_more_rarely(
+def test_a_failed_task_is_reported_and_restarted_with_a_growing_backoff(
     avro_shop: Shop, stack_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop = avro_shop
@@ -126,5 +126,5 @@ def test_a_failed_task_is_told_and_restarted_ever_more_rarely(
 
     shop.lake.captured.reconcile("shop")
     assert "its connector failed and was restarted" in caplog.text
-    assert "Checked again in 5 s" in caplog.text
-    wait_for(lambda: status_of(shop.lake).notices == (), "it runs again")
+    assert "Checking again in 5 s" in caplog.text
+    wait_for(lambda: status_of(shop.lake).notices == (), "the task runs again")

@@ -1,6 +1,6 @@
-"""What befalls tables of a live database over the years: the lake's are equal to them, or stop and say the way out.
+"""Tables of a live database change over the years: the lake's tables stay equal, or stop with a hint.
 
-Snapshots taken again are in `test_live_snapshots.py`.
+`test_live_snapshots.py` has re-snapshots.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _EVERY_OPERATION = {"skipped.operations": "none"}
-"""Otherwise Debezium keeps TRUNCATE to itself."""
+"""Options without which Debezium skips TRUNCATE."""
 
 _ENVELOPES = {"": "DEBEZIUM", "_upsert": "DEBEZIUM UPSERT"}
 
 
 def _upstream(database: SourceDatabase, *definitions: str) -> None:
-    """Make tables, of which changes come with the whole row before."""
+    """Create tables whose changes arrive with the whole row before."""
     for definition in definitions:
         name = definition.split("(", 1)[0].strip()
         execute(database, [f"CREATE TABLE {definition}", f"ALTER TABLE {name} REPLICA IDENTITY FULL"])
@@ -62,7 +62,7 @@ def _assert_equal(source: LiveSource, *tables: str, key: Sequence[str] = ("id",)
 
 
 def _refused(source: LiveSource, *tables: str) -> list[LakeholdError]:
-    """What stops these tables, and no others, once all has arrived."""
+    """Ingest all changes, which must stop exactly these tables; return their errors."""
     source.wait_for_arrival()
     stopped = {name: error for report in source.lake.ingest("live") for name, error in report.stopped.items()}
     assert stopped.keys() == {f"live.{table}{suffix}" for table in tables for suffix in _ENVELOPES}
@@ -89,7 +89,7 @@ def test_tables_are_truncated(make_lake: LakeFactory, database: SourceDatabase) 
     _assert_equal(source, "one", "two")
 
 
-def test_columns_come_go_and_change(make_lake: LakeFactory, database: SourceDatabase) -> None:
+def test_columns_are_added_dropped_and_changed(make_lake: LakeFactory, database: SourceDatabase) -> None:
     _upstream(
         database,
         "widened (id int PRIMARY KEY, i int, r real, d numeric(10, 2), v varchar(10), kept int NOT NULL)",
@@ -129,9 +129,7 @@ def test_columns_come_go_and_change(make_lake: LakeFactory, database: SourceData
     of_columns = "id, gone, named, renamed, plain, preset, filled, passing"
     shown = sorted(source.rows("columns", of_columns))
     assert shown == sorted(source.rows("columns_upsert", of_columns))
-    assert shown[0] == (2, 2, 2, None, None, None, None, None), (
-        "the database tells nothing of rows that were there before"
-    )
+    assert shown[0] == (2, 2, 2, None, None, None, None, None), "the database sends no events for existing rows"
     assert shown[1:] == [(3, None, None, 3, None, 7, "x", None), (4, None, None, None, None, 7, "x", 4)]
 
     for suffix in _ENVELOPES:
@@ -231,7 +229,9 @@ def test_a_primary_key_is_dropped_and_put_back(
         "UPDATE unkeyed SET n = 7 WHERE id = 2",
         "DELETE FROM neighbour",
     )
-    assert {error.code for error in _refused(source, "unkeyed")} == {"key-changed"}, "by its key row 1 would be gone"
+    assert {error.code for error in _refused(source, "unkeyed")} == {"key-changed"}, (
+        "by the new key row 1 would be deleted"
+    )
     _assert_equal(source, "neighbour")
     source.assert_equal("named", "unkeyed", ["id", "n"])
     _drop(source, "unkeyed")
@@ -281,7 +281,7 @@ def test_a_topic_gets_more_partitions(make_lake: LakeFactory, database: SourceDa
 
 @pytest.fixture
 def another_server(stack: StackAddresses) -> Iterator[StackAddresses]:
-    """The stack with another PostgreSQL, whose log begins anew."""
+    """Replace the stack's PostgreSQL by a new server, whose log starts over."""
     with open_directory() as directory:
         make_directory(Path(directory))
         server = Postgres(Path(directory), free_ports())
@@ -335,7 +335,7 @@ def _start(database: SourceDatabase, config: Mapping[str, str]) -> None:
         connect.wait_until_running(database.name)
 
 
-def test_the_last_table_of_a_captured_database_goes_and_comes_again(
+def test_the_last_table_of_a_captured_database_is_dropped_and_created_again(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)

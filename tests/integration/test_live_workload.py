@@ -1,4 +1,4 @@
-"""Whatever an application does to PostgreSQL, and whatever dies in between, the lake's tables are equal to PostgreSQL's."""
+"""The lake's tables equal PostgreSQL's, whatever an application does to PostgreSQL and whichever part dies in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from lakehold import stack as lakehold_stack
 from lakehold.ingest.batch import BatchReport
 from tests.conftest import LakeFactory
-from tests.live_connector import forget_since, kill_connect, place_of
+from tests.live_connector import kill_connect, position_of, set_back
 from tests.live_source import LiveSource
 from tests.postgres_workload import RandomWorkload
 from tests.stack_fixtures import SourceDatabase
@@ -19,7 +19,7 @@ from tests.stack_fixtures import SourceDatabase
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _EVERY_OPERATION = {"skipped.operations": "none"}
-"""Otherwise Debezium keeps TRUNCATE to itself."""
+"""Options without which Debezium skips TRUNCATE."""
 
 
 def _assert_equal(source: LiveSource) -> None:
@@ -27,7 +27,9 @@ def _assert_equal(source: LiveSource) -> None:
     source.assert_equal("entries", "entries", ["account", "line"])
 
 
-def test_random_transactions_a_truncate_and_altered_tables(make_lake: LakeFactory, database: SourceDatabase) -> None:
+def test_random_transactions_a_truncate_and_altered_tables_are_applied(
+    make_lake: LakeFactory, database: SourceDatabase
+) -> None:
     workload = RandomWorkload(database, seed=3)
     workload.open()
     database.execute("CREATE TABLE log (id int PRIMARY KEY)", "INSERT INTO log VALUES (1), (2)")
@@ -72,7 +74,7 @@ def test_connect_is_killed_while_changes_run_and_sends_changes_again(
     workload.run(10)
     source.catch_up()
     _assert_equal(source)
-    place = place_of(database)
+    place = position_of(database)
 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(workload.run, 120)
@@ -83,7 +85,7 @@ def test_connect_is_killed_while_changes_run_and_sends_changes_again(
     assert _repeated(source.catch_up()) == 0, "the connector's transactions leave nothing to send again"
     _assert_equal(source)
 
-    forget_since(database, place)
+    set_back(database, place)
     workload.run(10)
     assert _repeated(source.catch_up()) > 0
     _assert_equal(source)

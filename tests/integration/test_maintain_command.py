@@ -1,4 +1,4 @@
-"""`lakehold maintain` as a process: its output, its exit code, and that killing it anywhere loses nothing."""
+"""`lakehold maintain` as a process: its output, its exit code, and kills at every failpoint, which lose nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def held(make_lake: LakeFactory) -> tuple[Lake, list[int]]:
     return lake, times
 
 
-def test_killed_anywhere_it_goes_on_when_it_is_run_again(held: tuple[Lake, list[int]]) -> None:
+def test_a_maintenance_killed_at_any_failpoint_is_finished_by_the_next_one(held: tuple[Lake, list[int]]) -> None:
     lake, times = held
     lake.holds.advance("kept", times[4])
     before = lake.sql(f"SUBSCRIBE {NAME} AS OF {times[4]}").rows
@@ -74,12 +74,12 @@ def test_killed_anywhere_it_goes_on_when_it_is_run_again(held: tuple[Lake, list[
     assert done.returncode == 0, done.stderr
     (row,) = map(json.loads, done.stdout.splitlines())
     assert tuple(row) == COLUMNS
-    assert (row["table"], row["snapshots"], row["rewritten"]) == (NAME, 0, 0), "the killed ones did it"
+    assert (row["table"], row["snapshots"], row["rewritten"]) == (NAME, 0, 0), "the killed processes did all work"
     assert lake.sql(f"SUBSCRIBE {NAME} AS OF {times[4]}").rows == before
     assert lake.sql(f"SELECT count(*) FROM {NAME}.files").rows == [(1,)]
 
 
-def test_two_processes_at_once_end_well(held: tuple[Lake, list[int]]) -> None:
+def test_two_concurrent_processes_succeed(held: tuple[Lake, list[int]]) -> None:
     lake, times = held
     before = lake.sql(f"SUBSCRIBE {NAME} AS OF {times[2]}").rows
     with ThreadPoolExecutor(2) as both:
@@ -89,7 +89,7 @@ def test_two_processes_at_once_end_well(held: tuple[Lake, list[int]]) -> None:
     assert len(lake.catalog.load_table(NAME).metadata.snapshots) == SMALL_FILES_MOST, "one rewrite, and two expired"
 
 
-def test_it_says_what_it_would_do_and_what_failed(held: tuple[Lake, list[int]]) -> None:
+def test_a_dry_run_shows_its_plan_and_its_failures(held: tuple[Lake, list[int]]) -> None:
     lake, _ = held
     foreseen = run(lake, NAME, "shop.missing", "--dry-run", "--format", "csv")
     assert foreseen.returncode == 1

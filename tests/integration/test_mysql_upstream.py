@@ -1,4 +1,4 @@
-"""What lakehold does in a server of MySQL's kind for the marks of a connector."""
+"""Operations on a MariaDB server: signal tables, marks in the log, and what lakehold finds of tables and users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _upstream(
     return MysqlUpstream(Login(HOST, port or server.port, user, password), _TIMEOUT_S)
 
 
-def test_a_signal_table_is_made_once_and_goes_with_its_database(mariadb: MariaDb) -> None:
+def test_a_signal_table_is_created_once_and_dropped_with_its_database(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
     assert upstream.inspect(TABLE) == FoundSignals(None, may_make=True)
     for name in (TABLE, TABLE, OTHER):
@@ -54,7 +54,7 @@ def test_a_signal_table_is_made_once_and_goes_with_its_database(mariadb: MariaDb
     upstream.drop_signal_table(OTHER)
 
 
-def test_a_signal_table_keeps_when_it_was_last_looked_at(mariadb: MariaDb) -> None:
+def test_a_signal_table_keeps_the_time_of_the_last_inspection(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
     assert upstream.record_seen(TABLE, 5) is None
     upstream.create_signal_table(TABLE, None)
@@ -63,7 +63,7 @@ def test_a_signal_table_keeps_when_it_was_last_looked_at(mariadb: MariaDb) -> No
         assert upstream.record_seen(TABLE, at_ms) == at_ms
         assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=at_ms)
     mariadb.execute("REVOKE INSERT ON lakehold_signals.* FROM lakehold@'%'")
-    assert upstream.record_seen(TABLE, 9) == 7, "it may not write, and can say what is there"
+    assert upstream.record_seen(TABLE, 9) == 7, "a user who may not write gets the stored time"
 
 
 def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:
@@ -90,7 +90,9 @@ def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb)
         (["admin"], True),
     ],
 )
-def test_whether_the_user_may_make_it_is_known_before(mariadb: MariaDb, grants: list[str], may_make: bool) -> None:
+def test_it_is_known_beforehand_whether_the_user_may_create_a_signal_table(
+    mariadb: MariaDb, grants: list[str], may_make: bool
+) -> None:
     upstream = _granted(mariadb, grants)
     assert upstream.inspect(TABLE) == FoundSignals(None, may_make=may_make)
     if may_make:
@@ -115,7 +117,7 @@ def test_whether_the_user_may_make_it_is_known_before(mariadb: MariaDb, grants: 
         (["admin"], FoundSignalTable()),
     ],
 )
-def test_what_the_user_may_do_with_one_that_is_there(
+def test_the_rights_of_the_user_on_an_existing_signal_table_are_found(
     mariadb: MariaDb, grants: list[str], found: FoundSignalTable | None
 ) -> None:
     _upstream(mariadb).create_signal_table(TABLE, None)
@@ -128,7 +130,7 @@ def test_what_the_user_may_do_with_one_that_is_there(
         assert upstream.inspect(TABLE).table is None
 
 
-def test_a_server_that_is_read_only_is_not_written_to(mariadb: MariaDb) -> None:
+def test_a_read_only_server_is_not_written_to(mariadb: MariaDb) -> None:
     upstream = _granted(mariadb, ["ALL ON *.*"])
     mariadb.execute("SET GLOBAL read_only = ON")
     assert not upstream.inspect(TABLE).may_be_had
@@ -144,8 +146,8 @@ def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:
     return _upstream(server, "u", "p")
 
 
-def test_a_server_that_does_not_answer_or_lets_nobody_in_is_told(mariadb: MariaDb) -> None:
-    for upstream, code, told in [
+def test_a_server_that_does_not_answer_or_refuses_the_user_is_reported(mariadb: MariaDb) -> None:
+    for upstream, code, detail in [
         (_upstream(mariadb, password="another"), "database-denied", "Access denied for user 'lakehold'"),
         (_upstream(mariadb, user="nobody"), "database-denied", "Access denied for user 'nobody'"),
         (_upstream(mariadb, port=1), "database-unavailable", "Can't connect"),
@@ -153,7 +155,7 @@ def test_a_server_that_does_not_answer_or_lets_nobody_in_is_told(mariadb: MariaD
         with pytest.raises(UpstreamUnavailable) as refusal:
             upstream.inspect(TABLE)
         assert refusal.value.code == code
-        assert told in refusal.value.detail
+        assert detail in refusal.value.detail
 
 
 def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
@@ -170,7 +172,7 @@ def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
     assert {"id": found_id, "type": kind, "data": json.loads(data)} == json.loads(signal)
 
 
-def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -> None:
+def test_the_relation_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -> None:
     mariadb.execute(
         "CREATE DATABASE shop",
         "CREATE TABLE shop.orders (id BIGINT UNSIGNED PRIMARY KEY, Total DECIMAL(12, 2) NOT NULL, twice INT AS (2) VIRTUAL, "
@@ -204,9 +206,7 @@ def test_what_stands_under_a_name_is_found_with_its_columns(mariadb: MariaDb) ->
         ("id INT PRIMARY KEY, `a ``WITHOUT OVERLAPS` VARCHAR(50) DEFAULT 'it''s WITHOUT OVERLAPS')", PLAIN),
     ],
 )
-def test_tables_whose_changes_have_more_columns_than_they_show_are_found(
-    mariadb: MariaDb, columns: str, found: str
-) -> None:
+def test_tables_with_hidden_columns_in_their_changes_are_found(mariadb: MariaDb, columns: str, found: str) -> None:
     mariadb.execute("CREATE DATABASE shop", f"CREATE TABLE shop.orders ({columns}")
     assert _upstream(mariadb).relations(["shop.orders"]) == {"shop.orders": FoundRelation(found)}
 
@@ -230,7 +230,7 @@ def test_numbers_are_read_from_a_type(text: str, arguments: tuple[int, ...], is_
     assert (found.arguments, found.is_unsigned) == (arguments, is_unsigned)
 
 
-def test_it_knows_whether_the_user_may_read_a_table(mariadb: MariaDb) -> None:
+def test_the_right_of_the_user_to_read_a_table_is_found(mariadb: MariaDb) -> None:
     mariadb.execute(
         "CREATE DATABASE closed",
         "CREATE TABLE closed.items (id INT PRIMARY KEY, total INT)",

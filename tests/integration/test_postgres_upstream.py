@@ -1,4 +1,4 @@
-"""What lakehold asks of a real PostgreSQL that is to be captured, and what it says of one that it does not reach."""
+"""Operations on a real PostgreSQL: tables, columns, keys and rights that lakehold finds, publications, unreachable servers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,19 @@ def login(postgres_server: Postgres) -> Login:
 @pytest.mark.parametrize(
     ("changed", "code", "message", "detail"),
     [
-        ({"password": "x"}, "database-denied", 'does not let user "lakehold" in', "Password authentication failed"),
-        ({"password": ""}, "database-denied", 'does not let user "lakehold" in', "no password supplied"),
-        ({"user": "nobody"}, "database-denied", 'does not let user "nobody" in', "Password authentication failed"),
+        (
+            {"password": "x"},
+            "database-denied",
+            'rejects the login of user "lakehold"',
+            "Password authentication failed",
+        ),
+        ({"password": ""}, "database-denied", 'rejects the login of user "lakehold"', "no password supplied"),
+        ({"user": "nobody"}, "database-denied", 'rejects the login of user "nobody"', "Password authentication failed"),
         ({"database": "none"}, "database-missing", 'has no database "none"', 'Database "none" does not exist.'),
         ({"port": 1}, "database-unavailable", "does not answer", "Connection refused."),
     ],
 )
-def test_what_keeps_it_out_is_told_apart(
+def test_the_causes_of_a_refused_login_are_distinguished(
     login: Login, changed: dict[str, Any], code: str, message: str, detail: str
 ) -> None:
     with pytest.raises(UpstreamUnavailable) as refusal:
@@ -54,7 +59,7 @@ def test_what_keeps_it_out_is_told_apart(
     assert not set("\t\n") & set(refusal.value.detail)
 
 
-def test_what_stands_under_a_name_is_found(postgres_server: Postgres, login: Login) -> None:
+def test_the_relation_under_a_name_is_found(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE SCHEMA found")
         connection.execute('CREATE TABLE found.orders (id int PRIMARY KEY, "Total" int)')
@@ -147,7 +152,7 @@ def test_the_key_of_a_table_is_the_primary_key_or_the_unique_index_that_debezium
     assert {name for name in names if database.tables[name].replica_identity == "d"} == {"k.primary", "k.including"}
 
 
-def test_it_knows_whether_the_user_may_read_a_table(postgres_server: Postgres, login: Login) -> None:
+def test_the_right_of_the_user_to_read_a_table_is_found(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE ROLE reads LOGIN PASSWORD 'x'")
         connection.execute("CREATE SCHEMA closed")
@@ -159,7 +164,7 @@ def test_it_knows_whether_the_user_may_read_a_table(postgres_server: Postgres, l
     assert {name for name, relation in found.items() if relation.may_read} == {"public.may"}
 
 
-def test_what_a_table_is_and_what_it_is_a_part_of_is_found(postgres_server: Postgres, login: Login) -> None:
+def test_the_kind_and_the_partitioned_root_of_a_table_are_found(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE SCHEMA kinds")
         connection.execute("CREATE UNLOGGED TABLE kinds.fast (id int PRIMARY KEY)")
@@ -184,9 +189,7 @@ def test_what_a_table_is_and_what_it_is_a_part_of_is_found(postgres_server: Post
     }
 
 
-def test_a_table_joins_and_leaves_a_publication_without_those_that_inherit_from_it(
-    postgres_server: Postgres, login: Login
-) -> None:
+def test_a_table_joins_and_leaves_a_publication_without_its_heirs(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE SCHEMA heirs")
         connection.execute("CREATE TABLE heirs.parent (id int PRIMARY KEY)")
@@ -225,7 +228,7 @@ _LOST = {
     '"${env:HOME}" numeric': ["'NaN'"],
     '"a ""b"" {0} 100% c" int[]': ["'{{1}}'"],
 }
-"""Values of columns that Debezium sends as others."""
+"""Values that Debezium changes when it sends them."""
 _SENT = {
     "day date": ["'0001-01-01'", "'1582-10-04'", "'1582-10-15'", "'infinity'", "'-infinity'", "NULL"],
     "bare numeric": ["1e1000", "-0.1"],
@@ -257,7 +260,7 @@ def _lossy(lost: LostValues) -> set[tuple[str, str]]:
     return {(each.column.name, each.loss.what) for each in lost.columns}
 
 
-def test_values_that_do_not_come_as_they_are_are_found_in_the_rows(postgres_server: Postgres, login: Login) -> None:
+def test_values_that_debezium_changes_are_found_in_the_rows(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         for statement in (
             "CREATE SCHEMA v",
@@ -293,7 +296,7 @@ def test_values_that_do_not_come_as_they_are_are_found_in_the_rows(postgres_serv
     assert dimensions == {"an array of several dimensions comes as nulls, or its row is an error"}
 
 
-def test_a_column_whose_domain_takes_no_nulls_takes_none(postgres_server: Postgres, login: Login) -> None:
+def test_a_column_with_a_not_null_domain_is_not_null(postgres_server: Postgres, login: Login) -> None:
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
         connection.execute("CREATE DOMAIN given AS numeric NOT NULL")
         connection.execute("CREATE TABLE strict (id int, n given)")
@@ -302,7 +305,7 @@ def test_a_column_whose_domain_takes_no_nulls_takes_none(postgres_server: Postgr
     assert (lossy.column.name, lossy.stops) == ("n", True)
 
 
-def test_rows_that_take_too_long_leave_a_query_and_time_for_other_tables(
+def test_a_search_that_takes_too_long_becomes_a_query_and_leaves_time_for_other_tables(
     postgres_server: Postgres, login: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_SEARCHED_WITHIN_S", 1.0)
@@ -325,6 +328,6 @@ def test_rows_that_take_too_long_leave_a_query_and_time_for_other_tables(
     assert _looked_through(upstream, "public.large")["public.large"].query == ""
 
 
-def test_the_database_says_how_it_writes_money(login: Login) -> None:
+def test_the_money_format_of_the_database_is_found(login: Login) -> None:
     database, _ = PostgresUpstream(login, _TIMEOUT_S).inspect(Names("p", "s", "lakehold_signals.t"), "id", [])
     assert database.money == "$1,234.50"

@@ -1,4 +1,4 @@
-"""Real `lakehold publish` processes are killed where it hurts: the output has each timestamp once, and nothing is left out."""
+"""Real `lakehold publish` processes are killed around their commits: the output has each timestamp exactly once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEASE_MS = 1_500
 
 
 class Shop:
-    """A lake with a table that somebody else writes, and a subscription to it."""
+    """A lake with a foreign table and a subscription to it."""
 
     def __init__(self, directory: Path) -> None:
         self.lake: Lake = connect(str(directory / "lake"), foreign_lag_ms=0)
@@ -87,7 +87,7 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
-def test_killed_before_and_behind_the_commit(shop: Shop) -> None:
+def test_a_publisher_killed_before_or_after_its_commit_loses_and_repeats_nothing(shop: Shop) -> None:
     for point in ("before-publication", "after-publication") * 2:
         shop.write()
         shop.wait_for_lease()
@@ -100,7 +100,7 @@ def test_killed_before_and_behind_the_commit(shop: Shop) -> None:
     assert shop.lake.holds.hold("subscription_s").at_ms is not None
 
 
-def test_a_suspended_publisher_wakes_up_behind_its_successor(shop: Shop) -> None:
+def test_a_suspended_publisher_that_wakes_up_after_its_successor_publishes_nothing(shop: Shop) -> None:
     shop.write()
     suspended = shop.start(suspend_at="before-publication")
     try:
@@ -118,7 +118,7 @@ def test_a_suspended_publisher_wakes_up_behind_its_successor(shop: Shop) -> None
     assert shop.ids == list(range(1, shop.written + 1))
 
 
-def test_following_ends_behind_a_commit(shop: Shop) -> None:
+def test_following_ends_after_a_commit(shop: Shop) -> None:
     following = shop.start("--follow")
     assert following.stdout is not None
     try:

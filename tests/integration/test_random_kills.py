@@ -41,7 +41,7 @@ with connect() as lake, open(sys.argv[1], "a") as kept:
 
 
 class Shop:
-    """A lake with a table that somebody else writes, held from its first row on, and what follows it."""
+    """A lake with a foreign table held from its first row on, and followers of the table."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -73,7 +73,7 @@ class Shop:
         return self.directory / "received.jsonl"
 
     def commands(self) -> Sequence[Sequence[str]]:
-        """What is killed: none of them needs Spark."""
+        """Return the commands to kill, none of which needs Spark."""
         return (
             (COMMAND, "publish", "s", "--quiet"),
             (sys.executable, "-c", CLIENT, str(self.received)),
@@ -103,7 +103,7 @@ class Shop:
         )
 
     def ended(self, command: Sequence[str]) -> float:
-        """Seconds that a command takes that nobody kills."""
+        """Run a command to its end; return the seconds that it took."""
         self.wait_for_leases()
         began_ms = now_ms()
         process = self.start(command)
@@ -127,7 +127,7 @@ class Shop:
         wait_for(lambda: all(s.lease is None or s.lease.until_ms <= now_ms() for s in store.subscribers()), within_s=30)
 
     def check_holds(self) -> None:
-        """Each hold's table can be read where the hold stands, and the tag that keeps it is there."""
+        """Check that each hold's table is readable at the hold's timestamp, and that hold `all` still tags the first snapshot."""
         table = self.lake.catalog.load_table("shop.t")
         for hold in self.lake.holds.all():
             assert hold.at_ms is not None
@@ -143,13 +143,13 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield made
 
 
-def test_followers_and_hold_commands(shop: Shop) -> None:
+def test_randomly_killed_followers_and_hold_commands_lose_nothing(shop: Shop) -> None:
     chance = random.Random(5)
     takes_s = {command: shop.ended(command) for command in shop.commands()}
     for _ in range(ROUNDS):
         shop.write()
         command = chance.choice(shop.commands())
-        # Most of the time goes into starting: the second half is where there is something to interrupt.
+        # A command starts during most of its time: only the second half has something to interrupt.
         shop.killed(command, takes_s[command] * chance.uniform(0.4, 1.1))
         shop.check_holds()
     for command in shop.commands():
@@ -161,7 +161,7 @@ def test_followers_and_hold_commands(shop: Shop) -> None:
 
 
 @pytest.mark.spark
-def test_maintenance(shop: Shop) -> None:
+def test_randomly_killed_maintenance_loses_nothing(shop: Shop) -> None:
     chance = random.Random(7)
     maintain = (COMMAND, "maintain", "shop.t")
     for _ in range(12):
@@ -180,9 +180,9 @@ def test_maintenance(shop: Shop) -> None:
 
 
 def rows_once(received: Path) -> list[int]:
-    """Ids that a client has taken. What was not acknowledged comes again at once; what was does not.
+    """Return the ids that a client received, and check that exactly the unacknowledged ones were delivered again.
 
-    A client may die after it has acknowledged and before it can write that down: then the next delivery is another one.
+    A client may die after it acknowledged a delivery and before it recorded that: then another delivery comes next.
     """
     taken: dict[tuple[bool, int], list[int]] = {}
     acknowledged: set[tuple[bool, int]] = set()
@@ -198,6 +198,6 @@ def rows_once(received: Path) -> list[int]:
         assert delivery not in acknowledged
         if last is not None and delivery != last:
             acknowledged.add(last)
-        assert taken.setdefault(delivery, rows) == rows, "what comes again is the same"
+        assert taken.setdefault(delivery, rows) == rows, "a repeated delivery has the same rows"
         last = delivery
     return [id_ for rows in taken.values() for id_ in rows]

@@ -1,4 +1,4 @@
-"""`lakehold spark` as a person meets it: up, clients that come and go, down."""
+"""`lakehold spark` as a person uses it: a server is started, clients connect and leave, and it is stopped."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ with connect(warehouse, spark_remote=remote) as lake:
     for other in silent:
         other.stop()
 """
-"""Asks sessions that were silent, one a second: one that is asked has been heard of. Meanwhile the lake is idle."""
+"""A program with an idle lake and silent sessions, which it uses one a second, since a session that is used is not silent."""
 
 
 @dataclass(frozen=True)
 class Commands:
-    """Runs `lakehold` over a server of its own."""
+    """The `lakehold` commands over a server of their own."""
 
     directory: Path
     port: int
@@ -92,12 +92,12 @@ class Commands:
         )
 
     def client(self, remote: str, *statements: str) -> subprocess.CompletedProcess[str]:
-        """A program that runs statements in the session of a lake, and closes it."""
+        """Run statements in the session of a lake, in a program that closes the lake."""
         warehouse = str(self.directory / "lake")
         return self._ended([sys.executable, "-c", CLIENT, warehouse, remote, *statements], {})
 
     def pid(self) -> int:
-        """The server's process."""
+        """Return the id of the server's process."""
         (server,) = json.loads(self.spark("status", "--format", "json").stdout)
         assert isinstance(server["pid"], int)
         return server["pid"]
@@ -116,7 +116,7 @@ class Commands:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """A server that was started by its command."""
+    """Start a server with its command, and stop it after the tests."""
     commands = Commands(tmp_path_factory.mktemp("spark-server"), free_port())
     started = commands.spark("up", "--port", str(commands.port))
     try:
@@ -128,7 +128,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         lifecycle.down(commands.directory / "server")
 
 
-def test_up_is_done_once(commands: Commands) -> None:
+def test_a_second_up_finds_the_running_server(commands: Commands) -> None:
     pid = commands.pid()
     again = commands.spark("up")
     assert (again.returncode, again.stdout) == (0, f"export LAKEHOLD_SPARK_REMOTE={commands.remote}\n")
@@ -139,13 +139,13 @@ def test_up_is_done_once(commands: Commands) -> None:
     assert "lakehold spark down" in elsewhere.stderr
 
 
-def test_nobody_outside_of_this_machine_reaches_it(commands: Commands) -> None:
+def test_the_server_listens_on_this_machine_only(commands: Commands) -> None:
     listening = [c for c in psutil.Process(commands.pid()).net_connections("inet") if c.status == psutil.CONN_LISTEN]
     assert commands.port in {connection.laddr.port for connection in listening}
     assert {connection.laddr.ip.removeprefix("::ffff:") for connection in listening} == {HOST}
 
 
-def test_commands_use_it_each_with_its_own_lake(commands: Commands) -> None:
+def test_commands_share_the_server_each_with_its_own_lake(commands: Commands) -> None:
     for name in ("here", "there"):
         written = commands.run(
             "sql",
@@ -157,7 +157,7 @@ def test_commands_use_it_each_with_its_own_lake(commands: Commands) -> None:
         assert json.loads(written.stdout) == {"lake": name}
 
 
-def test_what_a_client_leaves_behind_goes_with_its_session(commands: Commands) -> None:
+def test_temporary_views_of_a_client_are_dropped_with_its_session(commands: Commands) -> None:
     one_session = f"{commands.remote}/;session_id={uuid4()}"
     first = commands.client(one_session, "CREATE TEMPORARY VIEW left_behind AS SELECT 1 AS a", "TABLE left_behind")
     assert first.returncode == 0, first.stderr
@@ -169,7 +169,7 @@ def test_what_a_client_leaves_behind_goes_with_its_session(commands: Commands) -
     assert "SESSION_CLOSED" in same.stderr
 
 
-def test_an_idle_client_keeps_its_session_longer_than_the_server_keeps_silent_ones(tmp_path: Path) -> None:
+def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_path: Path) -> None:
     patience = {
         "spark.connect.session.manager.defaultSessionTimeout": "3s",
         "spark.connect.session.manager.maintenanceInterval": "200ms",
@@ -196,4 +196,4 @@ def test_down_stops_the_process_that_up_started(commands: Commands) -> None:
     refused = commands.run("sql", "SELECT 1", warehouse=str(commands.directory / "here"), spark_remote=commands.remote)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "code: spark-unreachable" in refused.stderr
-    assert commands.spark("down").returncode == 0, "there is nothing to do any more"
+    assert commands.spark("down").returncode == 0, "no server is left to stop"

@@ -1,4 +1,4 @@
-"""The stack as its users meet it: changes of a real PostgreSQL arrive in a real Kafka, whatever dies in between."""
+"""The stack as its users see it: changes of a real PostgreSQL arrive in a real Kafka, whichever part dies in between."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.stack
 
 _ARRIVES_WITHIN_S = 90
 _PASSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._TRANSPORT}
-"""The connector has not made the topic yet, or the broker is being started again."""
+"""Errors that pass: the connector has not created the topic yet, or the broker is restarting."""
 
 PARTS = ("postgres", "kafka", "registry", "connect")
 
 
 class AvroTopic:
-    """Reads a topic from its beginning as any Confluent client would."""
+    """A Confluent client that reads a topic from its beginning."""
 
     def __init__(self, addresses: StackAddresses, topic: str) -> None:
         registry = SchemaRegistryClient({"url": addresses.registry})
@@ -52,7 +52,7 @@ class AvroTopic:
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
 
     def next(self) -> tuple[Any, Any]:
-        """Key and value of the next message."""
+        """Return the key and the value of the next message."""
         deadline = time.monotonic() + _ARRIVES_WITHIN_S
         while time.monotonic() < deadline:
             try:
@@ -72,7 +72,7 @@ class AvroTopic:
 
 @pytest.fixture
 def customers(database: SourceDatabase) -> Iterator[AvroTopic]:
-    """The topic of a table with one row, Ada."""
+    """Capture a table with one row, Ada; yield a reader of its topic."""
     database.execute(
         "CREATE TABLE customers (id bigint PRIMARY KEY, name text, credit numeric(10, 2))",
         "INSERT INTO customers VALUES (1, 'Ada', 12.50)",
@@ -97,7 +97,7 @@ def _next(consumer: Consumer) -> Message:
 
 
 def _see_it_run_until_it_fails(connect: ConnectClient, connector: str) -> None:
-    """A connector that cannot write runs until it has a first message."""
+    """Watch a connector that cannot write, which runs until it has a first message."""
     deadline = time.monotonic() + _ARRIVES_WITHIN_S
     while time.monotonic() < deadline:
         connect.wait_until_running(connector)
@@ -123,7 +123,7 @@ def test_snapshot_and_changes_are_read_back_with_stock_clients(database: SourceD
 
 
 @pytest.mark.parametrize("victim", PARTS)
-def test_a_killed_part_comes_back_with_its_data_and_the_others_are_left_alone(
+def test_a_killed_part_restarts_with_its_data_and_the_others_are_left_alone(
     stack_directory: Path, stack: StackAddresses, database: SourceDatabase, customers: AvroTopic, victim: str
 ) -> None:
     customers.next()
@@ -142,12 +142,12 @@ def test_a_killed_part_comes_back_with_its_data_and_the_others_are_left_alone(
     assert [event.server for event in events if event.state == "starting"] == [victim]
     database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
     key, value = customers.next()
-    while key != {"id": 2}:  # what Connect had not acknowledged when it was killed may come twice
+    while key != {"id": 2}:  # messages that Connect had not acknowledged when it was killed may arrive twice
         key, value = customers.next()
     assert value["after"]["name"] == "Grace"
 
 
-def test_a_failed_connector_is_reported_with_the_reason_and_goes_on_when_restarted(database: SourceDatabase) -> None:
+def test_a_failed_connector_is_reported_with_the_cause_and_goes_on_when_restarted(database: SourceDatabase) -> None:
     database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
     nowhere = dataclasses.replace(database.addresses, registry_native="http://127.0.0.1:1/apis/registry/v2")
     database.capture("public.orders", addresses=nowhere)
@@ -165,7 +165,7 @@ def test_a_failed_connector_is_reported_with_the_reason_and_goes_on_when_restart
         connect.wait_until_running(database.name)
 
 
-def test_versions_of_connectors_are_told(stack: StackAddresses) -> None:
+def test_versions_of_connectors_are_reported(stack: StackAddresses) -> None:
     with ConnectClient(stack.connect) as connect:
         assert connect.plugin_version("io.debezium.connector.postgresql.PostgresConnector") == "3.7.0.Final"
         assert connect.plugin_version("no.such.Connector") == ""
@@ -224,13 +224,13 @@ def test_down_leaves_no_process_and_up_goes_on_with_the_data(
 
     assert all(has_ended(process) for process in family)
     assert {part.state for part in lakehold_stack.status(stack_directory)} == {"stopped"}
-    assert lakehold_stack.up(stack_directory) == stack, "the ports of the last time are used again"
+    assert lakehold_stack.up(stack_directory) == stack, "the same ports are used again"
     database.execute("INSERT INTO customers VALUES (2, 'Grace', 0)")
     key, value = customers.next()
     assert (key, value["after"]["name"]) == ({"id": 2}, "Grace")
 
 
-def test_what_an_interrupted_up_has_started_is_stopped_by_down() -> None:
+def test_servers_that_an_interrupted_up_started_are_stopped_by_down() -> None:
     with open_directory() as directory:
         command = [sys.executable, "-c", "from lakehold.stack.cli import app; app()", "up", "--directory", directory]
         port_base = ["--port-base", str(free_ports().postgres)]

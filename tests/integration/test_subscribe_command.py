@@ -1,4 +1,4 @@
-"""`lakehold subscribe` as people and scripts run it: a process that writes rows to a pipe, is stopped, or whose reader leaves."""
+"""`lakehold subscribe` as people and scripts run it: it writes rows to a pipe until it is stopped or its reader leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 COMMAND = str(Path(sys.executable).with_name("lakehold"))
 ENDS_WITHIN_S = 60
 MANY = 20_000
-"""Rows that are more than a pipe holds."""
+"""More rows than a pipe holds."""
 
 
 def environment(lake: Lake) -> dict[str, str]:
@@ -56,14 +56,14 @@ def run(lake: Lake, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class Following:
-    """A process that follows."""
+    """A `lakehold subscribe --follow` process and the output read so far."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.text = b""
 
     def lines(self, count: int) -> list[str]:
-        """All lines so far, when there are so many."""
+        """Wait for `count` lines; return all lines so far."""
         wait_for(lambda: self._read() >= count, within_s=ENDS_WITHIN_S)
         return self.text.decode().splitlines()
 
@@ -77,7 +77,7 @@ class Following:
         return self.text.count(b"\n")
 
     def stopped(self, sent: signal.Signals) -> tuple[int, list[str], str]:
-        """Exit code, all lines, and what it said on stderr."""
+        """Send a signal and wait for the end; return the exit code, all lines, and stderr."""
         self.process.send_signal(sent)
         rest, said = self.process.communicate(timeout=ENDS_WITHIN_S)
         return self.process.returncode, (self.text + rest).decode().splitlines(), said.decode()
@@ -100,7 +100,7 @@ def following(lake: Lake, *arguments: str) -> Iterator[Following]:
 
 
 class Feed:
-    """A source of one topic, read into `s.t`."""
+    """A source of one recorded topic, which feeds the table `s.t`."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake, self.file, self.offset = lake, directory / "t.jsonl", 0
@@ -110,7 +110,7 @@ class Feed:
         """)
 
     def ingest(self, *rows: tuple[int, str | None]) -> int:
-        """One batch: its timestamp."""
+        """Ingest rows as one batch; return its timestamp."""
         for id_, v in rows:
             key, value = ({"id": id_}, None if v is None else {"id": id_, "v": v})
             written = None if value is None else json.dumps(value).encode()
@@ -131,8 +131,8 @@ def row(mz_timestamp: int, diff: int, id_: int, v: str) -> dict[str, Any]:
     return {"mz_timestamp": mz_timestamp, "mz_diff": diff, "id": id_, "v": v}
 
 
-def test_the_formats(feed: Feed) -> None:
-    """A table's name is enough; rows to stdout, a script's data undisturbed by anything else."""
+def test_rows_are_written_in_each_format(feed: Feed) -> None:
+    """Subscribe by a table's name: rows go to stdout in each format, and nothing else does."""
     first = feed.ingest((1, "a"), (2, "b, c"))
     second = feed.ingest((1, None))
     as_json = run(feed.lake, f"s.t AS OF {first}", "--format", "json")
@@ -160,7 +160,7 @@ def test_the_formats(feed: Feed) -> None:
     ]
 
 
-def test_notices_are_no_data(feed: Feed) -> None:
+def test_notices_are_not_written_to_stdout(feed: Feed) -> None:
     first = feed.ingest((1, "a"))
     ended = run(feed.lake, f"s.t AS OF {first} UP TO {first}")
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -168,7 +168,9 @@ def test_notices_are_no_data(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_rows_appear_while_another_process_ingests_and_a_signal_ends_it(feed: Feed, sent: signal.Signals) -> None:
+def test_rows_appear_while_another_process_ingests_until_a_signal_ends_the_command(
+    feed: Feed, sent: signal.Signals
+) -> None:
     first = feed.ingest((1, "a"))
     with following(feed.lake, "s.t", "--format", "json") as follower:
         assert [json.loads(line) for line in follower.lines(1)] == [row(first, 1, 1, "a")]
@@ -182,7 +184,7 @@ def test_rows_appear_while_another_process_ingests_and_a_signal_ends_it(feed: Fe
     assert [json.loads(line) for line in lines] == [*expected, *(row(third, 1, n, "many") for n in range(2, 500))]
 
 
-def test_a_csv_that_is_followed_has_one_header(feed: Feed) -> None:
+def test_a_followed_csv_has_one_header(feed: Feed) -> None:
     first = feed.ingest((1, "a"))
     with following(feed.lake, "s.t", "--format", "csv") as follower:
         follower.lines(2)
@@ -190,7 +192,7 @@ def test_a_csv_that_is_followed_has_one_header(feed: Feed) -> None:
         assert follower.lines(3) == ["mz_timestamp,mz_diff,id,v", f"{first},1,1,a", f"{second},1,2,b"]
 
 
-def test_up_to_ends_what_is_followed(lake: Lake) -> None:
+def test_up_to_ends_following(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (id INT) USING iceberg; INSERT INTO s.t VALUES (1)")
     (version,) = lake.catalog.load_table("s.t").metadata.snapshot_log
     ended = run(lake, f"s.t AS OF {version.timestamp_ms} UP TO {now_ms() + 3_000}", "--follow", "--format", "csv")
@@ -198,7 +200,7 @@ def test_up_to_ends_what_is_followed(lake: Lake) -> None:
     assert [line.split(",")[1:] for line in ended.stdout.splitlines()] == [["mz_diff", "id"], ["1", "1"]]
 
 
-def test_a_reader_that_leaves_ends_it_quietly(feed: Feed) -> None:
+def test_a_reader_that_leaves_ends_the_command_quietly(feed: Feed) -> None:
     first = feed.ingest(*((n, "x" * 50) for n in range(MANY)))
     for follow in ("", "--follow"):
         piped = subprocess.run(
@@ -220,10 +222,10 @@ WRONG = [
     ("s.t ENVELOPE UPSERT (KEY (nothing))", "column-missing", "detail: Columns: id, v."),
     ("s.t AS OF {first} UP TO 7", "bounds", "is before AS OF"),
 ]
-"""A statement, the code of its error and what it says among other things."""
+"""A statement, the code of its error, and a part of the error's text."""
 
 
-def test_an_error_says_what_to_do_and_is_no_data(feed: Feed) -> None:
+def test_an_error_says_what_to_do_and_is_not_written_to_stdout(feed: Feed) -> None:
     first = feed.ingest((1, "a"))
     for (text, code, said), arguments in zip(WRONG, cycle([[], ["--follow"]]), strict=False):
         failed = run(feed.lake, text.format(first=first), *arguments)

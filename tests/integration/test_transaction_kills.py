@@ -1,4 +1,4 @@
-"""Real `lakehold ingest` processes are killed amid batches of whole transactions: what goes on ends at the same commits."""
+"""Real `lakehold ingest` processes are killed amid batches of whole transactions: finished batches end at the same commits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLES = {"t0": "DEBEZIUM UPSERT", "t1": "DEBEZIUM"}
 POINTS = ("after-intent", "after-merge", "after-commit")
 
 
-def test_a_batch_that_was_begun_keeps_its_ends_whatever_comes_meanwhile(
+def test_a_batch_that_was_begun_keeps_its_end_offsets_whatever_arrives_meanwhile(
     make_lake: LakeFactory, spark_connect: str, tmp_path: Path
 ) -> None:
     upstream = Upstream(Random(5), tables=2, partitions=2, transactions=16, ids="postgres", snapshots=False)

@@ -1,4 +1,4 @@
-"""Two ingests of one source at once: one works, the other is told so; one that was taken for dead lands nothing twice."""
+"""Two ingests of one source: one works and the other is refused; one that lost its lease while suspended writes nothing twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.spark
 
 LATER_MS = 3_600_000
-"""How far the clock of a successor is ahead that takes a working writer for dead."""
+"""The lead of a successor's clock, for which the lease of a working writer has expired."""
 
 
 def row(id_: int, name: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def row(id_: int, name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def topic(tmp_path: Path) -> Topic:
-    """Three batches of two messages each; the last one writes what the second one wrote."""
+    """Write three batches of two messages each; the last batch changes the rows of the second one."""
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     topic.snapshot([row(1, "a"), row(2, "a")])
     topic.update(row(1, "a"), row(1, "b"))
@@ -61,13 +61,13 @@ def first(make_lake: LakeFactory, topic: Topic, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def second(make_lake: LakeFactory, first: Lake, tmp_path: Path) -> Lake:
-    """The same lake, opened once more."""
+    """Open the lake once more."""
     return make_lake(tmp_path / "lake", max_batch_records=2, buckets=2, catalog_name=first.settings.catalog_name)
 
 
 @pytest.fixture
 def successor(make_lake: LakeFactory, first: Lake, tmp_path: Path) -> Lake:
-    """... by somebody whose clock says that every lease of now has run out."""
+    """Open the lake with a clock for which every current lease has expired."""
     lake = make_lake(
         tmp_path / "lake",
         max_batch_records=2,
@@ -82,7 +82,7 @@ def successor(make_lake: LakeFactory, first: Lake, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def zombie(make_lake: LakeFactory, first: Lake, tmp_path: Path) -> Callable[[int], Lake]:
-    """... by somebody who learns so late, in milliseconds, that the source is no longer theirs."""
+    """Return a function that opens the lake for a process that notices a lost lease only after some milliseconds."""
 
     def opened(renew_ms: int) -> Lake:
         return make_lake(
@@ -103,7 +103,7 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
 
 
 def effects(lake: Lake) -> list[tuple[str, str]]:
-    """Timestamp and step of each snapshot of the table."""
+    """Return the timestamp and the step of each snapshot of the table."""
     state = lake.tables.table_state("s.t")
     assert state is not None
     return [(s.summary["lakehold.timestamp"], s.summary["lakehold.step"]) for s in reversed(state.history)]
@@ -116,7 +116,7 @@ def assert_all_is_there_once(lake: Lake) -> None:
     assert sum(batch.records for batch in history) == 6
 
 
-def test_the_second_is_told_who_works_and_until_when(first: Lake, second: Lake) -> None:
+def test_a_second_ingest_is_refused_with_the_lease_holder_and_expiry(first: Lake, second: Lake) -> None:
     working = first.batches_of("shop")
     next(working)
     lease = first.batches.readers("shop")["main"].lease
@@ -132,7 +132,7 @@ def test_the_second_is_told_who_works_and_until_when(first: Lake, second: Lake) 
     assert_all_is_there_once(second)
 
 
-def test_two_at_once_do_the_work_of_one(first: Lake, second: Lake) -> None:
+def test_two_concurrent_ingests_do_the_work_of_one(first: Lake, second: Lake) -> None:
     together = threading.Barrier(2)
 
     def ingest(lake: Lake) -> bool:
@@ -148,7 +148,7 @@ def test_two_at_once_do_the_work_of_one(first: Lake, second: Lake) -> None:
     assert_all_is_there_once(first)
 
 
-def test_a_killed_owner_is_waited_for_and_then_replaced(first: Lake, second: Lake, tmp_path: Path) -> None:
+def test_the_lease_of_a_killed_holder_is_awaited_and_taken_over(first: Lake, second: Lake, tmp_path: Path) -> None:
     settings: dict[str, str | int] = {
         "catalog_name": first.settings.catalog_name,
         "lease_ms": 4_000,
@@ -173,7 +173,7 @@ def test_a_killed_owner_is_waited_for_and_then_replaced(first: Lake, second: Lak
 
 
 def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, act: Callable[[], object]) -> None:
-    """Act once, where the writer in this thread reaches `point` for the n-th time."""
+    """Act once, when the writer in this thread passes the failpoint `point` for the n-th time."""
     reached = 0
 
     def failpoint(here: Point) -> None:
@@ -188,7 +188,7 @@ def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, act: Callable[[]
 def suspend_after(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str, nth: int, act: Callable[[], object]
 ) -> Iterator[int]:
-    """Act once, when a writer has done a step for the n-th time; gives how often it was done so far."""
+    """Act once, after a writer did a step for the n-th time; return a counter of how often the step was done."""
     original, called = getattr(module, step), count()
 
     def suspended(*arguments: Any) -> Any:
@@ -202,7 +202,7 @@ def suspend_after(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_a_writer_that_is_told_of_its_loss_commits_nothing(
+def test_a_writer_that_notices_its_lost_lease_commits_nothing(
     first: Lake, successor: Lake, monkeypatch: pytest.MonkeyPatch, batch: int, zombie: Callable[[int], Lake]
 ) -> None:
     def lose_lease() -> None:
@@ -223,10 +223,10 @@ def test_a_writer_that_is_told_of_its_loss_commits_nothing(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_a_writer_that_wakes_up_behind_its_commit_goes_no_further(
+def test_a_writer_that_wakes_up_after_its_commit_goes_no_further(
     first: Lake, successor: Lake, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    """It does not know of its loss until the lake says so: the successor ended its batch, and has the source."""
+    """Finish a writer's batch in its place: the writer learns of its lost lease only from the lake."""
     taken_over: list[Any] = []
 
     def end_the_batch() -> None:
@@ -247,7 +247,7 @@ def test_a_writer_that_wakes_up_behind_its_commit_goes_no_further(
     [(apply, "path_of", 1), (apply, "path_of", 2), (merge, "append", 1), (merge, "merge", 1)],
     ids=["an append decided", "a merge decided", "an append written", "a merge staged"],
 )
-def test_a_writer_suspended_as_it_commits_lands_nothing_twice(
+def test_a_writer_suspended_as_it_commits_writes_nothing_twice(
     first: Lake,
     successor: Lake,
     zombie: Callable[[int], Lake],
@@ -256,7 +256,7 @@ def test_a_writer_suspended_as_it_commits_lands_nothing_twice(
     step: str,
     nth: int,
 ) -> None:
-    """The longest gap there is: nothing was there, its lease was good; then somebody did all of the work, later batches too."""
+    """Suspend a writer at the longest gap, after it found no effects and a valid lease, until another did all batches."""
     called = suspend_after(monkeypatch, module, step, nth, lambda: successor.ingest("shop"))
     zombie(LATER_MS // 4).ingest("shop")
     assert next(called) >= nth
@@ -277,7 +277,7 @@ def test_a_suspended_writer_adds_no_message_twice(
     step: str,
     nth: int,
 ) -> None:
-    """No key says of a row that it is there already."""
+    """Suspend a writer to a table without a key, which cannot tell that a row exists already."""
     first.sql("DROP TABLE s.t; CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') INCLUDE OFFSET ENVELOPE NONE")
     called = suspend_after(monkeypatch, module, step, nth, lambda: successor.ingest("shop"))
     zombie(LATER_MS // 4).ingest("shop")
@@ -287,7 +287,7 @@ def test_a_suspended_writer_adds_no_message_twice(
     assert len(effects(first)) == 3
 
 
-def test_a_writer_that_wakes_up_behind_its_errors_opens_none_again(
+def test_a_writer_that_wakes_up_after_its_errors_healed_opens_none_again(
     first: Lake,
     successor: Lake,
     zombie: Callable[[int], Lake],
@@ -310,7 +310,7 @@ def test_a_writer_that_wakes_up_behind_its_errors_opens_none_again(
 
 
 def test_sources_in_threads_of_one_program_do_not_mix(first: Lake, topic: Topic, tmp_path: Path) -> None:
-    """Threads share a Spark session, and so the settings that carry a batch's name to its snapshots."""
+    """Ingest in threads that share a Spark session, whose settings carry a batch's name to its snapshots."""
     first.sql(f"""
         CREATE SOURCE other FROM FILES '{tmp_path}/topics' FORMAT JSON;
         CREATE TABLE s.other FROM SOURCE other (TOPIC '{topic.name}') ENVELOPE DEBEZIUM

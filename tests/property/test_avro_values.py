@@ -21,7 +21,7 @@ from tests.raw_records import raw_records
 pytestmark = pytest.mark.spark
 
 NOTHING = object()
-"""Stands for a value of a type that no table can hold."""
+"""A mark for values of types that no table can hold."""
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
 _DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
@@ -218,7 +218,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize(("schema", "value", "known"), ALONE, ids=lambda each: json.dumps(each, default=str)[:40])
-def test_a_union_is_a_whole_key_or_value(spark: SparkSession, schema: Any, value: Any, known: Any) -> None:
+def test_a_union_may_be_a_whole_key_or_value(spark: SparkSession, schema: Any, value: Any, known: Any) -> None:
     part = _written(schema, value)
     ids = AvroIds({1: json.dumps(schema)})
     (row,) = decode(raw_records(spark, [(part, part)]), TopicSchemas(ids, ids), Shape.FLAT).frame.collect()
@@ -228,7 +228,7 @@ def test_a_union_is_a_whole_key_or_value(spark: SparkSession, schema: Any, value
     assert (_plain(found), _plain(of_key)) == (known, known)
 
 
-def test_a_union_of_a_date_and_a_timestamp_keeps_them_apart(spark: SparkSession) -> None:
+def test_a_union_of_a_date_and_a_timestamp_distinguishes_them(spark: SparkSession) -> None:
     date, moment = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}
     schema = {"type": "record", "name": "r", "fields": [{"name": "at", "type": ["null", date, moment]}]}
     bodies = [b"\x02\x02", b"\x04\xd0\x0f", b"\x00", b"\x06\x00"]

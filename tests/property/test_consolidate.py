@@ -32,7 +32,7 @@ Row = tuple[Any, ...]
 
 @dataclass
 class Diffs:
-    """(timestamp, diff, columns) of some types, where to cut them into chunks, and the columns to sort by first."""
+    """Rows of (timestamp, diff, columns) of some types, the ends of their chunks, and the columns to sort by first."""
 
     types: list[IcebergType]
     rows: list[Row]
@@ -53,7 +53,7 @@ def diffs(draw: st.DrawFn) -> Diffs:
 
 
 def model(of: Sequence[IcebergType], rows: Sequence[Row], first: Sequence[int]) -> list[Row]:
-    """The same in plain Python: a dict of counts, sorted."""
+    """Consolidate diffs in plain Python: a dict of counts, sorted."""
     image = row_order(of)
     counts: dict[tuple[int, Row], int] = {}
     kept: dict[tuple[int, Row], Row] = {}
@@ -72,7 +72,7 @@ LISTS_OF_NULLS = ListType(1, MapType(2, BooleanType(), 3, ListType(4, UnknownTyp
 @settings(deadline=None)
 @given(diffs())
 @example(Diffs([LISTS_OF_NULLS], [(1, 1, [[(False, [None, None])]])], [], []))
-def test_it_is_the_sorted_multiset_of_the_rows(of: Diffs) -> None:
+def test_consolidated_diffs_are_the_sorted_multiset_of_the_rows(of: Diffs) -> None:
     result = consolidated(in_chunks(diff_table(of.types, of.rows), of.cuts), of.first)
     assert exactly(result) == exactly(diff_table(of.types, model(of.types, of.rows, of.first)))
 
@@ -87,7 +87,7 @@ def test_consolidated_diffs_stay_as_they_are(of: Diffs) -> None:
 @pytest.mark.parametrize(
     ("of", "pool"), FLAT_VALUES, ids=lambda kind: str(kind) if isinstance(kind, IcebergType) else ""
 )
-def test_every_value_of_a_type_is_in_its_place(of: IcebergType, pool: list[Any]) -> None:
+def test_every_value_of_a_type_is_in_its_position(of: IcebergType, pool: list[Any]) -> None:
     rows = [(1, 1, value) for value in (*pool[::-1], None, *pool)]
     assert exactly(consolidated(diff_table([of], rows))) == exactly(diff_table([of], model([of], rows, [])))
 
@@ -116,7 +116,7 @@ def test_diffs_of_other_timestamps_do_not_cancel() -> None:
     assert exactly(consolidated(diff_table([StringType()], rows))) == exactly(diff_table([StringType()], rows[::-1]))
 
 
-def test_rows_that_only_come_count_and_keep_the_first_of_equal_ones() -> None:
+def test_inserted_rows_are_counted_and_the_first_of_equal_ones_is_kept() -> None:
     rows = [(1, 1, -0.0, 7), (1, 2, 0.0, 7), (1, 1, 0.0, 6)]
     expected = diff_table([DoubleType(), LongType()], [(1, 1, 0.0, 6), (1, 3, -0.0, 7)])
     assert exactly(consolidated(diff_table([DoubleType(), LongType()], rows))) == exactly(expected)
@@ -128,11 +128,11 @@ def test_maps_are_equal_in_whatever_order_they_were_written() -> None:
     assert consolidated(diff_table([kind], rows)).num_rows == 0
 
 
-def test_rows_without_columns_are_all_the_same() -> None:
+def test_rows_without_columns_are_all_equal() -> None:
     assert consolidated(diff_table([], [(1, 1), (1, 3)])).to_pylist() == [{"mz_timestamp": 1, "mz_diff": 4}]
 
 
-def test_no_rows_are_no_rows() -> None:
+def test_no_rows_consolidate_to_no_rows() -> None:
     none = diff_table([LongType()], [])
     assert exactly(consolidated(none)) == exactly(none)
     assert exactly(consolidated(pa.table(none.slice(0, 0)))) == exactly(none)

@@ -1,4 +1,4 @@
-"""What readers of one topic are given of records that are decoded for all of them is what each would decode by itself."""
+"""Records decoded once for all readers of a topic give each reader the same rows as decoding for that reader alone."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ VALUES = st.sampled_from(
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[DeclaredColumn, ...]:
-    """A list of columns; Spark tells names apart that differ by more than their case."""
+    """Draw a list of columns; Spark distinguishes names that differ by more than their case."""
     names = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, unique_by=str.lower))
     return tuple(DeclaredColumn(name, draw(st.sampled_from(TYPES[name]))) for name in names)
 
 
 @st.composite
 def texts(draw: st.DrawFn) -> bytes | None:
-    """A JSON value, whole or broken, alone or within an envelope or a payload."""
+    """Draw a JSON value, whole or broken, alone or within an envelope or a payload."""
     row = st.dictionaries(st.sampled_from(sorted(TYPES)), VALUES)
     event = st.fixed_dictionaries({"op": st.sampled_from(["c", "u", 1, None]), "before": st.none() | row, "after": row})
     content: Any = draw(st.one_of(row, event, VALUES))
@@ -87,13 +87,13 @@ def texts(draw: st.DrawFn) -> bytes | None:
 
 @st.composite
 def readers(draw: st.DrawFn) -> Wanted:
-    """What a table with a list of columns wants."""
+    """Draw the request of a table with a list of columns."""
     key = JsonDeclared(draw(st.just(()) | columns().map(lambda found: found[:2])))
     return Wanted(TopicSchemas(key, JsonDeclared(draw(columns()))), draw(st.sampled_from(list(Shape))))
 
 
 def rows(decoded: Decoded) -> list[dict[str, Any]]:
-    """What was decoded, rows with the columns that were asked for."""
+    """Return the decoded rows, with the requested columns."""
     found = [row.asDict() for row in decoded.frame.orderBy("offset").collect()]
     names = [column.name for column in decoded.columns]
     for row in found:
@@ -125,7 +125,7 @@ def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: l
 @settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-def test_each_list_of_columns_finds_in_json_what_it_would_find_alone(
+def test_each_list_of_columns_reads_json_as_it_would_alone(
     spark: SparkSession, records: list[tuple[Any, Any]], wanted: list[Wanted]
 ) -> None:
     require_alike(spark, records, wanted)
@@ -148,7 +148,7 @@ OTHERS = ['""', '"1"', '"NaN"', "true", "null", "[1, 2.0]", '{"a": 1.10}', '{"a"
     ("types", "calls"),
     [(["int", "bigint"], 2), (["decimal(38,10)", "decimal(9,2)"], 1), (["double", "string"], 2)],
 )
-def test_a_value_becomes_of_each_type_what_it_would_be_alone(spark: SparkSession, types: list[str], calls: int) -> None:
+def test_a_value_becomes_each_type_as_it_would_alone(spark: SparkSession, types: list[str], calls: int) -> None:
     records: list[tuple[Any, Any]] = [
         (None, text.encode())
         for value in [*NUMBERS, *OTHERS]
@@ -179,25 +179,25 @@ def declared(**types: str) -> JsonDeclared:
 
 
 def parsers_in(frame: DataFrame) -> tuple[int, int]:
-    """How many calls of parsers stand in the plan as it is meant, and as it is run, where local records are decoded at once."""
+    """Count the parser calls in the analyzed plan, and in the physical plan, which has already decoded local records."""
     shown = io.StringIO()
     with redirect_stdout(shown):
         frame.explain(extended=True)
-    meant, run = (
+    analyzed, physical = (
         shown.getvalue().partition(f"== {title} Plan ==")[2].partition("\n== ")[0]
         for title in ("Analyzed Logical", "Physical")
     )
     calls = re.compile(r"from_avro|avrodatatocatalyst|from_json")
-    return len(calls.findall(meant)), len(calls.findall(run))
+    return len(calls.findall(analyzed)), len(calls.findall(physical))
 
 
 def calls_in(frame: DataFrame) -> int:
-    """How many calls of parsers a record takes, unless it is in error."""
+    """Count the parser calls that a valid record takes."""
     shown = io.StringIO()
     with redirect_stdout(shown):
         frame.explain(extended=True)
-    meant = shown.getvalue().partition("== Analyzed Logical Plan ==")[2].partition("\n== ")[0]
-    return len(set(re.findall(r"AS (_call[0-9]+)#", meant)))
+    analyzed = shown.getvalue().partition("== Analyzed Logical Plan ==")[2].partition("\n== ")[0]
+    return len(set(re.findall(r"AS (_call[0-9]+)#", analyzed)))
 
 
 @pytest.mark.parametrize("written", ["avro", "json"])

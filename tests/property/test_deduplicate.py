@@ -1,4 +1,4 @@
-"""The engine decides like a plain model of its rules, whatever arrives."""
+"""The engine deduplicates like a plain model of its rules, for any batch."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ ops = st.sampled_from([*(op.value for op in Op), Op.UPSERT.value, Op.DELETE.valu
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    """One change without its offset; one in error has no operation."""
+    """Draw a change without its offset; an erroneous one has no operation."""
     phase, position = draw(st.one_of(stream, stream, snapshot, ad_hoc))
     error = draw(st.sampled_from([None, None, None, "null-key", "unknown-schema", KEYLESS]))
-    # Rows of a snapshot are read ones: they write.
+    # Rows of a snapshot always write.
     op = None if error else draw(ops) if phase == Phase.STREAM.value else Op.UPSERT.value
     changes_row = op in (Op.UPSERT.value, Op.DELETE.value)
     kept = draw(st.sampled_from([None, None, ["v"], ["v", "undeclared"], []])) if op == Op.UPSERT.value else None
@@ -71,7 +71,7 @@ def changes(draw: st.DrawFn) -> Change:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[Change]:
-    """The changes of a batch, each partition's offsets ascending with gaps, in any order."""
+    """Draw the changes of a batch, each partition's offsets ascending with gaps, in any order."""
     found, offsets = draw(st.lists(changes(), max_size=40)), {0: 0, 1: 0}
     for change in found:
         change.offset = offsets[change.partition] = offsets[change.partition] + draw(st.integers(1, 2))
@@ -92,18 +92,18 @@ def headers_of(batch: list[Change]) -> Headers:
         None if p is None else dict(zip("abcd", p, strict=True)) for p in columns["_lh_position"]
     ]
     table = pa.table(columns, schema=SCHEMA)
-    # Spark gives its answers in pieces.
+    # Spark returns its results in pieces.
     pieces = pa.concat_tables([table.slice(0, 3), table.slice(3)])
     return Headers.of(pieces, Changes(cast("Any", None), KEY, COLUMNS))
 
 
 @settings(max_examples=500, deadline=None)
 @given(batches(), st.booleans(), st.booleans(), marks, st.none() | positions, st.none() | positions)
-def test_the_engine_decides_like_the_model(
+def test_the_engine_deduplicates_like_the_model(
     batch: list[Change], skips_applied: bool, by_position: bool, before: HighWaterMarks, after: Any, not_below: Any
 ) -> None:
     rule, headers = Rule(skips_applied, by_position, before), headers_of(batch)
-    model.decide(batch, rule, after, not_below)
+    model.deduplicate(batch, rule, after, not_below)
     engine = Engine(headers, rule)
     decisions = engine.decide(after=after, not_below=not_below)
     assert decisions.counts.tolist() == [change.counts for change in batch]
@@ -113,11 +113,11 @@ def test_the_engine_decides_like_the_model(
     assert found == {row: batch.index(c.giver) for row, c in enumerate(batch) if c.giver is not None}
     assert statistics_of(headers, decisions, before) == model.statistics(batch, before)
     winners = [change.key for change in batch if change.applied]
-    assert len(winners) == len(set(winners)), "a key is decided once"
+    assert len(winners) == len(set(winners)), "one change per key is applied"
 
 
 def at(lsn: int, source_ms: int, phase: Phase = Phase.STREAM, partition: int = 0) -> Change:
-    """A row written at a place and a time."""
+    """Make a change that writes a row at a log position and a time."""
     position = (lsn, lsn, -1, 1) if phase is Phase.SNAPSHOT else (lsn - 1, lsn, 1, 1)
     return Change(
         partition, 0, Op.UPSERT.value, position, source_ms, phase.value, None, "postgresql", False, None, 0, "a", "x"
@@ -143,7 +143,7 @@ PASSED = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
         (HighWaterMarks(), [at(50, 10), at(30, 20, partition=1), at(60, 11)], None),
     ],
 )
-def test_a_log_that_went_back_is_told_from_changes_that_are_sent_again(
+def test_a_log_that_went_back_is_distinguished_from_changes_that_are_sent_again(
     before: HighWaterMarks, arriving: list[Change], passed: int | None
 ) -> None:
     for offset, change in enumerate(arriving):

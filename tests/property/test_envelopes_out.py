@@ -135,7 +135,7 @@ def test_only_the_last_key_of_a_chunk_waits_for_the_next(envelope: Envelope) -> 
 
 @dataclass
 class Changes:
-    """Consolidated diffs of some types under a key, and the places where chunks end."""
+    """Consolidated diffs of some types under a key, and the positions where chunks end."""
 
     types: list[IcebergType]
     key: list[int]

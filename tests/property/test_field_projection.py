@@ -1,4 +1,4 @@
-"""Projection of random files into random later schemas, against a model that goes through one value after the other."""
+"""Projection of random files into random later schemas, against a model that converts one value after the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LARGER: dict[IcebergType, IcebergType] = {IntegerType(): LongType(), FloatType(
 
 @st.composite
 def structs(draw: st.DrawFn) -> StructType:
-    """A file's columns; every field id is used once."""
+    """Draw a file's columns; every field id is used once."""
     ids = itertools.count(1)
 
     def with_own_ids(of: IcebergType) -> IcebergType:
@@ -50,7 +50,7 @@ def structs(draw: st.DrawFn) -> StructType:
 
 
 def evolved(draw: st.DrawFn, of: IcebergType, new_ids: itertools.count[int]) -> IcebergType:
-    """The type after drops, additions, renames, moves and promotions."""
+    """Draw the type after drops, additions, renames, moves and promotions."""
     if isinstance(of, StructType):
         kept = draw(st.lists(st.sampled_from(of.fields), unique_by=lambda field: field.field_id, min_size=1))
         fields = [
@@ -70,7 +70,7 @@ def evolved(draw: st.DrawFn, of: IcebergType, new_ids: itertools.count[int]) -> 
 
 
 def model(value: Any, source: IcebergType, target: IcebergType) -> Any:
-    """A value of the file as the table has it."""
+    """Convert a value of the file to the table's value."""
     if value is None:
         return None
     if isinstance(source, StructType) and isinstance(target, StructType):

@@ -1,4 +1,4 @@
-"""Whatever a directory holds and however it is cut into batches: every record once, every bad line once."""
+"""Batches of any size over any directory: every record and every bad line is read once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ limits = st.builds(Limits, st.integers(1, 12), st.integers(1, 100), st.none() | 
 
 @dataclass(frozen=True)
 class Recording:
-    """Lines and the file that each one is in; a text is a line that is no message."""
+    """Lines with their files; a text is a line that is no message."""
 
     lines: tuple[tuple[str, Record | str], ...]
 
@@ -60,7 +60,7 @@ def directory_of(recording: Recording) -> Iterator[Path]:
 
 
 def another_process(directory: Path) -> FilesReader:
-    """A reader that knows nothing of the directory."""
+    """Return a reader without any cached knowledge of the directory."""
     shared_index.cache_clear()
     return FilesReader(str(directory))
 
@@ -75,7 +75,7 @@ def read_batch(reader: FilesReader, position: Offsets, limit: Limits) -> tuple[R
 
 @given(recordings(unique=True), st.lists(limits, min_size=1, max_size=5), st.booleans())
 @settings(deadline=None)
-def test_batches_of_any_size_bring_every_record_once_in_order(
+def test_batches_of_any_size_read_every_record_once_in_order(
     recording: Recording, sizes: list[Limits], restart: bool
 ) -> None:
     with directory_of(recording) as directory:
@@ -135,7 +135,7 @@ def test_each_line_is_a_record_or_rejected_in_one_batch(recording: Recording) ->
 
 @given(recordings(unique=True), recordings(unique=True))
 @settings(deadline=None)
-def test_appended_lines_are_read_unless_their_offset_was_passed(first: Recording, later: Recording) -> None:
+def test_appended_lines_are_read_unless_their_offset_was_already_read(first: Recording, later: Recording) -> None:
     with directory_of(first) as directory:
         reader = FilesReader(str(directory))
         plan, before = read_batch(reader, {}, UNLIMITED)

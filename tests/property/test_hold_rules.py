@@ -1,4 +1,4 @@
-"""Holds against a model: tables that lose what neither retention nor a hold keeps, and rules that never let a hold promise it."""
+"""Holds against a model whose tables lose everything that neither retention nor a hold keeps: no hold promises lost times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ names = st.sampled_from(NAMES)
 
 @dataclass
 class World:
-    """Tables with the times they can be read at, and the holds on them."""
+    """Tables with their readable times, and the holds on them."""
 
     since: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 10))
     upper: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 20))
@@ -36,7 +36,7 @@ class World:
         return max(self.since[table], self.upper[table] - 1 - self.retention)
 
     def expire(self, table: str) -> None:
-        """All that goes when every tool has been at it."""
+        """Expire everything that neither retention nor a hold keeps."""
         held = [hold.at_ms for hold in self.holds if hold.is_on(table) and hold.at_ms is not None]
         self.since[table] = max(self.since[table], min([self.retained(table), *held]))
 
@@ -72,7 +72,7 @@ steps = st.one_of(
 
 
 def allowed(world: World, step: tuple[object, ...]) -> bool:
-    """What the paper says, in its own words."""
+    """Return whether the specification allows a step."""
     match step:
         case "create", str(name), set(tables), at:
             readable = at is None or (isinstance(at, int) and all(at >= world.since[str(t)] for t in tables))
@@ -100,7 +100,7 @@ def allowed(world: World, step: tuple[object, ...]) -> bool:
 
 
 def name_changes(before: list[str], changes: list[tuple[str, ...]]) -> list[str | None] | None:
-    """What each of the holds called `before` is called after `changes`, None if it is gone; None if some change cannot be."""
+    """Return the later name of each hold in `before`, None for a dropped one; or None if a change is impossible."""
     after: list[str | None] = [*before]
     for verb, name, *new in changes:
         if name not in after or (new and new != [name] and new[0] in after):
@@ -131,14 +131,14 @@ def take(world: World, step: tuple[object, ...]) -> None:
 
 
 def together(holds: Holds, changes: list[tuple[str, ...]]) -> Holds:
-    """The holds after a transaction of `changes`."""
+    """Apply a transaction of `changes` to the holds."""
     texts = {"rename": "ALTER HOLD {} RENAME TO {}", "drop": "DROP HOLD {}"}
     script = parse_script("; ".join(texts[verb].format(*named) for verb, *named in changes))
     return HoldChange(script, DefinitionStore(MemoryState()), no_roles().guard).apply(holds)
 
 
 @given(st.lists(steps, max_size=25))
-def test_a_hold_is_readable_whatever_happens_and_only_what_the_paper_forbids_is_refused(
+def test_a_hold_is_readable_whatever_happens_and_only_forbidden_steps_are_refused(
     script: list[tuple[object, ...]],
 ) -> None:
     world = World()
@@ -157,10 +157,10 @@ def test_a_hold_is_readable_whatever_happens_and_only_what_the_paper_forbids_is_
 
 @given(st.sets(names), st.lists(changes_of_names, max_size=8))
 def test_names_change_together_as_they_would_one_by_one_or_not_at_all(
-    there: set[str], changes: list[tuple[str, ...]]
+    existing: set[str], changes: list[tuple[str, ...]]
 ) -> None:
-    before = tuple(hold(name, ("s.a",), 10) for name in sorted(there))
-    expected = name_changes(sorted(there), changes)
+    before = tuple(hold(name, ("s.a",), 10) for name in sorted(existing))
+    expected = name_changes(sorted(existing), changes)
     if expected is None:
         with pytest.raises(DefinitionError):
             together(before, changes)
@@ -170,14 +170,14 @@ def test_names_change_together_as_they_would_one_by_one_or_not_at_all(
 
 
 @given(st.sets(st.sampled_from(["t_hold", "t_hold1", "t_hold2", "t_hold10"])))
-def test_a_name_that_is_made_is_free_and_has_the_first_free_number(taken: set[str]) -> None:
+def test_a_generated_name_is_free_and_has_the_first_free_number(taken: set[str]) -> None:
     made = free_name(tuple(hold(name, ("s.t",)) for name in taken), "t_hold")
     numbered = ["t_hold", "t_hold1", "t_hold2", "t_hold3"]
     assert made == next(name for name in numbered if name not in taken)
 
 
 @given(st.lists(steps, max_size=15))
-def test_an_enforced_lag_is_kept_and_says_where_the_hold_stood(script: list[tuple[object, ...]]) -> None:
+def test_an_enforced_lag_is_kept_and_records_the_former_time_of_the_hold(script: list[tuple[object, ...]]) -> None:
     world = World()
     for step in script:
         if allowed(world, step):
@@ -199,7 +199,7 @@ def test_without_a_time_a_hold_takes_the_first_at_which_all_its_tables_are_reada
     assert made.at_ms == 14
 
 
-def test_advance_without_a_time_goes_to_what_retention_keeps_of_all_tables_and_never_back() -> None:
+def test_advance_without_a_time_goes_to_the_retained_time_of_all_tables_and_never_back() -> None:
     world = World(upper={"s.a": 30, "s.b": 40, "s.c": 20})
     held = (hold("h", ("s.a", "s.b"), 10),)
     (moved,) = advanced(held, "h", None, world.frontiers)
@@ -225,7 +225,7 @@ def test_a_hold_goes_back_only_where_another_holds_all_of_its_tables() -> None:
     assert refused.value.hint == "Choose 25 or later."
 
 
-def test_a_hold_may_begin_in_the_future_and_an_advance_by_hand_ends_what_was_forced() -> None:
+def test_a_hold_may_begin_in_the_future_and_an_advance_by_hand_ends_an_enforced_one() -> None:
     world = World()
     (made,) = created((), hold("h", ("s.a",), 1_000), world.frontiers)
     assert made.at_ms == 1_000

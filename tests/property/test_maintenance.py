@@ -1,4 +1,4 @@
-"""What maintenance lets go of never shows: whatever a table's history, all times that are kept read as before."""
+"""Maintenance never changes a kept time: whatever a table's history, all kept times read as before."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     catalog.close()
 
 
-def shown(line: Timeline, from_ms: int) -> dict[int, int | None]:
-    """The snapshot that each time from `from_ms` on shows."""
-    times = {from_ms, *(v.mz_timestamp for v in line.versions if v.mz_timestamp >= from_ms)}
-    return {ms: (found.snapshot_id if (found := line.at(ms)) is not None else None) for ms in times}
+def shown(timeline: Timeline, from_ms: int) -> dict[int, int | None]:
+    """Return the snapshot of each time from `from_ms` on."""
+    times = {from_ms, *(v.mz_timestamp for v in timeline.versions if v.mz_timestamp >= from_ms)}
+    return {ms: (found.snapshot_id if (found := timeline.at(ms)) is not None else None) for ms in times}
 
 
 def change(shop: Shop, name: str, step: tuple[str, int], now: int) -> None:
@@ -58,14 +58,14 @@ def change(shop: Shop, name: str, step: tuple[str, int], now: int) -> None:
     match step:
         case ("write", later):
             shop.write(name, now + later)
-        case ("set back", place):
-            shop.set_back(name, snapshots[place % len(snapshots)], now + 1)
-        case ("tag", place):
+        case ("set back", index):
+            shop.set_back(name, snapshots[index % len(snapshots)], now + 1)
+        case ("tag", index):
             tag = f"tag{next(_names)}"
-            table.manage_snapshots().create_tag(snapshots[place % len(snapshots)], tag).commit()
-        case ("branch", place):
+            table.manage_snapshots().create_tag(snapshots[index % len(snapshots)], tag).commit()
+        case ("branch", index):
             branch = f"branch{next(_names)}"
-            table.manage_snapshots().create_branch(snapshots[place % len(snapshots)], branch).commit()
+            table.manage_snapshots().create_branch(snapshots[index % len(snapshots)], branch).commit()
             append_to(table, branch)
         case _:
             stage(shop, name)
@@ -76,7 +76,7 @@ def append_to(table: Table, branch: str) -> None:
 
 
 def stage(shop: Shop, name: str) -> int:
-    """A snapshot that is on no branch, as a batch leaves it that was killed before it published."""
+    """Create a snapshot on no branch, like a batch that was killed before it published."""
     table = shop.catalog.load_table(name)
     before = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     current = table.current_snapshot()
@@ -90,7 +90,7 @@ def stage(shop: Shop, name: str) -> int:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(steps=STEPS, retained=st.integers(0, 150), grace=st.integers(0, 50), held=st.none() | st.integers(0, 900))
-def test_what_is_kept_reads_as_before(
+def test_kept_times_read_as_before(
     shop: Shop, steps: list[tuple[str, int]], retained: int, grace: int, held: int | None
 ) -> None:
     name = f"shop.t{next(_names)}"
@@ -103,52 +103,52 @@ def test_what_is_kept_reads_as_before(
             continue
         shop.clock.ms = now + 100 * step[1]
         holds = [] if held is None else [START_MS + held]
-        line = shop.line(name)
-        from_ms = kept_from_ms(line.upper_ms, shop.clock(), retained, grace, holds)
+        timeline = shop.timeline(name)
+        from_ms = kept_from_ms(timeline.upper_ms, shop.clock(), retained, grace, holds)
         assert from_ms is not None
-        line = shop.timelines.reaching(line, from_ms)
+        timeline = shop.timelines.reaching(timeline, from_ms)
         needs = Needs(from_ms, shop.clock() - grace, is_written=False)
-        unneeded = unneeded_snapshots(line, needs, ())
-        before = shown(line, max(from_ms, line.since_ms))
-        rows = {id_: line.table.scan(snapshot_id=id_).to_arrow() for id_ in {*before.values()} if id_ is not None}
+        unneeded = unneeded_snapshots(timeline, needs, ())
+        before = shown(timeline, max(from_ms, timeline.since_ms))
+        rows = {id_: timeline.table.scan(snapshot_id=id_).to_arrow() for id_ in {*before.values()} if id_ is not None}
         event("some go" if unneeded else "none go")
         shop.expire(name, *(snapshot.snapshot_id for snapshot in unneeded))
-        after = shop.timelines.reaching(shop.line(name), max(from_ms, line.since_ms))
-        assert shown(after, max(from_ms, line.since_ms)) == before
+        after = shop.timelines.reaching(shop.timeline(name), max(from_ms, timeline.since_ms))
+        assert shown(after, max(from_ms, timeline.since_ms)) == before
         for id_, was in rows.items():
             assert after.table.scan(snapshot_id=id_).to_arrow() == was
 
 
-def test_nothing_goes_while_a_hold_waits_for_its_beginning(shop: Shop) -> None:
+def test_nothing_expires_while_a_hold_waits_for_its_beginning(shop: Shop) -> None:
     assert kept_from_ms(1_000, 1_000, 10, 10, [5, None]) is None
     name = f"shop.t{next(_names)}"
     for ms in (10, 20, 30):
         shop.write(name, ms)
-    assert unneeded_snapshots(shop.line(name), Needs(None, 0, is_written=False), ()) == ()
+    assert unneeded_snapshots(shop.timeline(name), Needs(None, 0, is_written=False), ()) == ()
 
 
-def test_a_table_ahead_of_the_clock_keeps_what_the_clock_has_not_passed() -> None:
+def test_a_table_ahead_of_the_clock_keeps_versions_in_the_future() -> None:
     assert kept_from_ms(5_000, 1_000, 100, 10, []) == 890
 
 
 def test_a_staged_snapshot_stays_while_its_batch_may_publish_it(shop: Shop) -> None:
     name = f"shop.t{next(_names)}"
     shop.write(name, shop.clock.ms + 10)
-    staged, line = stage(shop, name), shop.line(name)
+    staged, timeline = stage(shop, name), shop.timeline(name)
     later = shop.clock() + 1
     for needs, gone in (
         (Needs(later, later, is_written=True), False),
         (Needs(later, shop.clock(), is_written=False), False),
         (Needs(later, later, is_written=False), True),
     ):
-        assert (staged in [s.snapshot_id for s in unneeded_snapshots(line, needs, ())]) == gone
+        assert (staged in [s.snapshot_id for s in unneeded_snapshots(timeline, needs, ())]) == gone
 
 
-def test_a_tag_that_goes_lets_its_snapshot_go(shop: Shop) -> None:
+def test_a_snapshot_expires_with_its_tag(shop: Shop) -> None:
     name = f"shop.t{next(_names)}"
     old = shop.write(name, shop.clock.ms + 10)
     shop.write(name, shop.clock.ms + 10)
     shop.catalog.load_table(name).manage_snapshots().create_tag(old, "mz_1").commit()
     needs = Needs(shop.clock(), shop.clock(), is_written=False)
-    assert unneeded_snapshots(shop.line(name), needs, ()) == ()
-    assert [s.snapshot_id for s in unneeded_snapshots(shop.line(name), needs, ("mz_1",))] == [old]
+    assert unneeded_snapshots(shop.timeline(name), needs, ()) == ()
+    assert [s.snapshot_id for s in unneeded_snapshots(shop.timeline(name), needs, ("mz_1",))] == [old]

@@ -1,4 +1,4 @@
-"""Whatever is asked in whatever order, what was read before for others is what would be read now."""
+"""Diffs read before for other subscriptions equal a new read, for any requests in any order."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string())])
 
 
 @dataclass(frozen=True)
-class Ask:
-    """The changes between two versions, perhaps with the rows of the first."""
+class Request:
+    """A request for the changes between two versions, optionally with the rows of the first."""
 
     after: int
     until: int
@@ -36,8 +36,8 @@ class Ask:
     snapshot: bool
 
 
-ASKS = st.builds(
-    lambda ends, shape, snapshot: Ask(min(ends), max(ends), shape, snapshot),
+REQUESTS = st.builds(
+    lambda ends, shape, snapshot: Request(min(ends), max(ends), shape, snapshot),
     st.tuples(st.integers(0, VERSIONS - 1), st.integers(0, VERSIONS - 1)),
     st.sampled_from(SHAPES),
     st.booleans(),
@@ -46,7 +46,7 @@ ASKS = st.builds(
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with a table that got rows, lost some, and went back and forth between the same snapshots."""
+    """Return a lake with a table that gained rows, lost some, and alternated between the same snapshots."""
     directory = tmp_path_factory.mktemp("shared") / "lake"
     with connect(str(directory)) as lake:
         lake.catalog.create_namespace("shop")
@@ -64,28 +64,28 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _rows(ids: Sequence[int]) -> pa.Table:
-    """Customers of two regions in turn: in the order of regions they come otherwise than in that of ids."""
+    """Return customers of alternating regions, so that the orders of regions and of ids differ."""
     return pa.table([pa.array(ids, pa.int64()), ["north" if id_ % 2 else "south" for id_ in ids]], schema=SCHEMA)
 
 
 @settings(max_examples=25, deadline=None)
-@given(asks=st.lists(ASKS, min_size=2, max_size=8), max_bytes=st.sampled_from([0, 3_000, 6_000, 1 << 20]))
-def test_what_is_shared_is_what_would_be_read(warehouse: Path, asks: list[Ask], max_bytes: int) -> None:
+@given(requests=st.lists(REQUESTS, min_size=2, max_size=8), max_bytes=st.sampled_from([0, 3_000, 6_000, 1 << 20]))
+def test_shared_diffs_equal_diffs_that_are_read_alone(warehouse: Path, requests: list[Request], max_bytes: int) -> None:
     with connect(str(warehouse), foreign_lag_ms=0, shared_diffs_max_bytes=max_bytes) as lake:
-        for ask in asks:
-            assert _answer(lake, ask) == _read_alone(warehouse, ask)
+        for request in requests:
+            assert _answer(lake, request) == _read_alone(warehouse, request)
 
 
 @cache
-def _read_alone(warehouse: Path, ask: Ask) -> list[tuple[Any, ...]]:
+def _read_alone(warehouse: Path, request: Request) -> list[tuple[Any, ...]]:
     with connect(str(warehouse), foreign_lag_ms=0, shared_diffs_max_bytes=0) as lake:
-        return _answer(lake, ask)
+        return _answer(lake, request)
 
 
-def _answer(lake: Lake, ask: Ask) -> list[tuple[Any, ...]]:
+def _answer(lake: Lake, request: Request) -> list[tuple[Any, ...]]:
     times = [version.mz_timestamp for version in lake.timelines.of([NAME])[NAME].versions]
     assert len(times) == VERSIONS
-    flag = str(ask.snapshot).lower()
+    flag = str(request.snapshot).lower()
     return lake.sql(
-        f"SUBSCRIBE {NAME} {ask.shape} WITH (SNAPSHOT = {flag}) AS OF {times[ask.after]} UP TO {times[ask.until] + 1}"
+        f"SUBSCRIBE {NAME} {request.shape} WITH (SNAPSHOT = {flag}) AS OF {times[request.after]} UP TO {times[request.until] + 1}"
     ).rows

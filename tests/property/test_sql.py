@@ -1,4 +1,4 @@
-"""Whatever is typed: no text is lost, nothing but a readable error comes out, and definitions survive their own SQL."""
+"""Any text typed as SQL: no text is lost, only readable errors are raised, and definitions survive their own SQL."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_splitting_loses_no_text(sql: str) -> None:
 
 
 @given(SOUP)
-def test_any_text_is_understood_or_refused_with_its_place(sql: str) -> None:
+def test_any_text_is_parsed_or_refused_with_its_position(sql: str) -> None:
     try:
         parse_script(sql)
     except StatementError as error:
@@ -121,7 +121,7 @@ def tokens_of(sql: str) -> list[tuple[int, int]]:
 
 
 def mistyped(sql: str, vocabulary: list[str], chance: random.Random) -> str:
-    """The text with a part cut off, left out, exchanged or put in where it does not belong."""
+    """Return the text with a part cut off, removed, exchanged or inserted in a wrong position."""
     tokens = tokens_of(sql)
     if not tokens:
         return sql + chance.choice(vocabulary)
@@ -147,7 +147,7 @@ def refusal(sql: str) -> StatementError | None:
 
 
 def check_refusal(sql: str) -> None:
-    """Any other error fails the test."""
+    """Parse a text, and check its refusal, if any; all other errors fail the test."""
     refused = refusal(sql)
     if refused is not None:
         assert refused.message, sql
@@ -155,7 +155,7 @@ def check_refusal(sql: str) -> None:
         assert "^" in refused.place.excerpt(), sql
 
 
-def test_a_mistyped_statement_is_refused_with_its_place() -> None:
+def test_a_mistyped_statement_is_refused_with_its_position() -> None:
     chance = random.Random(0)
     written = statements_written_down()
     vocabulary = sorted({sql[start:end] for sql in written for start, end in tokens_of(sql)} | set(ODD))
@@ -179,9 +179,7 @@ def test_a_mistyped_statement_is_refused_with_its_place() -> None:
         ("", "/* ", "SHOW TABLES", " */"),
     ],
 )
-def test_what_is_nested_deeply_is_understood_or_refused(
-    before: str, opened: str, inside: str, closed: str, depth: int
-) -> None:
+def test_deep_nesting_is_parsed_or_refused(before: str, opened: str, inside: str, closed: str, depth: int) -> None:
     check_refusal(before + opened * depth + inside + closed * depth)
     check_refusal(before + opened * depth)
 

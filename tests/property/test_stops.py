@@ -114,7 +114,7 @@ class Feed:
                     self.batch(name, main.position[P0], frozenset())
                 self.change(lambda readers: decide.joined(readers, name))
 
-    def lines(self) -> dict[str, Timeline]:
+    def timelines(self) -> dict[str, Timeline]:
         found = {}
         for state in self.readers.values():
             for name, progress in state.tables.items():
@@ -128,44 +128,46 @@ class Feed:
                 )
         return found
 
-    def read(self, *lines: Timeline, at_ms: int) -> list[int] | None:
+    def read(self, *timelines: Timeline, at_ms: int) -> list[int] | None:
         """Read what the tables show together at a time; None if that is refused."""
         try:
-            check_readable(lines, at_ms)
+            check_readable(timelines, at_ms)
         except NotReadable:
             return None
-        found = [line.at(at_ms) for line in lines]
+        found = [timeline.at(at_ms) for timeline in timelines]
         return [version.snapshot_id for version in found if version is not None]
 
     def follow(self) -> None:
         """Continue a SUBSCRIBE over all tables and one of another source, from its position or as a new subscription."""
-        lines = self.lines()
+        timelines = self.timelines()
         rates = Timeline("s.rates", cast(Table, None), "rates", (Version(1, 1),), 1, self.rates_upper_ms)
-        _, upper_ms = common_window([*lines.values(), rates])
+        _, upper_ms = common_window([*timelines.values(), rates])
         if self.followed is None:
             until_ms, has = upper_ms, {}
-            for name, line in lines.items():
-                version = line.at(upper_ms - 1)
+            for name, timeline in timelines.items():
+                version = timeline.at(upper_ms - 1)
                 assert version is not None
                 has[name] = version.snapshot_id
         else:
             until_ms, has = self.followed
-            assert self.read(*lines.values(), at_ms=until_ms - 1) == list(has.values()), "it may go on in a new process"
-        told = {
+            assert self.read(*timelines.values(), at_ms=until_ms - 1) == list(has.values()), (
+                "a new process may continue"
+            )
+        changes = {
             (step.mz_timestamp, name): (step.before, step.after)
-            for name, line in together(lines).items()
-            for step in steps(line, until_ms - 1, upper_ms)
+            for name, timeline in together(timelines).items()
+            for step in steps(timeline, until_ms - 1, upper_ms)
         }
-        for (at_ms, name), (before, after) in sorted(told.items()):
+        for (at_ms, name), (before, after) in sorted(changes.items()):
             assert before == has[name]
             assert after is not None
             has[name] = after
-            assert self.read(*lines.values(), at_ms=at_ms) is not None, (
-                "nothing is told of a time at which one was stopped"
+            assert self.read(*timelines.values(), at_ms=at_ms) is not None, (
+                "there is no change at a time at which a table was stopped"
             )
-            if not any(at_ms == other_ms and name < other for other_ms, other in told):
+            if not any(at_ms == other_ms and name < other for other_ms, other in changes):
                 assert len(set(has.values())) == 1
-        self.followed = upper_ms, {name: has[name] for name in lines}
+        self.followed = upper_ms, {name: has[name] for name in timelines}
 
 
 verbs = ("wait", "rates", "batch", "fail", "leave", "catch up", "fail again", "join")
@@ -176,20 +178,24 @@ def test_all_tables_agree_at_every_readable_time(taken: list[tuple[str, str, int
     feed = Feed()
     for step in taken:
         feed.take(step)
-        lines = feed.lines()
+        timelines = feed.timelines()
         for at_ms in range(10, feed.clock_ms + 3):
-            for name, line in lines.items():
-                found = feed.read(line, at_ms=at_ms)
-                assert found == feed.seen.get((name, at_ms), found), "what could be read once stays so, and what it is"
+            for name, timeline in timelines.items():
+                found = feed.read(timeline, at_ms=at_ms)
+                assert found == feed.seen.get((name, at_ms), found), (
+                    "a readable time stays readable, with the same values"
+                )
                 if found is not None:
                     feed.seen[name, at_ms] = found
-            assert len(set(feed.read(*lines.values(), at_ms=at_ms) or [])) <= 1
+            assert len(set(feed.read(*timelines.values(), at_ms=at_ms) or [])) <= 1
         feed.follow()
         if set(feed.readers) == {MAIN_READER}:
-            assert common_window(list(lines.values()))[1] == feed.upper_ms, "what is level can be read up to now"
-    for name in feed.lines():
+            assert common_window(list(timelines.values()))[1] == feed.upper_ms, "tables in sync are readable up to now"
+    for name in feed.timelines():
         feed.take(("join", name, 0))
         feed.follow()
     assert set(feed.readers) == {MAIN_READER}
     assert feed.upper_ms is not None
-    assert feed.read(*feed.lines().values(), at_ms=feed.upper_ms - 1) == [feed.readers[MAIN_READER].position[P0]] * 3
+    assert (
+        feed.read(*feed.timelines().values(), at_ms=feed.upper_ms - 1) == [feed.readers[MAIN_READER].position[P0]] * 3
+    )

@@ -1,4 +1,4 @@
-"""The engine finds the runs that a model finds which looks at one record after the other, whatever the topics hold."""
+"""The engine finds the same runs as a model that reads one record after the other, for any topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = 600
 
 
 def records_of(random: Random, ids: str) -> list[Record]:
-    """Find runs in what killed connectors left: in any order, some unreadable, some of an unknown place upstream."""
+    """Draw the records that killed connectors left: in any order, some unreadable, some with unknown positions."""
     upstream = Upstream(
         random,
         tables=random.randint(1, 3),
@@ -27,7 +27,7 @@ def records_of(random: Random, ids: str) -> list[Record]:
         transactions=random.randrange(12),
         ids=ids,
         sizes=random.choice([(0, 1, 1, 2, 3, 8), (8, 12)]),
-        numbers_anew=random.random() < 0.5,
+        renumbers=random.random() < 0.5,
         begins_snapshot=random.random() < 0.3 and ids in ("postgres", "binlog"),
         commits_alone=ids != "postgres",
     )
@@ -56,7 +56,7 @@ def _damaged(random: Random, record: Record) -> Record:
 
 
 def shuffled(random: Random, records: list[Record]) -> list[Record]:
-    """Records with the transactions of others and any numbers and places: what no connector sends."""
+    """Return records with the transactions of others and any numbers and positions, as no connector sends them."""
     events = [record for record in records if record.kind == Kind.EVENTS]
     others = random.sample(events, len(events))
     return [
@@ -92,8 +92,8 @@ def test_no_records_have_no_runs() -> None:
 
 
 @pytest.mark.parametrize(("kind", "transaction"), [(Kind.EVENTS, "7:1"), (Kind.SNAPSHOT, None)])
-def test_a_large_transaction_and_a_snapshot_are_gone_through_once(kind: Kind, transaction: str | None) -> None:
-    """If each message were compared with all others this would not end before the run's time limit for a test."""
+def test_a_large_transaction_and_a_snapshot_are_read_once(kind: Kind, transaction: str | None) -> None:
+    """Find runs of many messages: comparing each with all others would exceed the run's time limit for a test."""
     count = 300_000
     numbers, nulls = pa.array(np.arange(count)), pa.nulls(count, pa.int64())
     of_events = numbers if kind is Kind.EVENTS else nulls

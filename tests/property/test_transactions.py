@@ -1,4 +1,4 @@
-"""However transactions overlap, topics are cut and connectors are killed: each batch ends at a commit, and all comes in."""
+"""Each batch ends at a commit, and all changes arrive, however transactions overlap and connectors are killed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from lakehold.ingest.transactions.candidate import Extent
 from lakehold.model.committed_transactions import CommittedTransactions
 from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets
-from tests.topic_looks import Looks
+from tests.topic_fetches import TopicFetches
 from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream
 
 EXAMPLES = 400
 IN_TIME = 0.7
-"""How often all topics are sent in one order."""
+"""The probability that all topics are sent in one order."""
 
 
 class Batches:
     """A source that takes whole transactions from topics of which it sees more each time.
 
     Args:
-        random: Of what it sees, and of how large its batches are.
-        upstream: Has been streamed.
+        random: Source of the ends that it sees and of the sizes of its batches.
+        upstream: An upstream that has streamed everything.
         commits_to_kafka: The connector sends in Kafka transactions.
-        lag: If it does not: how many moments after it was sent a message is written at the latest.
-        begins: Where each partition begins; what was before is deleted.
+        lag: Without Kafka transactions, the most moments between the sending and the writing of a message.
+        begins: The first offset of each partition; earlier messages are deleted.
     """
 
     def __init__(
@@ -44,47 +44,47 @@ class Batches:
         self._random = random
         self._topics: Topics = upstream.topics
         self._history = upstream.history() if begins is None else None
-        self._is_in_time = upstream.numbers_anew or upstream.begins_snapshot or upstream.commits_alone
+        self._is_in_time = upstream.renumbers or upstream.begins_snapshot or upstream.commits_alone
         self._position: Offsets = dict.fromkeys(self._topics.ends, 0) if begins is None else begins
-        # What was deleted had ended.
+        # The deleted transactions had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
         self._passed = CommittedTransactions(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
         self._lag = lag
-        self._looks = Looks(random, upstream.topics, commits_to_kafka=commits_to_kafka, lag=lag)
+        self._fetches = TopicFetches(random, upstream.topics, commits_to_kafka=commits_to_kafka, lag=lag)
         self._commit = 0
         self.tables = Tables()
         self._shown: dict[str, Position | None] = {tp.topic: None for tp in self._topics.ends if tp != TRANSACTIONS}
 
     def drain(self, *, everything: bool) -> None:
-        """See some more, or everything, and take what is whole of it."""
+        """Fetch some more, or everything, and take its whole transactions."""
         if everything:
             self._seen = self._topics.ends
-            self._looks.at_rest()
+            self._fetches.at_rest()
         else:
             self._seen = self._seen_of_life()
         while self._batch(self._random.choice([2, 5, 20])):
             pass
 
     def _seen_of_life(self) -> Offsets:
-        """Some more of what one connector wrote, all that the ones before it did."""
+        """Return more messages of one connector, and all messages of the connectors before it."""
         lives = [dict.fromkeys(self._seen, 0), *self._topics.lives, self._topics.ends]
         seen_up = [
             n for n, life in enumerate(lives[1:], 1) if any(at > lives[n - 1][tp] for tp, at in self._seen.items())
         ]
-        life = self._random.randint(max([self._looks.life, *seen_up]), len(lives) - 1)
+        life = self._random.randint(max([self._fetches.life, *seen_up]), len(lives) - 1)
         before = {tp: max(at, lives[life - 1][tp]) for tp, at in self._seen.items()}
         seen = {tp: self._random.randint(at, lives[life][tp]) for tp, at in before.items()}
         if self._history is None:
-            # Where the beginning was deleted, all ENDs are seen.
+            # If the beginning was deleted, all ENDs are visible.
             return seen
-        found = self._looks.during(life)
-        # Other topics may be late, or ahead, by any time, where counts alone tell what has come.
+        found = self._fetches.during(life)
+        # Where counts alone show which events have arrived, other topics may be late or early by any time.
         is_in_time = self._is_in_time or self._random.random() < IN_TIME
         return {tp: max(before[tp], found[tp]) if is_in_time or tp == TRANSACTIONS else seen[tp] for tp in seen}
 
-    def assert_all_comes_in(self, looks: int) -> None:
-        """See some more so many times, then everything: the tables are what upstream was in the end."""
-        for _ in range(looks):
+    def assert_all_changes_arrive(self, fetches: int) -> None:
+        """Fetch more a number of times, then everything: the tables equal the final state upstream."""
+        for _ in range(fetches):
             self.drain(everything=False)
         self.drain(everything=True)
         assert self._history is not None
@@ -93,7 +93,7 @@ class Batches:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was read; BEGINs that nothing follows may be read again."""
+        """Return whether everything was read; BEGINs without later messages may be read again."""
         return all(
             message.boundary is not None and message.boundary.events is None and tp == TRANSACTIONS
             for tp, messages in self._topics.messages.items()
@@ -107,12 +107,12 @@ class Batches:
             self._position,
             stops,
             frozenset(unread),
-            self._looks.written,
-            fetched_ms=self._looks.began,
+            self._fetches.written,
+            fetched_ms=self._fetches.began,
             lag_ms=self._lag,
             shown=self._shown,
         )
-        candidate = self._topics.candidate(extent, self._looks.sent)
+        candidate = self._topics.candidate(extent, self._fetches.sent)
         found = find_boundary(candidate, CommittedTransactions.from_json(self._passed.to_json()))
         if found.stops == self._position:
             return bool(unread) and self._batch(2 * share)
@@ -126,10 +126,10 @@ class Batches:
         return True
 
     def _assert_at_commit(self, history: Sequence[State]) -> None:
-        """The tables are what upstream was after some commit, none before the last one seen."""
+        """Check that the tables equal the state upstream after a commit that is not before the last one."""
         at = [number for number, state in enumerate(history) if state == self.tables.state]
         later = [number for number in at if number >= self._commit]
-        assert later, f"no commit at or behind {self._commit} left {self.tables.state}; such are {at}"
+        assert later, f"no commit at or after {self._commit} left {self.tables.state}; such are {at}"
         self._commit = later[0]
 
 
@@ -140,17 +140,17 @@ class Batches:
     partitions=st.integers(1, 3),
     kills=st.integers(0, 3),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
-    numbers_anew=st.booleans(),
+    renumbers=st.booleans(),
     commits_to_kafka=st.booleans(),
     commits_alone=st.booleans(),
 )
-def test_every_batch_ends_at_a_commit_and_all_comes_in(
+def test_every_batch_ends_at_a_commit_and_all_changes_arrive(
     seed: int,
     tables: int,
     partitions: int,
     kills: int,
     ids: str,
-    numbers_anew: bool,
+    renumbers: bool,
     commits_to_kafka: bool,
     commits_alone: bool,
 ) -> None:
@@ -161,12 +161,12 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
         partitions=partitions,
         transactions=random.randrange(14),
         ids=ids,
-        numbers_anew=numbers_anew,
+        renumbers=renumbers,
         commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
-    batches.assert_all_comes_in(looks=random.randrange(8))
+    batches.assert_all_changes_arrive(fetches=random.randrange(8))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -176,7 +176,7 @@ def test_every_batch_ends_at_a_commit_and_all_comes_in(
     kills=st.integers(0, 3),
     commits_to_kafka=st.booleans(),
 )
-def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
+def test_transactions_of_several_logs_are_taken_in_their_common_order(
     seed: int,
     partitions: int,
     kills: int,
@@ -192,7 +192,7 @@ def test_transactions_of_several_logs_are_taken_in_the_order_of_all(
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
-    batches.assert_all_comes_in(looks=random.randrange(8))
+    batches.assert_all_changes_arrive(fetches=random.randrange(8))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -226,7 +226,7 @@ def test_a_resnapshot_is_in_one_batch(
     )
     upstream.stream(kills)
     batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
-    batches.assert_all_comes_in(looks=random.randrange(8))
+    batches.assert_all_changes_arrive(fetches=random.randrange(8))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -235,12 +235,12 @@ def test_a_resnapshot_is_in_one_batch(
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
     commits_to_kafka=st.booleans(),
 )
-def test_what_was_sent_before_a_kill_is_not_taken_for_the_rest(seed: int, ids: str, commits_to_kafka: bool) -> None:
+def test_events_sent_before_a_kill_are_not_taken_for_the_rest(seed: int, ids: str, commits_to_kafka: bool) -> None:
     random = Random(seed)
-    upstream = Upstream(random, tables=2, partitions=1, transactions=6, ids=ids, sizes=(8, 12), numbers_anew=True)
+    upstream = Upstream(random, tables=2, partitions=1, transactions=6, ids=ids, sizes=(8, 12), renumbers=True)
     upstream.stream(kills=4)
     batches = Batches(random, upstream, commits_to_kafka=commits_to_kafka)
-    batches.assert_all_comes_in(looks=20)
+    batches.assert_all_changes_arrive(fetches=20)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -262,12 +262,12 @@ def test_partitions_that_lag_are_waited_for(
         transactions=60 // sizes[0],
         ids=ids,
         sizes=sizes,
-        numbers_anew=True,
+        renumbers=True,
         commits_alone=commits_alone and ids != "postgres",
     )
     upstream.stream(kills=4)
     batches = Batches(random, upstream, lag=lag)
-    batches.assert_all_comes_in(looks=20)
+    batches.assert_all_changes_arrive(fetches=20)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -276,15 +276,15 @@ def test_partitions_that_lag_are_waited_for(
     tables=st.integers(1, 3),
     ids=st.sampled_from(["postgres", "binlog", "gtid"]),
 )
-def test_what_is_left_of_topics_comes_in(seed: int, tables: int, ids: str) -> None:
+def test_changes_in_truncated_topics_arrive(seed: int, tables: int, ids: str) -> None:
     random = Random(seed)
     upstream = Upstream(random, tables=tables, partitions=1, transactions=random.randrange(1, 14), ids=ids)
     kills = random.randrange(3)
     upstream.stream(kills)
-    # The last END is left: before the next one nobody can tell which transactions were whole.
+    # The last END remains: until the next one arrives, whole transactions cannot be recognized.
     begins = {tp: random.randint(0, end - (tp == TRANSACTIONS)) for tp, end in upstream.topics.ends.items()}
     if kills:
-        # A transaction topic that begins amid what is repeated later may keep the source waiting.
+        # A transaction topic that begins inside a part that is repeated later may keep the source waiting.
         begins[TRANSACTIONS] = 0
     batches = Batches(random, upstream, begins=begins)
     for _ in range(random.randrange(4)):

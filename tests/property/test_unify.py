@@ -1,4 +1,4 @@
-"""`unify` is a lattice as far as Iceberg allows: idempotent, never narrower than the table, the same however often."""
+"""`unify` is a lattice as far as Iceberg allows: idempotent, never narrower than the table, and stable under repetition."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_only_a_type_that_differs_is_cast(old: IcebergType, new: IcebergType) ->
         (ListType(1, IntegerType(), False), ListType(7, LongType(), True), ListType(1, LongType(), False)),
     ],
 )
-def test_types_that_go_together(old: IcebergType, new: IcebergType, both: IcebergType) -> None:
+def test_compatible_types_unify(old: IcebergType, new: IcebergType, both: IcebergType) -> None:
     assert same(unify(old, new), both)
 
 
@@ -132,7 +132,7 @@ def test_types_that_go_together(old: IcebergType, new: IcebergType, both: Iceber
         (ListType(1, IntegerType(), False), IntegerType()),
     ],
 )
-def test_types_that_do_not(old: IcebergType, new: IcebergType) -> None:
+def test_incompatible_types_conflict(old: IcebergType, new: IcebergType) -> None:
     with pytest.raises(TypeConflict) as caught:
         unify(old, new, "c")
     assert caught.value.code == "incompatible-type"
@@ -145,7 +145,7 @@ def test_a_conflict_names_the_nested_field() -> None:
         unify(old, new, "c")
 
 
-def test_columns_of_versions_come_in_the_newest_order_with_dropped_ones_behind() -> None:
+def test_columns_of_versions_have_the_newest_order_with_dropped_ones_last() -> None:
     old = [
         ColumnType("id", IntegerType(), True),
         ColumnType("gone", StringType(), True),

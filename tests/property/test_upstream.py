@@ -1,6 +1,6 @@
-"""Whatever is declared and dropped, and wherever the work is interrupted: in the end the upstream is as declared.
+"""The upstream matches the definitions in the end, whatever is declared and dropped, and wherever the work is interrupted.
 
-Every table has had a snapshot of its own or was in the first one.
+Every table has had its own snapshot or was in the first one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakehold.upstream.capture_plan import plan_resnapshot
 from lakehold.upstream.found import OPERATIONS
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 TABLES = ("public.a", "public.b", "public.c")
 OUT = {
@@ -27,7 +27,7 @@ OUT = {
     "restrict for a while": World.restrict_for_a_while,
 }
 _INGESTS = 3
-"""One that reads what is there, one that has the snapshot of what was missed, and one that has the next."""
+"""One ingest for existing messages, one for the snapshot of the missed changes, and one for the next snapshot."""
 
 
 def assert_as_declared(world: World, declared: dict[str, str]) -> None:
@@ -77,12 +77,12 @@ def test_the_upstream_becomes_as_declared_wherever_the_work_was_interrupted(
     for number, (action, table, cut_after) in enumerate(history):
         if action == "create":
             declared[f"{table}#{number}"] = table
-            converge(world, _goal(world, declared), cut_after)
+            reconcile(world, _goal(world, declared), cut_after)
         elif action == "drop" and (dropped := [i for i, name in declared.items() if name == table]):
             left = {i: name for i, name in declared.items() if i != dropped[0]}
-            # Cut short, the statement is run again: what goes is taken away before it is forgotten.
-            converge(world, _goal(world, left, [table]), cut_after)
-            converge(world, _goal(world, left, [table]))
+            # An interrupted statement is run again: upstream objects are removed before their definitions.
+            reconcile(world, _goal(world, left, [table]), cut_after)
+            reconcile(world, _goal(world, left, [table]))
             declared = left
         elif action == "drift" and world.config is not None:
             world.config = {**world.config, "snapshot.mode": "never"}
@@ -90,10 +90,10 @@ def test_the_upstream_becomes_as_declared_wherever_the_work_was_interrupted(
         elif action == "unmark":
             world.drop_signal_table()
             if declared:
-                converge(world, _goal(world, declared), cut_after)
+                reconcile(world, _goal(world, declared), cut_after)
         elif action in OUT and declared and world.is_capturing:
             (World.leave_out if is_mariadb else OUT[action])(world, table)
-            converge(world, _goal(world, declared), cut_after)
+            reconcile(world, _goal(world, declared), cut_after)
         elif action == "resnapshot" and declared and world.config is not None:
             for step in plan_resnapshot(_goal(world, declared), world.inspect(_goal(world, declared))).steps[
                 :cut_after
@@ -104,7 +104,7 @@ def test_the_upstream_becomes_as_declared_wherever_the_work_was_interrupted(
         elif action == "lag" and table in world.snapshotted:
             world.unread.add(table)
     for _ in range(_INGESTS):
-        converge(world, _goal(world, declared))
+        reconcile(world, _goal(world, declared))
         world.ingest()
-    assert converge(world, _goal(world, declared))
+    assert reconcile(world, _goal(world, declared))
     assert_as_declared(world, declared)

@@ -1,4 +1,4 @@
-"""An Arrow table becomes a DataFrame with its rows, whatever pieces it is in."""
+"""An Arrow table becomes a DataFrame with all of its rows, however many chunks the table has."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SCHEMA = pa.schema([("id", pa.int64()), ("headers", pa.list_(pa.struct([("key", 
 DDL = "id bigint, headers array<struct<key: string>>"
 
 
-def piece(*ids: int) -> pa.Table:
+def chunk(*ids: int) -> pa.Table:
     return pa.table({"id": [*ids], "headers": [[{"key": str(number)}] for number in ids]}, schema=SCHEMA)
 
 
 @pytest.mark.parametrize(
-    "pieces",
+    "chunks",
     [
-        pytest.param([piece(1), piece(), piece(2, 3)], id="an empty piece in between"),
-        pytest.param([piece(), piece(1, 2, 3)], id="an empty piece first"),
-        pytest.param([piece(1, 2), piece(3), piece()], id="an empty piece last"),
-        pytest.param([piece()], id="one piece without rows"),
-        pytest.param([], id="no piece"),
+        pytest.param([chunk(1), chunk(), chunk(2, 3)], id="an empty chunk in between"),
+        pytest.param([chunk(), chunk(1, 2, 3)], id="an empty chunk first"),
+        pytest.param([chunk(1, 2), chunk(3), chunk()], id="an empty chunk last"),
+        pytest.param([chunk()], id="one chunk without rows"),
+        pytest.param([], id="no chunk"),
     ],
 )
-def test_no_row_is_lost(spark: SparkSession, pieces: list[pa.Table]) -> None:
-    table = pa.concat_tables(pieces) if pieces else piece(1).filter(pa.array([False]))
-    assert table["headers"].num_chunks == len(pieces)
+def test_no_row_is_lost(spark: SparkSession, chunks: list[pa.Table]) -> None:
+    table = pa.concat_tables(chunks) if chunks else chunk(1).filter(pa.array([False]))
+    assert table["headers"].num_chunks == len(chunks)
     frame = frame_of(table, spark, DDL)
     assert frame.dtypes == [("id", "bigint"), ("headers", "array<struct<key:string>>")]
     expected = {(row["id"], row["headers"][0]["key"]) for row in table.to_pylist()}

@@ -1,4 +1,4 @@
-"""Avro messages whose schemas no table can hold whole: the rest is a row, and what is left out is reported."""
+"""Avro messages with fields that no table can hold: lakehold skips and reports these fields, and writes the others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def left_out(path: str, why: str) -> str:
     return f'"{path}" is left out: {why}.'
 
 
-def test_what_no_table_can_hold_is_left_out_and_reported(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_fields_that_no_table_can_hold_are_skipped_and_reported(make_lake: LakeFactory, tmp_path: Path) -> None:
     schemas = Schemas()
     key, row = record("Key", id="long"), record("Row", id="long", v=["null", "string"])
     odd = record(

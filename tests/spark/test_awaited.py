@@ -1,4 +1,4 @@
-"""A table whose snapshot is still being taken beside its stream is not readable: its topic does not say when it is whole."""
+"""A table is unreadable while its connector snapshot runs beside the stream: the topic does not say where the snapshot ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
-def test_a_table_is_readable_from_the_batch_behind_its_snapshot(lake: Lake, tmp_path: Path, envelope: str) -> None:
+def test_a_table_is_readable_from_the_batch_after_its_snapshot(lake: Lake, tmp_path: Path, envelope: str) -> None:
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     directory = tmp_path / "topics"
     lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
@@ -40,7 +40,7 @@ def test_a_table_is_readable_from_the_batch_behind_its_snapshot(lake: Lake, tmp_
 @pytest.mark.parametrize(
     ("envelope", "is_readable"), [("DEBEZIUM", False), ("DEBEZIUM UPSERT", False), ("UPSERT", True)]
 )
-def test_of_an_empty_topic_is_not_known_whether_a_snapshot_is_to_come(
+def test_a_table_of_an_empty_topic_waits_for_the_end_of_its_snapshot(
     lake: Lake, tmp_path: Path, envelope: str, is_readable: bool
 ) -> None:
     define(lake, tmp_path / "topics", {"t": envelope, "late": envelope})
@@ -48,10 +48,10 @@ def test_of_an_empty_topic_is_not_known_whether_a_snapshot_is_to_come(
     assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
     with lake._parts.ingesting.held("shop") as ingesting:
         list(saying(ingesting, Snapshots(are_told=True)).drain())
-    assert since(lake, "shop.t") is not None, "who takes it says that it is complete"
+    assert since(lake, "shop.t") is not None, "the connector reports complete snapshots"
 
 
-def test_behind_a_transaction_no_snapshot_is_to_come(lake: Lake, tmp_path: Path) -> None:
+def test_a_transaction_shows_that_no_snapshot_will_follow(lake: Lake, tmp_path: Path) -> None:
     define(lake, tmp_path / "topics", {"t": "DEBEZIUM", "empty": "DEBEZIUM UPSERT"})
     Connector(tmp_path / "topics").transaction(("t", 1, 1))
     (report,) = lake.ingest("shop")
@@ -59,7 +59,7 @@ def test_behind_a_transaction_no_snapshot_is_to_come(lake: Lake, tmp_path: Path)
 
 
 @pytest.mark.parametrize("joins_beside_others", [False, True])
-def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
+def test_a_table_that_joined_is_readable_when_the_others_reach_the_position_of_its_rows(
     lake: Lake, tmp_path: Path, joins_beside_others: bool
 ) -> None:
     define(lake, tmp_path / "topics", {"others": "DEBEZIUM UPSERT"})
@@ -79,7 +79,9 @@ def test_a_table_that_joined_is_readable_when_the_others_are_as_far_as_its_rows(
         assert (since(lake, "shop.t") is not None) == is_readable
 
 
-def test_a_snapshot_whose_last_row_cannot_be_read_is_complete_when_that_is_said(lake: Lake, tmp_path: Path) -> None:
+def test_a_snapshot_with_an_unreadable_last_row_is_complete_when_the_connector_says_so(
+    lake: Lake, tmp_path: Path
+) -> None:
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     directory = tmp_path / "topics"
     lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
@@ -96,7 +98,7 @@ def test_a_snapshot_whose_last_row_cannot_be_read_is_complete_when_that_is_said(
 
 
 def saying(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
-    """The same, where that is said upstream of its tables."""
+    """Return `ingesting` with `snapshots` as the state that the connector reports of its tables."""
     return replace(ingesting, snapshots=snapshots)
 
 

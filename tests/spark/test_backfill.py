@@ -1,4 +1,4 @@
-"""Tables created on a running source: they catch up together, by a reader of their own, and nobody waits for them."""
+"""Tables created on a running source: a reader of their own fills them together, while the other tables go on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_tables_created_together_catch_up_together(shop: NumberedShop) -> None:
     assert seen([report]) == [(MAIN_READER, ["s.again", "s.first", "s.items"])]
 
 
-def test_the_others_go_on_while_a_table_catches_up(shop: NumberedShop) -> None:
+def test_other_tables_go_on_while_one_catches_up(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     reports: list[BatchReport] = []
     ingesting: Iterator[BatchReport] = shop.lake.batches_of("shop")
@@ -59,7 +59,7 @@ def test_the_others_go_on_while_a_table_catches_up(shop: NumberedShop) -> None:
     assert len({report.timestamp_ms for report in reports}) == len(reports)
 
 
-def test_however_large_batches_may_be_the_others_wait_for_small_ones(
+def test_other_tables_wait_for_small_batches_however_large_batches_may_be(
     make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_size, "_LEAST_RECORDS", 2)
@@ -74,7 +74,7 @@ def test_however_large_batches_may_be_the_others_wait_for_small_ones(
     assert shop.rows("again") == 5
 
 
-def test_one_that_stops_leaves_the_others(shop: NumberedShop) -> None:
+def test_a_table_that_stops_while_it_catches_up_leaves_the_others(shop: NumberedShop) -> None:
     shop.write("items", 1, value=b"no json")
     shop.table("strict", "items", "WITH (ON ERROR = 'fail')")
     shop.table("again", "orders")
@@ -84,7 +84,7 @@ def test_one_that_stops_leaves_the_others(shop: NumberedShop) -> None:
     assert shop.rows("again") == 2 * BATCH
 
 
-def test_one_with_little_to_read_does_not_wait_for_one_with_much(shop: NumberedShop) -> None:
+def test_a_table_with_few_messages_does_not_wait_for_one_with_many(shop: NumberedShop) -> None:
     shop.write("orders", 4 * BATCH)
     shop.lake.ingest("shop")
     shop.table("large", "orders")
@@ -101,7 +101,7 @@ def test_one_with_little_to_read_does_not_wait_for_one_with_much(shop: NumberedS
     assert (shop.rows("large"), shop.rows("small")) == (6 * BATCH, 2 * BATCH)
 
 
-def test_what_is_on_its_way_survives_a_restart(shop: NumberedShop, make_lake: LakeFactory) -> None:
+def test_tables_that_catch_up_go_on_after_a_restart(shop: NumberedShop, make_lake: LakeFactory) -> None:
     shop.table("again", "orders")
     ingesting = shop.lake.batches_of("shop")
     while next(ingesting).reader != BACKFILL_READER:

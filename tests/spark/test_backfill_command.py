@@ -1,4 +1,4 @@
-"""`lakehold backfill`: the named tables come to where the others of their source are, and what keeps one from it is said."""
+"""`lakehold backfill`: the named tables get in sync with the others of their source, or the command says what stops them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STRICT = "WITH (ON ERROR = 'fail')"
 
 @pytest.fixture
 def shop(make_lake: LakeFactory, tmp_path: Path) -> NumberedShop:
-    """`s.first` has what `orders` holds."""
+    """Return a shop whose table `s.first` has all messages of topic `orders`."""
     found = NumberedShop(make_lake(max_batch_records=BATCH), tmp_path / "topics")
     found.table("first", "orders")
     found.write("orders", 2 * BATCH)
@@ -43,13 +43,13 @@ def shop(make_lake: LakeFactory, tmp_path: Path) -> NumberedShop:
 
 
 def backfill(lake: Lake, *tables: str, progress: Progress | None = None) -> tuple[int, list[dict[str, Any]], str]:
-    """The exit code, the rows, and what was said on stderr."""
+    """Run the command; return its exit code, its rows and its stderr."""
     rows, said = io.StringIO(), io.StringIO()
     code = run_backfill(lake, tables, JsonOutput(rows, said), progress or NoProgress())
     return code, [json.loads(line) for line in rows.getvalue().splitlines()], said.getvalue()
 
 
-def test_a_named_table_joins_and_is_readable_and_what_is_stopped_stays(shop: NumberedShop) -> None:
+def test_a_named_table_joins_and_becomes_readable_and_a_stopped_one_stays_stopped(shop: NumberedShop) -> None:
     shop.table("strict", "items", STRICT)
     shop.write("items", 1, value=b"no json")
     shop.lake.ingest("shop")
@@ -64,7 +64,7 @@ def test_a_named_table_joins_and_is_readable_and_what_is_stopped_stays(shop: Num
     assert shop.rows("again") == 2 * BATCH
 
 
-def test_the_others_go_on_meanwhile_and_nothing_is_left_to_do_then(shop: NumberedShop) -> None:
+def test_other_tables_go_on_during_a_backfill_and_are_in_sync_after_it(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     more = iter((1, 2))
 
@@ -83,7 +83,7 @@ def test_the_others_go_on_meanwhile_and_nothing_is_left_to_do_then(shop: Numbere
 
 
 class Watched:
-    """What a progress bar would show: how much of how much."""
+    """A progress bar that records (done, total) at each step."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -133,7 +133,7 @@ def test_progress_is_seen_batch_by_batch_and_survives_a_restart(shop: NumberedSh
     assert (shop.rows("again"), shop.rows("items")) == (2 * BATCH, 3 * BATCH)
 
 
-def test_one_that_stops_says_why_again_and_how_far_it_is_behind_and_the_others_are_filled(shop: NumberedShop) -> None:
+def test_a_table_that_stops_reports_its_error_and_its_lag_and_the_others_are_filled(shop: NumberedShop) -> None:
     shop.write("items", 1, value=b"no json")
     shop.write("items", BATCH)
     shop.table("strict", "items", STRICT)
@@ -151,7 +151,7 @@ def test_one_that_stops_says_why_again_and_how_far_it_is_behind_and_the_others_a
 
 
 @pytest.mark.parametrize(("name", "code"), [("s.frist", "table-missing"), ("s.others", "table-not-fed")])
-def test_a_name_that_is_none_begins_nothing(shop: NumberedShop, name: str, code: str) -> None:
+def test_an_unknown_name_is_refused_before_any_table_is_filled(shop: NumberedShop, name: str, code: str) -> None:
     shop.table("again", "orders")
     shop.lake.sql("CREATE TABLE s.others (k BIGINT) USING iceberg")
     with pytest.raises(DefinitionError) as refused:
@@ -160,7 +160,7 @@ def test_a_name_that_is_none_begins_nothing(shop: NumberedShop, name: str, code:
     assert shop.status("again")["state"] == "new"
 
 
-def test_a_table_whose_snapshot_is_not_whole_is_said_to_wait_for_it(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_with_an_incomplete_snapshot_is_reported_as_waiting_for_it(lake: Lake, tmp_path: Path) -> None:
     topic = Topic("t", {"id": {"type": "int64"}})
     lake.sql(f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON")
     lake.sql("CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE DEBEZIUM")
@@ -172,14 +172,14 @@ def test_a_table_whose_snapshot_is_not_whole_is_said_to_wait_for_it(lake: Lake, 
         assert (code, row["messages"], row["since"]) == (1, messages, None)
         assert 'detail: Its first snapshot from source "shop" is not complete.' in said
         assert said.endswith("code: not-readable\n")
-        assert lake.behind() == [], "nothing is left to be read for it"
+        assert lake.behind() == [], "the table has no messages left to read"
     topic.create({"id": 2})
     topic.write(tmp_path / "topics")
     code, (row,), said = backfill(lake, "s.t")
     assert (code, row["since"] is not None, said) == (0, True, "")
 
 
-def test_another_process_that_has_the_source_is_named(shop: NumberedShop) -> None:
+def test_a_source_whose_lease_another_process_has_is_reported(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     ingesting = shop.lake.batches_of("shop")
     next(ingesting)
@@ -189,7 +189,7 @@ def test_another_process_that_has_the_source_is_named(shop: NumberedShop) -> Non
     assert said.endswith("code: source-busy\n")
 
 
-def test_one_that_is_dropped_meanwhile_is_said_to_be_gone(shop: NumberedShop) -> None:
+def test_a_table_dropped_during_a_backfill_is_reported_as_missing(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     shop.table("items", "items")
 
@@ -203,7 +203,7 @@ def test_one_that_is_dropped_meanwhile_is_said_to_be_gone(shop: NumberedShop) ->
     assert not shop.lake.catalog.table_exists("s.again")
 
 
-def test_an_ingest_says_how_far_they_are_too(shop: NumberedShop) -> None:
+def test_an_ingest_reports_the_progress_of_tables_that_catch_up(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     shop.table("items", "items")
     notes: list[str] = []
@@ -217,7 +217,7 @@ def test_an_ingest_says_how_far_they_are_too(shop: NumberedShop) -> None:
             notes.append(note.partition(", ")[2])
 
         def expect(self, total: int) -> None:
-            """Nothing: how much there is in all is not known."""
+            """Ignore the total, which an ingest does not know."""
 
     assert run_ingest(shop.lake, ["shop"], JsonOutput(io.StringIO(), io.StringIO()), Noted(), follow=False)
     assert notes[0] == f"2 tables behind: {BATCH} of {5 * BATCH} read"

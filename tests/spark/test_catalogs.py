@@ -1,4 +1,4 @@
-"""A lake whose catalog is a server: what is ingested, held, maintained and published there, through Spark and without."""
+"""A lake whose catalog is a server ingests, holds, maintains and publishes tables there, through Spark and without it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 
 
 @pytest.fixture(params=["postgresql", "rest"])
 def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake) -> Lake:
-    """An empty lake that keeps no history but what is held."""
+    """Open an empty lake that keeps only held history."""
     return make_lake(**new_lake(request.param), **KEEP_NOTHING)
 
 
 class Feed:
-    """A table that is fed from a file."""
+    """A table and the recorded file that feeds it."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self._lake, self._file = lake, directory / "items.jsonl"
@@ -39,7 +39,7 @@ class Feed:
         """)
 
     def ingest(self, *changes: tuple[int, str | None]) -> int:
-        """Bring (id, v) pairs in, None to delete; the timestamp of their batch."""
+        """Ingest (id, v) pairs, where None deletes; return the timestamp of their batch."""
         for key, value in changes:
             body = None if value is None else json.dumps({"id": key, "v": value}).encode()
             line = recorded_files.line("items", 0, self._offset, body, json.dumps({"id": key}).encode())
@@ -58,7 +58,7 @@ def snapshots(lake: Lake) -> int:
     return len(lake.catalog.load_table(NAME).metadata.snapshots)
 
 
-def test_what_is_ingested_is_held_maintained_subscribed_to_and_published(lake: Lake, tmp_path: Path) -> None:
+def test_tables_are_ingested_held_maintained_subscribed_to_and_published(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "topics")
     first = feed.ingest((1, "a"), (2, "b"))
     lake.sql(f"CREATE HOLD h ON {NAME}; CREATE SUBSCRIPTION s INTO bi.items AS SUBSCRIBE {NAME}")
@@ -82,7 +82,7 @@ def test_what_is_ingested_is_held_maintained_subscribed_to_and_published(lake: L
     assert sorted(lake.sql(f"SELECT * FROM {NAME}").rows) == [(1, "A"), (3, "c")]
 
 
-def test_views_and_tables_are_told_apart_and_dropped(lake: Lake) -> None:
+def test_views_are_distinguished_from_tables_and_both_are_dropped(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE shop; CREATE TABLE shop.rates (id INT) USING iceberg")
     lake.sql("CREATE VIEW shop.best AS SELECT max(id) AS id FROM shop.rates")
     with pytest.raises(DefinitionError, match="It is a view"):

@@ -1,4 +1,4 @@
-"""Keys of Debezium's messages: named by the table, taken from the messages, changed or gone upstream."""
+"""Keys of Debezium tables: named by the statement, read from the messages, changed or dropped upstream."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 @both
-def test_an_update_of_a_key_that_only_rows_have_takes_the_former_row_away(
-    shop: Shop, topic: Topic, envelope: str
-) -> None:
+def test_an_update_of_a_key_that_only_rows_have_removes_the_former_row(shop: Shop, topic: Topic, envelope: str) -> None:
     shop.table(topic, envelope, "KEY (name)")
     topic.snapshot([row(1, "a"), row(2, "b"), row(3, "c")])
     shop.ingest(topic)
@@ -61,7 +59,7 @@ def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope:
 
 @both
 @few_and_many
-def test_a_primary_key_that_is_gone_stops_the_table(
+def test_a_dropped_primary_key_stops_the_table(
     make_lake: LakeFactory,
     tmp_path: Path,
     topic: Topic,
@@ -88,10 +86,10 @@ def test_a_primary_key_that_is_gone_stops_the_table(
     assert shop.rows("other") == [(1, "a", 0), (2, "a", 0)]
     topic.has_keys = True
     topic.create(row(3))
-    assert shop.stopped(topic).keys() == {"s.t"}, "what came without a key is still there"
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len([line for line in told if line.startswith("table s.t stopped")]) == 1, (
-        "each try of a follow would tell it"
+    assert shop.stopped(topic).keys() == {"s.t"}, "the messages without a key are still in the topic"
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([line for line in warnings if line.startswith("table s.t stopped")]) == 1, (
+        "each try of a follower would log it"
     )
     shop.lake.sql("DROP TABLE s.t")
     shop.table(topic, envelope, "KEY (id, name)")

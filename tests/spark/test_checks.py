@@ -116,7 +116,7 @@ def test_a_snapshot_from_before_a_column_was_added_lacks_it(lake: Lake) -> None:
     assert failed(lake.check("s.orders")) == [("column_values_to_not_be_null", "city", "2 of 3 rows", ())]
 
 
-def test_a_table_without_rows_passes_and_one_that_is_not_there_is_an_error(lake: Lake) -> None:
+def test_a_table_without_rows_passes_and_a_missing_one_is_an_error(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.empty (id BIGINT) USING iceberg TBLPROPERTIES ('lakehold.key' = 'id')")
     verdict = lake.check("s.empty")
     assert (verdict.success, verdict.snapshot_id, len(verdict.outcomes)) == (True, None, 3)
@@ -141,7 +141,7 @@ def test_a_table_without_rows_passes_and_one_that_is_not_there_is_an_error(lake:
         ),
     ],
 )
-def test_a_suite_that_cannot_be_used_is_an_error_with_its_place(
+def test_an_invalid_suite_is_an_error_that_names_its_file(
     lake: Lake, expectation: dict[str, Any], code: str, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lake.sql(ORDERS)
@@ -170,7 +170,7 @@ def written(lake: Lake, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
              "AS t(place, mz_timestamp, mz_state, id)")  # fmt: skip
 
 
-def test_outputs_of_envelopes_are_as_subscribe_makes_them(lake: Lake) -> None:
+def test_outputs_of_envelopes_pass_their_checks(lake: Lake) -> None:
     lake.sql(
         "CREATE NAMESPACE s; CREATE TABLE s.t (id BIGINT, v INT) USING iceberg; INSERT INTO s.t VALUES (1, 1), (2, 1)"
     )
@@ -194,14 +194,16 @@ def test_outputs_of_envelopes_are_as_subscribe_makes_them(lake: Lake) -> None:
         ([(2, "insert", 1), (1, "insert", 2), (3, "insert", 3)], ["mz_timestamps_not_to_go_back"]),
     ],
 )
-def test_outputs_that_no_subscribe_makes_are_found(lake: Lake, rows: list[tuple[Any, ...]], broken: list[str]) -> None:
+def test_outputs_that_no_subscribe_writes_fail_their_checks(
+    lake: Lake, rows: list[tuple[Any, ...]], broken: list[str]
+) -> None:
     lake.sql("CREATE NAMESPACE s")
     expect(lake, "s.out", *DEBEZIUM)
     written(lake, "s.out", rows)
     assert [name for name, *_ in failed(lake.check("s.out"))] == broken
 
 
-def test_raw_diffs_are_not_zero(lake: Lake) -> None:
+def test_a_raw_diff_of_zero_fails_its_check(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.raw USING iceberg AS SELECT * FROM VALUES "
              "(1, false, 1), (2, true, NULL), (3, false, 0) AS t(mz_timestamp, mz_progressed, mz_diff)")  # fmt: skip
     expect(lake, "s.raw", {"type": "expect_mz_diffs_not_to_be_zero", "kwargs": {"progress": True}})
@@ -210,7 +212,7 @@ def test_raw_diffs_are_not_zero(lake: Lake) -> None:
     ]
 
 
-def test_the_command_says_what_failed(lake: Lake, tmp_path: Path) -> None:
+def test_the_command_reports_the_failed_expectations(lake: Lake, tmp_path: Path) -> None:
     lake.sql(ORDERS + ";" + WRONG)
     said: dict[OutputFormat, tuple[str, str]] = {}
     for wanted in (OutputFormat.TABLE, OutputFormat.JSON):

@@ -1,4 +1,4 @@
-"""A check over Spark Connect finds what it finds on a session in this process."""
+"""A check over Spark Connect has the same outcomes as on a session in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ asked = json.load(sys.stdin)
 with connect(**asked["settings"]) as lake:
     print(repr(lake.check("s.t", asked["at_ms"]).outcomes))
 """
-"""A process of its own: one that has a session of its own cannot be a client as well."""
+"""A separate process runs the client: a process with a classic Spark session cannot be a Connect client as well."""
 
 EXPECTATIONS = [
     {
@@ -53,7 +53,9 @@ def lake(make_lake: LakeFactory) -> Lake:
     return lake
 
 
-def test_the_same_over_connect(lake: Lake, make_lake: LakeFactory, spark_connect: str, tmp_path: Path) -> None:
+def test_a_check_over_connect_has_the_same_outcomes(
+    lake: Lake, make_lake: LakeFactory, spark_connect: str, tmp_path: Path
+) -> None:
     (tmp_path / "expectations").mkdir()
     suite = {"name": "s.t", "expectations": EXPECTATIONS}
     (tmp_path / "expectations" / "s.t.json").write_text(json.dumps(suite))

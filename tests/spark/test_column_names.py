@@ -1,4 +1,4 @@
-"""Columns whose names a table cannot have stop that table alone, with the columns named, before anything of it changes."""
+"""A column whose name no table can have stops its table before anything changes; the error names the column."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBER = {"type": "int32", "optional": True}
 
 
 class Feed:
-    """Topics of a source `feed` of recorded files, each read into a table of its name."""
+    """A source `feed` of recorded files, whose topics each feed a table of the same name."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake, self.directory = lake, directory
@@ -34,7 +34,7 @@ class Feed:
         self.lake.sql(f"CREATE TABLE s.{topic} {columns} FROM SOURCE feed (TOPIC '{topic}') ENVELOPE UPSERT {options}")
 
     def write(self, topic: str, fields: dict[str, Any], row: dict[str, Any]) -> None:
-        """One message of a row with an `id`, which is its key."""
+        """Append the message of one row, whose key is its `id`."""
         key = json_record(struct("Key", {"id": NUMBER}), {"id": row["id"]})
         value = json_record(struct("Row", {"id": NUMBER, **fields}), row)
         offset = self.offsets.get(topic, 0)
@@ -59,7 +59,7 @@ NAMES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-def test_names_that_a_table_cannot_have_stop_it_and_no_neighbour(lake: Lake, tmp_path: Path) -> None:
+def test_column_names_that_a_table_cannot_have_stop_it_and_no_neighbour(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "feed")
     cases = dict(enumerate(NAMES))
     feed.table("plain")
@@ -75,9 +75,9 @@ def test_names_that_a_table_cannot_have_stop_it_and_no_neighbour(lake: Lake, tmp
         feed.write(f"old{number}", fields, {"id": 2})
     feed.write("plain", {"v": TEXT}, {"id": 2, "v": "b"})
     later = feed.stopped()
-    for number, (fields, code, told) in cases.items():
+    for number, (fields, code, message) in cases.items():
         for error in (first[f"s.new{number}"], later[f"s.old{number}"]):
-            assert (error.code, told in error.message) == (code, True), error
+            assert (error.code, message in error.message) == (code, True), error
             assert 'of table "s.' in error.message
             assert ("column list" in error.hint) == ("ID" not in fields)
         assert feed.rows(f"old{number}") == [(1,)]
@@ -95,7 +95,7 @@ def test_a_table_that_its_owner_partitioned_by_a_column_goes_on(lake: Lake, tmp_
     assert feed.rows("t") == [(1, "b", "c")]
 
 
-def test_a_column_list_leaves_such_columns_out(lake: Lake, tmp_path: Path) -> None:
+def test_a_column_list_skips_columns_with_impossible_names(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "feed")
     feed.table("t", "(id INT, v STRING)")
     feed.table("u", "(id INT, Name STRING)")
@@ -106,7 +106,7 @@ def test_a_column_list_leaves_such_columns_out(lake: Lake, tmp_path: Path) -> No
     assert feed.rows("t") == [(1, "v")]
 
 
-def test_avro_whose_fields_differ_in_case_only_stops_its_tables_whatever_columns_they_list(
+def test_avro_fields_that_differ_in_case_only_stop_their_tables_whatever_columns_they_list(
     lake: Lake, tmp_path: Path
 ) -> None:
     key, row = (
@@ -129,7 +129,7 @@ def test_avro_whose_fields_differ_in_case_only_stops_its_tables_whatever_columns
     assert not any("column list" in error.hint for error in stopped.values())
 
 
-def test_a_column_called_as_the_buckets_of_the_key_is_one_like_any_other(lake: Lake, tmp_path: Path) -> None:
+def test_a_column_may_have_the_name_of_the_key_buckets(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "feed")
     for topic in ("t", "u"):
         feed.table(topic, options="WITH (BUCKETS = 4)")
@@ -151,7 +151,7 @@ def test_a_column_called_as_the_buckets_of_the_key_is_one_like_any_other(lake: L
 
 
 @pytest.mark.parametrize("names", [("a,b", "c"), ("[a]",)])
-def test_a_key_of_any_names_is_that_of_the_table(lake: Lake, tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_key_columns_may_have_any_names(lake: Lake, tmp_path: Path, names: tuple[str, ...]) -> None:
     feed = Feed(lake, tmp_path / "feed")
     listed = ", ".join(f"`{name}`" for name in names)
     feed.table("t", f"(id INT, {', '.join(f'`{name}` STRING' for name in names)})", f"KEY ({listed})")

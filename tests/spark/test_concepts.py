@@ -47,7 +47,7 @@ def test_the_statements_of_the_concepts_show_what_the_pages_say(make_lake: LakeF
 
 
 def results(lake: Lake, page: str, tables: list[str]) -> list[Result]:
-    """What each block of a page gives, at times of the lake instead of the page's; no source in Kafka is created."""
+    """Run the blocks of a page at times of the lake in place of the page's, without sources in Kafka; return their results."""
     text = (ROOT / "docs" / "concepts" / page).read_text()
     blocks = [match["text"] for match in SQL.finditer(text) if "KAFKA CONNECTION" not in match["text"]]
     shown = sorted({time for block in blocks for time in TIME.findall(block)})

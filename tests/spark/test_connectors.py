@@ -63,7 +63,7 @@ SOURCES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def changes(connector: str) -> list[Message]:
-    """A snapshot of two rows, an update of one and the delete of the other."""
+    """Return the events of a snapshot of two rows, an update of one row and a delete of the other."""
     more, said = SOURCES[connector]
     of_oracle = connector == "oracle"
     variable = struct("VariableScaleDecimal", {"scale": {"type": "int32"}, "value": {"type": "bytes"}})
@@ -106,7 +106,7 @@ def _fields(row: Any) -> dict[str, Any]:
 
 
 def mongodb(after: Any, **more: Any) -> Message:
-    """An event of a collection: documents are texts."""
+    """Return a MongoDB event, whose documents are JSON texts."""
     document = TEXT | {"name": "io.debezium.data.Json"}
     source = struct(
         "Source", COMMON | {"collection": {"type": "string"}, "ord": SMALL, "lsid": TEXT, "txnNumber": NUMBER}

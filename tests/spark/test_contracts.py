@@ -1,4 +1,4 @@
-"""Tables whose columns a file names: ingested as if the statement had listed them."""
+"""Tables with a schema file take its columns as if the statement had listed them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = struct("Key", {"id": {"type": "int64"}})
 
 
 def write_contract(directory: Path, table: str, **columns: str) -> None:
-    """A contract whose first column is the key."""
+    """Write a schema file whose first column is the key."""
     fields = [
         {"id": number, "name": name, "required": number == 1, "type": of}
         for number, (name, of) in enumerate(columns.items(), start=1)
@@ -37,7 +37,7 @@ def schemas(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lake(make_lake: LakeFactory, schemas: Path, tmp_path: Path) -> Lake:
-    """With a source of files whose topics are all in one directory."""
+    """Open a lake with a source `feed` over a directory of recorded topics."""
     opened = make_lake(schemas=str(schemas))
     opened.sql(f"CREATE SOURCE feed FROM FILES '{tmp_path / 'topics'}' FORMAT JSON")
     return opened
@@ -48,7 +48,7 @@ def append(tmp_path: Path, topic: str, *messages: tuple[Any, Any]) -> None:
     recorded_files.append(tmp_path / "topics" / f"{topic}.jsonl", lines)
 
 
-def test_a_table_with_a_file_is_the_table_with_the_list(lake: Lake, schemas: Path, tmp_path: Path) -> None:
+def test_a_schema_file_defines_the_same_table_as_a_column_list(lake: Lake, schemas: Path, tmp_path: Path) -> None:
     write_contract(schemas, "s.filed", id="long", price="decimal(6, 2)", day="date", at="timestamptz", late="string")
     lake.sql(
         "CREATE TABLE s.filed FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT;"
@@ -76,7 +76,7 @@ def test_a_table_with_a_file_is_the_table_with_the_list(lake: Lake, schemas: Pat
     assert filed.schema.as_struct() == listed.schema.as_struct()
 
 
-def test_messages_that_break_the_file_stop_that_table_only(lake: Lake, schemas: Path, tmp_path: Path) -> None:
+def test_messages_that_break_the_schema_file_stop_their_table_only(lake: Lake, schemas: Path, tmp_path: Path) -> None:
     row = struct("Row", {"id": {"type": "int64"}, "n": {"type": "int64"}, "more": {"type": "string"}})
     write_contract(schemas, "s.wide", id="long", n="long")
     write_contract(schemas, "s.narrow", id="long", n="int")
@@ -88,4 +88,6 @@ def test_messages_that_break_the_file_stop_that_table_only(lake: Lake, schemas: 
     (report,) = lake.ingest("feed")
     assert {name: error.code for name, error in report.stopped.items()} == {"s.narrow": "contract-broken"}
     assert 'column "n" of table "s.narrow" is declared as int' in report.stopped["s.narrow"].message
-    assert lake.sql("SELECT * FROM s.wide").rows == [(1, 5_000_000_000)], "what the file does not name is left out"
+    assert lake.sql("SELECT * FROM s.wide").rows == [(1, 5_000_000_000)], (
+        "fields that the file does not name are skipped"
+    )

@@ -1,4 +1,4 @@
-"""A registry that knows schemas of a topic which contradict each other: only those of the batch's messages count."""
+"""A registry holds contradicting schemas of a topic: only the schemas of the batch's messages matter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = {number: json.dumps(schema) for number, schema in enumerate([KEY, ROW, R
 @pytest.mark.parametrize(
     ("keys", "values", "code"), [((1,), (2, 3), "type-changed"), ((1, 4), (2,), "key-changed")], ids=["type", "key"]
 )
-def test_a_large_batch_stops_a_table_only_for_what_its_messages_have(
+def test_a_large_batch_stops_a_table_only_for_schemas_of_its_messages(
     make_lake: LakeFactory, tmp_path: Path, keys: tuple[int, ...], values: tuple[int, ...], code: str
 ) -> None:
     known = {"t-key": {i: TEXTS[i] for i in keys}, "t-value": {i: TEXTS[i] for i in values}}

@@ -1,4 +1,4 @@
-"""DROP TABLE and CREATE TABLE again of a running source: the new table begins with nothing, and the others go on."""
+"""A table of a running source is dropped and created again: the new table begins empty, and the others go on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def shop(make_lake: LakeFactory, tmp_path: Path) -> NumberedShop:
-    """`s.first` and `s.items` have what their topics hold."""
+    """Return a shop whose tables `s.first` and `s.items` have all messages of their topics."""
     found = NumberedShop(make_lake(max_batch_records=BATCH), tmp_path / "topics")
     found.table("first", "orders")
     found.table("items", "items")
@@ -33,7 +33,7 @@ def again(shop: NumberedShop, name: str = "items", topic: str = "items", options
 
 
 def all_together(shop: NumberedShop, *tables: str) -> None:
-    """All tables are in `main`, which reads on for all of them."""
+    """Assert that the main reader has all tables, and that its next batch feeds each of them."""
     assert shop.readers() == {MAIN_READER: {f"s.{name}" for name in tables}}
     shop.write("orders", 1)
     shop.write("items", 1)
@@ -44,7 +44,7 @@ def all_together(shop: NumberedShop, *tables: str) -> None:
     }
 
 
-def test_it_is_filled_from_the_beginning_and_the_others_are_not_read_again(shop: NumberedShop) -> None:
+def test_a_recreated_table_is_filled_from_the_beginning_and_the_others_are_not_read_again(shop: NumberedShop) -> None:
     before = shop.lake.catalog.load_table("s.first").metadata.current_snapshot_id
     again(shop)
     reports = shop.lake.ingest("shop")
@@ -54,7 +54,7 @@ def test_it_is_filled_from_the_beginning_and_the_others_are_not_read_again(shop:
     all_together(shop, "first", "items")
 
 
-def test_messages_in_error_and_what_stopped_it_are_gone(shop: NumberedShop) -> None:
+def test_a_recreated_table_has_no_errors_of_the_dropped_one(shop: NumberedShop) -> None:
     shop.write("items", 1, value=b"no json")
     shop.lake.ingest("shop")
     assert shop.status("items")["open_errors"] == 1
@@ -72,7 +72,7 @@ def test_messages_in_error_and_what_stopped_it_are_gone(shop: NumberedShop) -> N
     assert shop.rows("items") == 2 * BATCH
 
 
-def test_what_another_source_says_of_a_table_of_that_name_stays(shop: NumberedShop) -> None:
+def test_errors_that_another_source_recorded_for_the_same_name_remain(shop: NumberedShop) -> None:
     shop.write("items", 1, value=b"no json")
     shop.lake.ingest("shop")
     shop.lake.sql("DROP TABLE s.items")
@@ -83,7 +83,7 @@ def test_what_another_source_says_of_a_table_of_that_name_stays(shop: NumberedSh
     assert shop.lake.sql("SELECT source FROM mz_catalog.mz_source_errors").rows == [("other",)]
 
 
-def test_while_another_table_catches_up(shop: NumberedShop) -> None:
+def test_a_table_is_recreated_while_another_catches_up(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     shop.table("third", "orders")
     until_backfilled(shop.lake)
@@ -91,7 +91,7 @@ def test_while_another_table_catches_up(shop: NumberedShop) -> None:
     again(shop, "third", "orders")
     reports = shop.lake.ingest("shop")
     assert {BACKFILL_READER, f"{BACKFILL_READER}_2"} <= {report.reader for report in reports}
-    # What it had read for `s.again` before is not read again.
+    # The messages that were read for `s.again` before are not read again.
     read = {name: 0 for name in ("s.again", "s.third", "s.items")}
     for report in reports:
         for table in report.tables:
@@ -101,15 +101,15 @@ def test_while_another_table_catches_up(shop: NumberedShop) -> None:
 
 
 def until_backfilled(lake: Lake) -> None:
-    """One batch of the tables that catch up."""
+    """Ingest until the tables that catch up had one batch."""
     ingesting = lake.batches_of("shop")
     while next(ingesting).reader != BACKFILL_READER:
         pass
     ingesting.close()
 
 
-def test_the_topic_that_a_dropped_one_was_amid_is_begun_anew(shop: NumberedShop) -> None:
-    """Two catch up together, and the only one of a topic is dropped: where it was is no place for the next one."""
+def test_a_topic_whose_only_table_was_dropped_is_read_from_its_beginning(shop: NumberedShop) -> None:
+    """Drop the only table of a topic while two catch up: the next table does not begin at the offset of the dropped one."""
     shop.lake.sql("DROP TABLE s.items")
     shop.lake.ingest("shop")
     shop.table("again", "orders")
@@ -121,8 +121,8 @@ def test_the_topic_that_a_dropped_one_was_amid_is_begun_anew(shop: NumberedShop)
 
 
 @pytest.mark.parametrize("name", ["items", "again"])
-def test_one_that_is_dropped_while_batches_run_is_not_made_again(shop: NumberedShop, name: str) -> None:
-    """An ingest goes on after the DROP: of a table that is read with the others, and of one that catches up."""
+def test_a_table_dropped_while_batches_run_is_not_created_again(shop: NumberedShop, name: str) -> None:
+    """Drop a table amid an ingest, once in sync with the others and once catching up."""
     topic = "items" if name == "items" else "orders"
     if name == "again":
         shop.table(name, topic)
@@ -143,10 +143,10 @@ def test_one_that_is_dropped_while_batches_run_is_not_made_again(shop: NumberedS
     all_together(shop, *{"first", "items", name})
 
 
-def test_what_a_killed_drop_left_is_not_taken_for_the_new_table(
+def test_the_remains_of_a_killed_drop_are_not_used_for_the_new_table(
     shop: NumberedShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The definition goes first: killed behind it, the Iceberg table stays."""
+    """Kill a DROP TABLE after it deleted the definition: the Iceberg table remains."""
     with monkeypatch.context() as killed:
         killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
         shop.lake.sql("DROP TABLE s.items")
@@ -156,7 +156,7 @@ def test_what_a_killed_drop_left_is_not_taken_for_the_new_table(
     all_together(shop, "first", "items")
 
 
-def test_a_table_that_was_renamed_to_its_name_stays(shop: NumberedShop) -> None:
+def test_a_table_renamed_to_the_name_of_the_dropped_one_remains(shop: NumberedShop) -> None:
     shop.lake.sql("DROP TABLE s.items")
     shop.lake.ingest("shop")
     shop.lake.sql("ALTER TABLE s.first RENAME TO s.items")

@@ -1,4 +1,4 @@
-"""Values of JSON without a schema in columns that a statement declares: exact, or an error row; never another value."""
+"""A JSON value without a schema is stored exactly in the column declared for it, or becomes an error: never another value."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _number(random: Random) -> str:
     return f"{random.choice(['', '+', '-'])}{digits}{random.choice(['', '.', f'.{fraction}'])}{exponent}"
 
 
-def test_decimals_are_what_exact_arithmetic_says(spark: SparkSession) -> None:
+def test_decimals_equal_exact_arithmetic(spark: SparkSession) -> None:
     random = Random(26)
     frame = spark.createDataFrame([(_number(random),) for _ in range(2_000)], "x string")
     types = ((20, 15), (38, 10), (5, 0), (38, 38))
@@ -89,7 +89,7 @@ def test_decimals_are_what_exact_arithmetic_says(spark: SparkSession) -> None:
 
 
 def _exact(text: str, precision: int, scale: int) -> Decimal | None:
-    """The number of a text, if a decimal(precision, scale) is it exactly."""
+    """Return the number in `text` if a decimal(precision, scale) holds it exactly."""
     if not any(digit in text.lower().partition("e")[0] for digit in "0123456789"):
         return None
     with localcontext(prec=1_000):

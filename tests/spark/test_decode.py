@@ -1,4 +1,4 @@
-"""Whole records: versions of a schema side by side, envelopes, keys and values that are no records, bare JSON."""
+"""Whole messages: several versions of a schema in a batch, envelopes, keys and values that are no records, bare JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def event(op: str, before: Any, after: Any, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("written", [FormatType.AVRO, FormatType.JSON])
-def test_two_versions_of_a_schema_in_one_batch(spark: SparkSession, written: FormatType) -> None:
+def test_two_versions_of_a_schema_are_decoded_in_one_batch(spark: SparkSession, written: FormatType) -> None:
     versions = [
         (envelope(OLD), event("c", None, {"id": 1, "gone": "g", "n": 0.5})),
         (envelope(NEW), event("u", {"id": 1, "added": None, "n": 0.5}, {"id": 2**40, "added": "a", "n": 0.1})),
@@ -70,13 +70,13 @@ def test_two_versions_of_a_schema_in_one_batch(spark: SparkSession, written: For
     assert (first.source.connector, first.source.lsn, first.source.file) == ("postgresql", 26752040, None)
 
 
-def test_versions_that_contradict_each_other(spark: SparkSession) -> None:
+def test_versions_that_contradict_each_other_are_a_conflict(spark: SparkSession) -> None:
     texts = {i: json.dumps(avro_schema(struct("Row", {"v": {"type": t}}))) for i, t in enumerate(("int32", "string"))}
     with pytest.raises(TypeConflict, match='column "v" cannot change from int to string'):
         decode(raw_records(spark, []), TopicSchemas(NO_KEYS, AvroIds(texts)), Shape.FLAT)
 
 
-def test_what_stands_around_the_rows(spark: SparkSession) -> None:
+def test_the_envelope_around_the_rows_is_decoded(spark: SparkSession) -> None:
     texts = {
         n: {"type": "string", "optional": True}
         for n in ("connector", "snapshot", "sequence", "file", "gtid", "commit_lsn")
@@ -105,7 +105,7 @@ def test_what_stands_around_the_rows(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("written", [FormatType.AVRO, FormatType.JSON])
-def test_values_debezium_does_not_have(spark: SparkSession, written: FormatType) -> None:
+def test_unavailable_values_of_debezium_are_recognized(spark: SparkSession, written: FormatType) -> None:
     mark = "__debezium_unavailable_value"
     uuid = {"type": "string", "name": "io.debezium.data.Uuid"}
     columns: dict[str, Any] = {
@@ -141,7 +141,7 @@ def test_values_debezium_does_not_have(spark: SparkSession, written: FormatType)
     assert second.unavailable is None
 
 
-def test_a_record_that_may_be_null_is_told_from_a_corrupt_one(spark: SparkSession) -> None:
+def test_a_null_record_is_distinguished_from_a_corrupt_one(spark: SparkSession) -> None:
     row = ["null", avro_schema(KEY)]
     raw = raw_records(spark, [(None, framed(1, body)) for body in (b"\x02\x0e", b"\0", b"\x02", b"\x09")])
     rows = (
@@ -151,7 +151,7 @@ def test_a_record_that_may_be_null_is_told_from_a_corrupt_one(spark: SparkSessio
     assert [r.error for r in rows] == [None, None, "undecodable-value", "undecodable-value"]
 
 
-def test_keys_and_values_that_are_no_records(spark: SparkSession) -> None:
+def test_keys_and_values_that_are_no_records_are_decoded(spark: SparkSession) -> None:
     number, text = {"type": "int64"}, {"type": "string", "optional": True}
     avro = TopicSchemas(AvroIds({1: '"long"'}), AvroIds({2: '["null", "string"]'}))
     records = [
@@ -193,7 +193,7 @@ def declared(**types: str) -> JsonDeclared:
     return JsonDeclared(tuple(DeclaredColumn(n, t) for n, t in types.items()))
 
 
-def test_bare_json_with_declared_columns(spark: SparkSession) -> None:
+def test_bare_json_is_decoded_into_declared_columns(spark: SparkSession) -> None:
     texts = {"day": "2026-11-21", "at": "2026-11-21T08:48:22.5+02:00", "local": "2026-11-21 08:48:22", "price": "10.5"}
     numbers = {"day": 20778, "at": 1795250902045, "local": 1795250902045520, "price": 10.50}
     rest = {"name": 'a "b"', "body": "AP8=", "tags": ["x", None], "place": {"x": 1.5}, "unknown": {"id": "z"}}
@@ -263,7 +263,7 @@ def test_keys_of_one_text_column_stand_alone(spark: SparkSession) -> None:
     assert [r.error for r in rows] == [None] * len(keys)
 
 
-def test_bare_json_in_debeziums_envelope(spark: SparkSession) -> None:
+def test_bare_json_in_debeziums_envelope_is_decoded(spark: SparkSession) -> None:
     change = event(
         "u", {"id": 1, "day": 0}, {"id": 1, "day": "2026-11-21"}, transaction={"id": "7:8", "total_order": 3}
     )
@@ -278,7 +278,7 @@ def test_bare_json_in_debeziums_envelope(spark: SparkSession) -> None:
     assert decoded.key_columns == ()
 
 
-def test_the_schemas_of_a_batch(spark: SparkSession) -> None:
+def test_the_schemas_of_a_batch_are_found(spark: SparkSession) -> None:
     spaced = json.dumps({"schema": KEY, "payload": {"id": 1}})
     batches = {
         FormatType.AVRO: [
@@ -310,12 +310,12 @@ def test_the_schemas_of_a_batch(spark: SparkSession) -> None:
     assert (first.key.id, first.value.id) == (1, 1)
 
 
-def test_each_parser_runs_once_a_record_whatever_is_asked_later(
+def test_each_parser_runs_once_a_record_however_often_its_columns_are_used(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = {i: json.dumps(avro_schema(envelope(s))) for i, s in enumerate((OLD, NEW))}
     key = AvroIds({9: json.dumps(avro_schema(KEY))})
-    # From a file: over Spark Connect rows of the client itself are decoded while the query is planned.
+    # The records come from a file: Spark Connect decodes rows of the client itself while it plans the query.
     raw_records(spark, []).write.parquet(str(tmp_path / "records"))
     records = spark.read.parquet(str(tmp_path / "records"))
     frame = decode(records, TopicSchemas(key, AvroIds(texts)), Shape.DEBEZIUM).frame
@@ -325,7 +325,7 @@ def test_each_parser_runs_once_a_record_whatever_is_asked_later(
     assert capsys.readouterr().out.count("from_avro(") == len(texts) + 1
 
 
-def test_the_code_that_spark_makes_of_decoding_is_short_enough_to_be_compiled(spark: SparkSession) -> None:
+def test_the_code_that_spark_generates_for_decoding_is_short_enough_to_compile(spark: SparkSession) -> None:
     text = json.dumps(avro_schema(envelope(NEW)))
     schemas = TopicSchemas(AvroIds({1: json.dumps(avro_schema(KEY))}), AvroIds({2: text}))
     decoded = decode(raw_records(spark, [(None, None)]), schemas, Shape.DEBEZIUM, has_heads=True)

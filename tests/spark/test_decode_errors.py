@@ -1,4 +1,4 @@
-"""A bad record is a row that says what is wrong with it, keeps its key if it has one, and harms no other."""
+"""A bad record becomes a row with an error, which keeps a readable key and affects no other record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HUGE = 2**31 - 20
 
 
 def zigzag(n: int) -> bytes:
-    """A number as Avro writes it."""
+    """Encode a number as Avro does."""
     n, out = (n << 1) ^ (n >> 63), b""
     while n > 0x7F:
         out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
@@ -136,7 +136,7 @@ JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     [(AVRO_RECORDS, AVRO, 400), (JSON_RECORDS, JSON, 3000)],
     ids=["avro", "json"],
 )
-def test_bad_records(
+def test_bad_records_become_errors_that_keep_their_keys(
     spark: SparkSession,
     records: list[tuple[bytes | None, bytes | None, str | None, str]],
     schemas: TopicSchemas,
@@ -156,7 +156,7 @@ def test_bad_records(
             assert row.key.id == 1
 
 
-def test_values_that_are_no_change_events(spark: SparkSession) -> None:
+def test_values_that_are_no_change_events_are_errors(spark: SparkSession) -> None:
     change = envelope(ROW)
     schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change), json_head(ROW))))
     no_op = {"op": None, "after": GOOD, "before": None}
@@ -165,7 +165,7 @@ def test_values_that_are_no_change_events(spark: SparkSession) -> None:
     assert [r.error for r in found] == ["undecodable-value", "not-debezium", None]
 
 
-def test_an_array_of_arrays_that_came_as_texts_of_java_is_an_error(spark: SparkSession) -> None:
+def test_an_array_of_arrays_that_arrives_as_java_texts_is_an_error(spark: SparkSession) -> None:
     texts = {"type": "array", "optional": True, "items": {"type": "string", "optional": True}}
     change = envelope(struct("Row", {"id": {"type": "int64"}, "a b": texts}))
     of_java = ["[Ljava.lang.String;@1b2c3d", "[[Ljava.util.UUID;@7f92b1c9", "[I@486c366d"]
@@ -182,7 +182,7 @@ def test_an_array_of_arrays_that_came_as_texts_of_java_is_an_error(spark: SparkS
     )
 
 
-def test_before_may_lack_what_after_must_have(spark: SparkSession) -> None:
+def test_before_may_lack_values_that_after_must_have(spark: SparkSession) -> None:
     change = envelope(ROW)
     sparse = {"id": 1, "name": None}
     events = [
@@ -198,7 +198,7 @@ def test_before_may_lack_what_after_must_have(spark: SparkSession) -> None:
     assert rows[2].before.id == 1
 
 
-def test_what_stands_around_rows_is_known_of_records_with_errors_as_well(spark: SparkSession) -> None:
+def test_the_envelope_of_a_record_with_an_error_is_decoded(spark: SparkSession) -> None:
     change = envelope(ROW)
     no_row = {"op": "c", "before": None, "after": {"id": 1, "name": None}}
     records = [
@@ -214,11 +214,11 @@ def test_what_stands_around_rows_is_known_of_records_with_errors_as_well(spark: 
     errors = ["not-null-violated", None, "not-debezium", "undecodable-value", None]
     assert [row.error for row in rows] == errors
     assert [row.op for row in rows] == ["c", "c", None, None, None]
-    # What is no event of Debezium is known to be none; what cannot be read may be one.
+    # A readable value is known to be a Debezium event or not; an unreadable one may be an event.
     assert [row.is_readable for row in rows] == [True, True, True, False, True]
 
 
-def test_a_contract_that_json_breaks(spark: SparkSession) -> None:
+def test_json_that_breaks_a_contract_is_an_error(spark: SparkSession) -> None:
     columns = tuple(
         DeclaredColumn(n, t)
         for n, t in {"id": "bigint", "day": "date", "at": "timestamp", "price": "decimal(6,2)"}.items()

@@ -23,13 +23,13 @@ _NO_KEYS = AvroIds()
 
 
 def _rows(cases: list[TypeCase]) -> list[dict[str, Any]]:
-    """Rows with a column for each case: row n has everyone's nth payload, the last one nothing but nulls."""
+    """Return rows with a column for each case: row n has the nth payload of each, and the last row only nulls."""
     most = max(len(c.values) for c in cases)
     return [{c.name: c.values[n][0] if n < len(c.values) else None for c in cases} for n in range(most + 1)]
 
 
 def _shown(decoded: Decoded, cases: list[TypeCase]) -> list[dict[str, str]]:
-    """The decoded rows, each column as JSON text; null as `null`."""
+    """Return the decoded rows, each column as JSON text and a null as `null`."""
     columns = [f"to_json(struct(value.`{c.name}` AS v), {SHOWN_OPTIONS}) AS {c.name}" for c in cases]
     found = decoded.frame.selectExpr("error", "error_detail", *columns).orderBy("offset").collect()
     assert [(r.error, r.error_detail) for r in found] == [(None, None)] * len(found)
@@ -54,7 +54,7 @@ def connect_schema() -> Any:
     return struct("Row", {c.name: c.schema | {"optional": True} for c in CONNECT})
 
 
-def test_connect_values_as_json(spark: SparkSession, connect_schema: Any) -> None:
+def test_connect_values_are_exact_as_json(spark: SparkSession, connect_schema: Any) -> None:
     records = [(None, json_record(connect_schema, row)) for row in _rows(CONNECT)]
     schemas = TopicSchemas(_NO_KEYS, JsonHeads((json_head(connect_schema),)))
     decoded = decode(raw_records(spark, records), schemas, Shape.FLAT)
@@ -62,7 +62,7 @@ def test_connect_values_as_json(spark: SparkSession, connect_schema: Any) -> Non
     assert _types(decoded) == {c.name: c.spark for c in CONNECT}
 
 
-def test_connect_values_as_avro(spark: SparkSession, connect_schema: Any) -> None:
+def test_connect_values_are_exact_as_avro(spark: SparkSession, connect_schema: Any) -> None:
     schema = avro_schema(connect_schema)
     records = [(None, framed(7, avro_body(schema, row))) for row in _rows(CONNECT)]
     schemas = TopicSchemas(_NO_KEYS, AvroIds({7: json.dumps(schema)}))
@@ -71,7 +71,7 @@ def test_connect_values_as_avro(spark: SparkSession, connect_schema: Any) -> Non
     assert _types(decoded) == {c.name: c.spark for c in CONNECT}
 
 
-def test_avro_values(spark: SparkSession) -> None:
+def test_avro_values_are_exact(spark: SparkSession) -> None:
     fields = [{"name": c.name, "type": _optional(c.schema)} for c in AVRO]
     schema = {"type": "record", "name": "Row", "fields": fields}
     records = [(None, framed(7, avro_body(schema, row))) for row in _rows(AVRO)]

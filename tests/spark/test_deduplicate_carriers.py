@@ -1,4 +1,4 @@
-"""Headers identify keys as Spark does, and the decisions reach the rows in the driver and in Spark alike."""
+"""Change headers identify keys as Spark does; the decisions of deduplication reach the rows in the driver and in Spark alike."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_equal_keys_are_those_that_spark_groups(spark: SparkSession, kind: str) -> None:
     values = ["NULL", *VALUES[kind]]
-    # Each beside each, so that parts of different keys meet; one of them twice.
+    # Each value is paired with each, so that parts of different keys meet; one value is in twice.
     pairs = [(one, other) for one in [*values, values[-1]] for other in values]
     rows = ", ".join(f"({offset}L, {one}, {other})" for offset, (one, other) in enumerate(pairs))
     frame = spark.sql(
@@ -76,7 +76,7 @@ COLUMNS = tuple(ColumnType(name, kind) for name, kind in (("id", LongType()), ("
 
 
 def random_rows(seed: int) -> list[tuple[Any, ...]]:
-    """Changes of few keys, many of them without values; some are a delete and an update at one offset."""
+    """Return changes of few keys, many without values; some records are a delete and an update at one offset."""
     chosen = random.Random(seed)
     rows: list[tuple[Any, ...]] = []
     for offset in range(60):
@@ -114,7 +114,7 @@ def test_decisions_reach_rows_in_the_driver_and_in_spark_alike(spark: SparkSessi
 
 
 def decided(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
-    """Show each change after the decisions; values that are kept say nothing."""
+    """Return each change after the decisions, without the values that the table keeps."""
     engine = Engine(carrier.headers, Rule(True, False, HighWaterMarks({0: (10, 10, 0, 1)})))
     decisions = engine.decide()
     frame = carrier.frame(decisions, engine.givers(decisions, {"a.b", "it's", "none"}))

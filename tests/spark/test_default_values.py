@@ -1,4 +1,4 @@
-"""Defaults of columns that other writers added: every reader shows in earlier rows what Spark shows there."""
+"""Columns that other writers added with defaults: in earlier rows every reader shows the values that Spark shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
 
 
 def add_with_defaults(table: WrittenTable, parent: str | None = None) -> None:
-    """Adds a column of each type, as only Iceberg's own classes do."""
+    """Add a column of each type with a default, which only Iceberg's Java API can."""
     spark: Any = table.lake.spark
     java = spark._jvm
     iceberg = java.org.apache.iceberg
@@ -46,7 +46,7 @@ def add_with_defaults(table: WrittenTable, parent: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
-def test_a_default_is_what_spark_shows(make_lake: LakeFactory, file_format: str) -> None:
+def test_a_default_is_read_as_spark_shows_it(make_lake: LakeFactory, file_format: str) -> None:
     table = WrittenTable(make_lake)
     columns = "id INT, s STRUCT<x: INT>, items ARRAY<STRUCT<x: INT>>"
     table.create(COPY_V3, columns, **{"write.format.default": file_format})

@@ -65,7 +65,7 @@ def value(of: IcebergType, choices: random.Random) -> Any:
 def test_diffs_are_sorted_as_order_by_sorts(spark: SparkSession, of: IcebergType) -> None:
     choices = random.Random(str(of))
     column = pa.array([value(of, choices) for _ in range(80)], arrow_type(of))
-    position = pa.array(range(80), pa.int64())  # tells which values are equal: those stay in this order
+    position = pa.array(range(80), pa.int64())  # equal values keep the order of their positions
     rows = pa.table({"c": column, "position": position})
     by_spark = spark.createDataFrame(rows).orderBy("c", "position").select("position").collect()
     by_keys = sorted_positions([*order_keys(rows.column("c")), position])

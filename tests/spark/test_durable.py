@@ -23,11 +23,11 @@ Row = tuple[Any, ...]
 
 
 class Killed(BaseException):
-    """The death of the process: no handler for errors catches it."""
+    """The death of the process, which no handler for errors catches."""
 
 
 class Program:
-    """A program that follows `shop.t`, records its callbacks, and can be made to die in one."""
+    """A program that follows `shop.t`, records its callbacks and can die in one of them."""
 
     def __init__(self, lake: Lake, clauses: str = "") -> None:
         self.lake, self.text = lake, f"SUBSCRIBE shop.t {clauses}"
@@ -111,7 +111,7 @@ def test_unacknowledged_rows_are_delivered_again(lake: Lake) -> None:
 
 
 def test_acknowledged_rows_are_not_delivered_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process dies after its position is stored, and before its hold is moved."""
+    """Kill the process after it stored its position and before it moves its hold."""
     program = Program(lake)
     with monkeypatch.context() as patch:
         patch.setattr(deliveries, "failpoint", _killed)

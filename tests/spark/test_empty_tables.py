@@ -1,4 +1,4 @@
-"""A table that is known to have no rows is a table for every reader, and its first row needs nothing else."""
+"""A table that is empty upstream is an empty table for every reader, and takes its first row like any other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = {"a": "DEBEZIUM", "empty": "DEBEZIUM", "latest": "UPSERT"}
 
 @pytest.fixture
 def connector(lake: Lake, tmp_path: Path) -> Connector:
-    """A source whose tables `empty` and `latest` get no message; a transaction tells that the snapshot is over."""
+    """Define a source whose tables `empty` and `latest` get no message; a transaction shows that the snapshot is over."""
     define(lake, tmp_path / "topics", TABLES)
     connector = Connector(tmp_path / "topics")
     connector.snapshot("a", [(1, 1)])
@@ -32,9 +32,9 @@ def test_every_reader_reads_no_rows(lake: Lake, connector: Connector, name: str)
     selected = lake.sql(f"SELECT * FROM {table}")
     assert (selected.columns, selected.rows) == (("id", "v"), [])
     assert lake.sql(f"SELECT count(*) FROM {table} AS OF {line.since_ms}").rows == [(0,)]
-    told = lake.sql(f"SUBSCRIBE {table} WITH (PROGRESS) AS OF {line.since_ms} UP TO {line.upper_ms}").rows
-    assert tuple(told[0][:2]) == (line.since_ms, True)
-    assert all(progressed for _, progressed, *_ in told)
+    rows = lake.sql(f"SUBSCRIBE {table} WITH (PROGRESS) AS OF {line.since_ms} UP TO {line.upper_ms}").rows
+    assert tuple(rows[0][:2]) == (line.since_ms, True)
+    assert all(progressed for _, progressed, *_ in rows)
     lake.sql(f"CREATE HOLD h ON {table}")
     assert lake.sql("SELECT at FROM mz_catalog.mz_holds").rows == [(line.since_ms,)]
     lake.sql(f"CREATE SUBSCRIPTION copy INTO out.copy AS SUBSCRIBE {table} ENVELOPE UPSERT (KEY (id))")
@@ -54,4 +54,4 @@ def test_the_first_row_of_an_empty_table_is_a_change_of_it(lake: Lake, connector
     changes = lake.sql(f"SUBSCRIBE shop.empty AS OF {since_ms} UP TO {line.upper_ms}").rows
     assert [row[1:] for row in changes] == [(1, 7, 70)]
     partitions = lake.catalog.load_table("shop.empty").spec().fields
-    assert [field.name for field in partitions] == ["id_bucket"], "the key of the messages"
+    assert [field.name for field in partitions] == ["id_bucket"], "the table is bucketed by the key of the messages"

@@ -1,4 +1,4 @@
-"""A source over recorded files: each line becomes a record or is reported, once, whoever reads it when."""
+"""A source over recorded files: each line becomes a record or is reported exactly once, in whichever process reads it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def orders(*offsets: int) -> list[str]:
 
 
 def reported(lake: Lake) -> Sequence[tuple[str, str]]:
-    """The lines that nobody could take, by file."""
+    """Return the malformed lines that were recorded, by file."""
     return lake.sql(
         "SELECT topic, CAST(value AS STRING) FROM mz_catalog.mz_source_errors"
         " WHERE reason = 'malformed-line' ORDER BY topic, offset"
@@ -31,13 +31,13 @@ def reported(lake: Lake) -> Sequence[tuple[str, str]]:
 
 
 def ingested(shop: NumberedShop) -> tuple[int, int]:
-    """Ingest as another process does that knows nothing of the files; returns how many records were read and lines reported."""
+    """Ingest like a new process, without an index of the files; return the numbers of records and of malformed lines."""
     shared_index.cache_clear()
     reports = shop.lake.ingest("shop")
     return sum(report.records for report in reports), sum(report.malformed for report in reports)
 
 
-def test_lines_that_are_no_message_are_reported_once_also_when_tables_come_later(
+def test_malformed_lines_are_reported_once_even_when_tables_are_added_later(
     make_lake: LakeFactory, tmp_path: Path
 ) -> None:
     shop = NumberedShop(make_lake(), tmp_path / "topics")
@@ -66,7 +66,7 @@ def test_an_older_lake_goes_on_where_it_ended(make_lake: LakeFactory, tmp_path: 
     shop.table("orders", "orders")
     recorded_files.append(shop.directory / "a.jsonl", [*orders(0, 1, 2, 3), "no message"])
     assert ingested(shop) == (4, 1)
-    # What a lake of version 0.1 had stored when a batch of four messages was done, of a file that went on as below.
+    # A lake of version 0.1 stored this position after a batch of four messages; the file has grown since.
     stored = '{"$files/a.jsonl":{"0":551},"orders":{"0":4}}'
     assert to_json(shop.lake.batches.readers("shop")[MAIN_READER].position) == stored
     recorded_files.append(shop.directory / "a.jsonl", [*orders(4), "nor this", *orders(5)])

@@ -1,4 +1,4 @@
-"""Followers: each timestamp is one batch, complete and in order, available as soon as the timestamp is complete.
+"""Followers get one batch for each timestamp, complete and in order, as soon as the timestamp is complete.
 
 Sources are directories of recorded messages, ingested between two batches that a follower reads. Reading the next batch blocks
 until it exists, so a batch that depended on a later one would never come.
@@ -30,11 +30,11 @@ Row = tuple[Any, ...]
 
 
 class Killed(BaseException):
-    """The death of the process: no handler for errors catches it."""
+    """The death of the process, which no handler for errors catches."""
 
 
 class Feed:
-    """A source of recorded JSON messages; each topic is read into a table of the same name in the namespace `s`."""
+    """A source of recorded JSON messages, whose topics each feed a table of the same name in the namespace `s`."""
 
     def __init__(self, lake: Lake, directory: Path, *tables: str) -> None:
         self.lake, self.directory, self.name = lake, directory, directory.name
@@ -57,7 +57,7 @@ class Feed:
         recorded_files.append(self.directory / f"{table}.jsonl", lines)
 
     def ingest(self, table: str = "", *rows: tuple[int, str | None]) -> int:
-        """Ingest one batch of such messages, and return its timestamp."""
+        """Send rows and ingest them as one batch; return its timestamp."""
         if rows:
             self.send(table, *rows)
         (report,) = self.lake.ingest(self.name)
@@ -65,7 +65,7 @@ class Feed:
         return report.timestamp_ms
 
     def die(self, monkeypatch: pytest.MonkeyPatch, point: Point, nth: int = 1) -> int:
-        """Ingest, die at the `nth` pass of the failpoint `point`, and return the timestamp of the batch that is open then."""
+        """Ingest and die at the `nth` pass of the failpoint `point`; return the timestamp of the batch left open."""
         reached: Counter[Point] = Counter()
 
         def failpoint(here: Point) -> None:
@@ -89,7 +89,7 @@ def feed(lake: Lake, tmp_path: Path) -> Feed:
 
 
 def shown(batch: Batch) -> list[Row]:
-    """Return the rows without their timestamps, which must all be the batch's."""
+    """Return the rows without their timestamps, which must all equal the batch's."""
     assert {row[0] for row in batch.rows} <= {batch.timestamp}
     return [row[1:] for row in batch.rows]
 
@@ -104,7 +104,7 @@ def replayed(batches: Iterable[Batch]) -> Counter[Row]:
 
 
 def taken(follower: Iterator[Batch], stop: Event) -> list[Batch]:
-    """Return what a follower finds when it polls the lake once or twice more."""
+    """Return the batches of a follower that polls the lake once or twice more."""
     Timer(1.2, stop.set).start()
     return list(follower)
 
@@ -154,7 +154,7 @@ def test_a_follower_reads_the_past_and_then_new_batches(feed: Feed) -> None:
     assert next(follower).rows == [(last, "delete", 0, None), (last, "upsert", 7, "seven")]
 
 
-def test_progress_comes_with_every_timestamp_and_while_nothing_changes(feed: Feed) -> None:
+def test_progress_is_reported_with_every_timestamp_and_while_nothing_changes(feed: Feed) -> None:
     first = feed.ingest("t", (1, "a"))
     follower = feed.lake.follow("SUBSCRIBE s.t WITH (PROGRESS)")
     assert next(follower).rows == [
@@ -173,9 +173,9 @@ def test_progress_of_a_foreign_table_follows_the_clock(make_lake: LakeFactory) -
     lake = make_lake(foreign_lag_ms=50)
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (id BIGINT) USING iceberg; INSERT INTO s.t VALUES (1)")
     follower = lake.follow("SUBSCRIBE s.t WITH (PROGRESS, SNAPSHOT = false)")
-    told: list[Row] = [row for _ in range(3) for row in next(follower).rows]
-    assert all(row[1:] == (True, None, None) for row in told)
-    assert [row[0] for row in told] == sorted({row[0] for row in told})
+    progress: list[Row] = [row for _ in range(3) for row in next(follower).rows]
+    assert all(row[1:] == (True, None, None) for row in progress)
+    assert [row[0] for row in progress] == sorted({row[0] for row in progress})
     lake.sql("INSERT INTO s.t VALUES (2)")
     (version,) = lake.catalog.load_table("s.t").metadata.snapshot_log[1:]
     changed = next(batch for batch in follower if batch.rows[0][1] is False)
@@ -217,7 +217,7 @@ def test_stop_ends_a_follower_between_two_batches(feed: Feed) -> None:
 
 
 def test_an_unread_batch_does_not_block_the_next_one(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """The batch may be dropped or kept to be read later, and read in this process or by Spark."""
+    """Drop a batch or keep it to read later, in this process or with Spark."""
     for limit in (200_000, 0):
         feed = Feed(make_lake(driver_diff_max_rows=limit), tmp_path / f"feed{limit}", "t")
         feed.ingest("t", *((n, "x" * 100) for n in range(300)))
@@ -258,7 +258,7 @@ def test_tables_of_two_sources_are_joined_where_both_are_complete(lake: Lake, tm
 def test_an_uncommitted_batch_is_not_visible(
     feed: Feed, monkeypatch: pytest.MonkeyPatch, point: Point, nth: int
 ) -> None:
-    """Its writer died after it merged the first table, or both, or did everything except the commit."""
+    """Kill the writer after it merged one table, after it merged both, and just before its commit."""
     feed.send("t", (1, "a"))
     first = feed.ingest("u", (1, "A"))
     both = "SUBSCRIBE (SELECT t.v AS t, u.v AS u FROM s.t AS t FULL JOIN s.u AS u ON t.id = u.id)"
@@ -270,7 +270,7 @@ def test_an_uncommitted_batch_is_not_visible(
     feed.send("t", (1, "b"), (2, "new"))
     feed.send("u", (1, "B"), (2, "NEW"))
     begun = feed.die(monkeypatch, point, nth)
-    assert (2, "new") in feed.lake.sql("SELECT * FROM s.t").rows, "Iceberg shows it"
+    assert (2, "new") in feed.lake.sql("SELECT * FROM s.t").rows, "Iceberg shows the uncommitted batch"
     assert [row[2:] for row in feed.lake.sql("SUBSCRIBE s.t").rows] == [(1, "a")]
     assert [row[2:] for row in feed.lake.sql(both).rows] == [("a", "A")]
     assert feed.lake.sql(f"SUBSCRIBE s.t AS OF {first}").rows == [(first, 1, 1, "a")]
@@ -283,8 +283,8 @@ def test_an_uncommitted_batch_is_not_visible(
     assert shown(batch) == [(-1, "a", "A"), (1, "b", "B"), (1, "new", "NEW")]
 
 
-def test_a_follower_keeps_the_columns_of_its_beginning(lake: Lake, tmp_path: Path) -> None:
-    """A column added upstream appears in the next subscription; a widened one keeps its old type."""
+def test_a_follower_keeps_the_columns_it_began_with(lake: Lake, tmp_path: Path) -> None:
+    """Add and widen columns upstream: a follower keeps the old columns and types, and the next subscription has the new ones."""
     directory = tmp_path / "topics"
     topic = Topic("t", {"id": {"type": "int64"}, "n": {"type": "int32"}})
     lake.sql(f"CREATE SOURCE feed FROM FILES '{directory}' FORMAT JSON")
@@ -315,8 +315,8 @@ def test_a_follower_keeps_the_columns_of_its_beginning(lake: Lake, tmp_path: Pat
 
 
 @pytest.mark.parametrize("clause", ["", "WITHIN TIMESTAMP ORDER BY v DESC"])
-def test_a_follower_of_the_whole_history_arrives_at_the_table(feed: Feed, clause: str) -> None:
-    """The history has inserts, updates, deletes, keys that return, and batches that change nothing."""
+def test_a_follower_of_the_whole_history_ends_with_the_rows_of_the_table(feed: Feed, clause: str) -> None:
+    """Follow inserts, updates, deletes, keys that return, and batches that change nothing."""
     first = feed.ingest("t", *((n, "first") for n in range(20)))
     for n in range(5):
         feed.ingest("t", (n, None), (n + 10, f"changed {n}"), (100 + n, "new"), (n, "back" if n % 2 else None))

@@ -1,4 +1,4 @@
-"""Imported data files of foreign writers: SUBSCRIBE gives the same values as SELECT."""
+"""Data files imported from foreign writers: SUBSCRIBE gives the same values as SELECT."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def imported(table: WrittenTable, directory: Path) -> None:
 
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
-    """Forbid reading both ends of a step by Spark, which would hide how this process reads a file."""
+    """Forbid Spark to read both ends of a step, which would hide how this process reads a file."""
 
     def refused(*_: object) -> None:
-        pytest.fail("Spark reads what this process should")
+        pytest.fail("Spark reads a file that this process should read")
 
     with monkeypatch.context() as patched:
         patched.setattr(OnSpark, "state", refused)
@@ -135,8 +135,8 @@ def test_every_type_encoding_and_codec_reads_as_in_spark(make_lake: LakeFactory,
     came = [diffs for diffs in table.changes() if diffs]
     assert [len(diffs) for diffs in came] == [5, 5, 5, 1, 2]
     assert {exact(diffs[0][1:]) for diffs in came[:3]} == {exact(came[0][0][1:])}
-    place = list(COLUMNS).index("at")
-    assert [diff[1 + place] for diff in sorted(came[2], key=lambda diff: diff[1])] == TIMES
+    index = list(COLUMNS).index("at")
+    assert [diff[1 + index] for diff in sorted(came[2], key=lambda diff: diff[1])] == TIMES
 
 
 def _paths(rows: pa.Table) -> list[str]:
@@ -147,7 +147,7 @@ def _paths(rows: pa.Table) -> list[str]:
 
 
 def test_types_that_iceberg_does_not_store_read_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """A SELECT of such a table shows milliseconds and nanoseconds as Spark reads them."""
+    """Read milliseconds, nanoseconds and other types that no Iceberg table stores, as Spark's SELECT shows them."""
     table = WrittenTable.created(make_lake, VECTORS_V3, f"id INT, {sql(ODD)}")
     for name, column in ODD.items():
         (tmp_path / name).mkdir()
@@ -161,7 +161,7 @@ def test_types_that_iceberg_does_not_store_read_as_in_spark(make_lake: LakeFacto
 
 @pytest.mark.usefixtures("read_here")
 def test_hive_files_and_partition_values_outside_files_read_as_in_spark(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Spark writes lists and maps as Hive does, and INT96; the partition value is only in a directory's name."""
+    """Import files with Hive's lists, maps and INT96, whose partition values exist only in directory names."""
     table = WrittenTable.created(
         make_lake,
         PARTITION_V2,

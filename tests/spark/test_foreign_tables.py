@@ -1,4 +1,4 @@
-"""Foreign tables that lakehold cannot read completely: they are skipped and reported, and no other table is affected."""
+"""Foreign tables that lakehold cannot read completely: lakehold skips and reports them without affecting any other table."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def variants(make_lake: LakeFactory) -> Lake:
     return lake
 
 
-def test_a_column_that_cannot_be_read_is_refused_and_the_others_are_read(
-    variants: Lake, make_lake: LakeFactory
-) -> None:
+def test_an_unreadable_column_is_refused_and_the_others_are_read(variants: Lake, make_lake: LakeFactory) -> None:
     at = newest_ms(variants, "s.v")
     variants.sql("DELETE FROM s.v WHERE id = 1")
     later = newest_ms(variants, "s.v")
@@ -172,7 +170,7 @@ def test_damaged_tables_are_reported_and_the_others_are_maintained(make_lake: La
 
 
 def damage(lake: Lake, table: str) -> None:
-    """Damage a table as other tools do: metadata missing, not JSON or of a later Iceberg, manifest list truncated."""
+    """Damage a table: delete its metadata, make it no JSON or a later version's, or truncate the manifest list."""
     loaded = lake.catalog.load_table(f"s.{table}")
     path = Path(loaded.metadata_location.removeprefix("file:"))
     match table:

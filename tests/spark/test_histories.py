@@ -114,7 +114,7 @@ def test_compaction_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", [COPY_V1, *MERGES], ids=str)
 def test_compaction_between_changes_adds_no_diffs(make_lake: LakeFactory, mode: Mode) -> None:
-    """If a snapshot in between was expired, a rewritten row is in a file that was removed and in one that was added."""
+    """Expire the snapshots around a compaction: a rewritten row is in a removed file and in an added one."""
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')", "DELETE FROM {t} WHERE id = 1")
     table.run("INSERT INTO {t} VALUES (4, 'd')")
@@ -146,7 +146,7 @@ def test_rewritten_position_deletes_change_no_row(make_lake: LakeFactory, mode: 
 
 @pytest.mark.parametrize("mode", [FILE_V2, PARTITION_V2], ids=str)
 def test_position_deletes_become_deletion_vectors(make_lake: LakeFactory, mode: Mode) -> None:
-    """A vector includes the positions that position deletes of its file hide, whether those stay or are removed."""
+    """Upgrade to format 3: a vector includes the positions of its file's position deletes, kept or removed."""
     table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
     table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 0 FROM range(6)")
     table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 0 FROM range(6, 9)")
@@ -190,7 +190,7 @@ def test_rollbacks_and_returns_are_changes(make_lake: LakeFactory, mode: Mode) -
 
 
 @pytest.mark.parametrize("mode", [COPY_V2, VECTORS_V3], ids=str)
-def test_a_branch_shows_when_main_is_moved_to_it(make_lake: LakeFactory, mode: Mode) -> None:
+def test_a_branch_is_visible_when_main_moves_to_it(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "ALTER TABLE {t} CREATE BRANCH audit")
     table.run("INSERT INTO {t}.branch_audit VALUES (3, 'c')", "DELETE FROM {t}.branch_audit WHERE id = 1")
@@ -200,7 +200,7 @@ def test_a_branch_shows_when_main_is_moved_to_it(make_lake: LakeFactory, mode: M
     assert table.changes()[1:] == [[(-1, 1, "a"), (1, 3, "c")], [(-1, 2, "b")]]
 
 
-def test_staged_writes_show_when_they_are_cherry_picked(make_lake: LakeFactory) -> None:
+def test_staged_writes_are_visible_when_they_are_cherry_picked(make_lake: LakeFactory) -> None:
     table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a')", "ALTER TABLE {t} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
     staged = []
@@ -259,7 +259,7 @@ def test_a_change_of_partitioning_changes_no_row(make_lake: LakeFactory, mode: M
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
-def test_changes_of_an_expired_snapshot_come_with_the_next_one(make_lake: LakeFactory, mode: Mode) -> None:
+def test_changes_of_an_expired_snapshot_are_part_of_the_next_one(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "UPDATE {t} SET v = 'c' WHERE id = 1")
     table.run("UPDATE {t} SET v = 'd' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")

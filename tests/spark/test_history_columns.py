@@ -1,4 +1,4 @@
-"""Columns that changed between snapshots, and columns of every type: rows are what Spark shows, value by value."""
+"""Columns of every type, and columns that changed between snapshots: lakehold reads each value as Spark shows it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ COLUMNS = FLAT | NESTED
 
 @pytest.fixture
 def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The zone of this process, in which PySpark shows a TIMESTAMP."""
+    """Set the zone of this process, in which PySpark shows a TIMESTAMP."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", request.param)
         time.tzset()
@@ -71,7 +71,7 @@ def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     ("mode", "time_zone"), [(COPY_V1, "UTC"), (VECTORS_V3, "America/New_York")], indirect=["time_zone"], ids=str
 )
 @pytest.mark.usefixtures("time_zone")
-def test_values_of_every_type_are_those_that_spark_shows(make_lake: LakeFactory, mode: Mode) -> None:
+def test_values_of_every_type_equal_those_that_spark_shows(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable(make_lake)
     table.create(mode, "id INT, " + ", ".join(f"{name} {kind}" for name, (kind, *_) in COLUMNS.items()))
     first, second = (", ".join(values[which] for values in COLUMNS.values()) for which in (1, 2))
@@ -82,7 +82,7 @@ def test_values_of_every_type_are_those_that_spark_shows(make_lake: LakeFactory,
     version = table.versions[2]
     shown = table.lake.sql(f"SELECT * FROM {NAME} VERSION AS OF {version.snapshot_id} ORDER BY id").rows
     one, two, three = map(exact, shown)
-    # Writing all rows anew changed none of them.
+    # Rewriting all rows changed none of them.
     expected = [(1, one), (1, two), (1, three), (-1, three)]
     row_by_row, sorted_whole = f"(SELECT * FROM {NAME} WHERE id > 0)", f"(SELECT * FROM {NAME} ORDER BY id LIMIT 9)"
     by_spark = table.reading_by_spark()
@@ -101,8 +101,8 @@ def test_values_of_every_type_are_those_that_spark_shows(make_lake: LakeFactory,
         assert rows[3][1:] == ("delete", 3, *[None] * len(COLUMNS))
 
 
-def test_types_that_spark_shows_as_others(make_lake: LakeFactory) -> None:
-    """Spark reads a UUID as text and fixed bytes as bytes."""
+def test_uuids_and_fixed_bytes_are_read_as_in_spark(make_lake: LakeFactory) -> None:
+    """Read a UUID as text and fixed bytes as bytes, like Spark."""
     table = WrittenTable(make_lake)
     fields = [NestedField(1, "id", IntegerType()), NestedField(2, "u", UUIDType()), NestedField(3, "f", FixedType(3))]
     made = table.lake.catalog.create_table(NAME, Schema(*fields))
@@ -116,8 +116,8 @@ def test_types_that_spark_shows_as_others(make_lake: LakeFactory) -> None:
     assert table.changes(table.reading_by_spark()) == expected
 
 
-def test_a_type_that_spark_cannot_read(make_lake: LakeFactory) -> None:
-    """Diffs that are read without Spark have it nonetheless."""
+def test_a_type_that_spark_cannot_read_is_read_without_spark(make_lake: LakeFactory) -> None:
+    """Read a TIME column in diffs that need no Spark, and refuse it in a query."""
     table = WrittenTable(make_lake)
     made = table.lake.catalog.create_table(NAME, Schema(NestedField(1, "at", TimeType())))
     made.append(pa.table({"at": pa.array([1], pa.time64("us"))}))
@@ -130,8 +130,8 @@ MODES = [COPY_V1, COPY_V3, PARTITION_V2, VECTORS_V3]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_columns_added_renamed_widened_dropped_and_moved(make_lake: LakeFactory, mode: Mode) -> None:
-    """Rows have the columns of now, at every time; one that was added later is null in earlier rows."""
+def test_columns_are_added_renamed_widened_dropped_and_moved(make_lake: LakeFactory, mode: Mode) -> None:
+    """Read rows of every time with the current columns; a column added later is null in earlier rows."""
     table = WrittenTable.created(make_lake, mode, "id INT, a INT, f FLOAT, d DECIMAL(6, 2), s STRING, gone STRING")
     table.run(
         "INSERT INTO {t} VALUES (1, 1, 0.5, 1.25, 'x', 'y'), (2, 2, NULL, 2.25, 'x', 'y'), (3, 3, 3.5, 3.25, 'x', 'y')",
@@ -145,7 +145,7 @@ def test_columns_added_renamed_widened_dropped_and_moved(make_lake: LakeFactory,
         "ALTER TABLE {t} DROP COLUMN gone",
         "ALTER TABLE {t} DROP COLUMN s",
         "DELETE FROM {t} WHERE id = 2",
-        # Another column of the same name: what the first one had does not come back.
+        # A new column of the same name: the values of the dropped column do not come back.
         "ALTER TABLE {t} ADD COLUMN s STRING AFTER id",
         "ALTER TABLE {t} ALTER COLUMN later FIRST",
         "UPDATE {t} SET s = 'new' WHERE id = 3",
@@ -174,8 +174,8 @@ def test_columns_added_renamed_widened_dropped_and_moved(make_lake: LakeFactory,
     assert result.columns == ("mz_timestamp", "mz_diff", "later", "id", "s", "A b", "f", "d")
 
 
-def test_queries_over_columns_that_changed(make_lake: LakeFactory) -> None:
-    """A query is in the columns of now; renaming one changes no result."""
+def test_queries_read_columns_that_changed(make_lake: LakeFactory) -> None:
+    """Query earlier times by the current column names; renaming a column changes no result."""
     table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, a INT")
     table.run(
         "INSERT INTO {t} VALUES (1, 1), (2, 2)",
@@ -192,7 +192,7 @@ def test_queries_over_columns_that_changed(make_lake: LakeFactory) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_nested_fields_added_renamed_widened_and_dropped(make_lake: LakeFactory, mode: Mode) -> None:
+def test_nested_fields_are_added_renamed_widened_and_dropped(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(
         make_lake,
         mode,
@@ -227,7 +227,7 @@ def test_nested_fields_added_renamed_widened_and_dropped(make_lake: LakeFactory,
 
 
 def test_a_renamed_column_is_filtered_before_the_next_commit(make_lake: LakeFactory) -> None:
-    """Iceberg itself looks for the old name in the new schema then, and fails."""
+    """Filter by a column between its rename and the next commit, where Iceberg itself misses the old name and fails."""
     lake = make_lake(foreign_lag_ms=0)
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (k INT, v INT) USING iceberg; INSERT INTO s.t VALUES (1, 1), (2, 2)")
     at_ms = lake.catalog.load_table("s.t").metadata.snapshot_log[-1].timestamp_ms

@@ -1,4 +1,4 @@
-"""A backlog after the first snapshot is history: each table is readable from the batch that has the snapshot's last row."""
+"""A backlog after the first snapshot is history: a table is readable from the batch with the last row of its snapshot."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def timestamps(lake: Lake) -> list[int]:
 
 
 def since_batch(lake: Lake, table: str) -> int:
-    """The number of the batch from which on a table is readable, from 0."""
+    """Return the index of the first batch at which a table is readable."""
     return timestamps(lake).index(lake.timelines.of([table])[table].since_ms)
 
 
 def shown(lake: Lake, table: str, batch: int) -> Rows:
-    """The ids and numbers that a table showed after a batch."""
+    """Return the ids and numbers that a table had after a batch."""
     return sorted(lake.sql(f"SELECT id, n FROM {table} AS OF {timestamps(lake)[batch]}").rows)
 
 
 def subscribed(lake: Lake, table: str) -> Rows:
-    """The changes after `since`: batch, diff, id and number."""
+    """Return the changes after `since`: batch, diff, id and number."""
     line, at = lake.timelines.of([table])[table], timestamps(lake)
     out = lake.sql(
         f"SUBSCRIBE (SELECT id, n FROM {table}) WITH (SNAPSHOT = false) AS OF {line.since_ms} UP TO {line.upper_ms}"
@@ -67,7 +67,7 @@ def test_each_table_is_readable_from_its_own_batch(
     updates(small, 1, 2, 1, 2, 1, 2)
     updates(large, 7, 8)
     shop.ingest(small, large)
-    # Batches of four messages of each topic, and then of what is left.
+    # Each batch has four messages of each topic, and the last one the rest.
     assert since_batch(lake, "s.small") == 0
     assert since_batch(lake, "s.large") == 2
     assert shown(lake, "s.small", 0) == [(1, 1_010), (2, 1_020)]
@@ -77,7 +77,7 @@ def test_each_table_is_readable_from_its_own_batch(
 
 
 @few_and_many
-def test_rows_that_are_unread_in_another_partition_keep_a_table_unreadable(
+def test_unread_rows_in_another_partition_keep_a_table_unreadable(
     make_lake: LakeFactory, tmp_path: Path, settings: dict[str, int]
 ) -> None:
     lake = make_lake(**settings, max_batch_records=4)
@@ -89,7 +89,7 @@ def test_rows_that_are_unread_in_another_partition_keep_a_table_unreadable(
     updates(topic, *[10] * 9, partition=1)
     updates(topic, *range(5))
     shop.ingest(topic)
-    # Two messages of each partition are a batch: the third one has the last row of partition 0 and its first change.
+    # A batch has two messages of each partition: the third batch has partition 0's last row and its first change.
     assert since_batch(lake, "s.t") == 2
     assert len(shown(lake, "s.t", 2)) == 6
     last = len(timestamps(lake)) - 1
@@ -97,9 +97,7 @@ def test_rows_that_are_unread_in_another_partition_keep_a_table_unreadable(
     assert len([diff for _, diff, *_ in subscribed(lake, "s.t") if diff == 1]) >= 4
 
 
-def test_a_partition_without_changes_was_read_when_it_was_read_to_its_end(
-    make_lake: LakeFactory, tmp_path: Path
-) -> None:
+def test_a_partition_without_changes_is_complete_when_it_is_fully_read(make_lake: LakeFactory, tmp_path: Path) -> None:
     lake = make_lake(max_batch_records=4)
     shop = Shop(lake, tmp_path / "topics")
     topic = Topic("t", dict(COLUMNS))
@@ -158,7 +156,7 @@ def test_a_killed_batch_with_the_last_row_makes_its_table_readable_when_it_is_fi
 
 
 class Numbers:
-    """Tables `a`, `b` and `c` of which each commit upstream makes the sums equal."""
+    """Tables `a`, `b` and `c`, whose sums are equal after each commit upstream."""
 
     def __init__(self, lake: Lake, directory: Path, max_records: int) -> None:
         self.lake = lake
@@ -176,7 +174,7 @@ class Numbers:
         self.connector.transaction(*[(table, 0, v) for table in tables])
 
     def sums(self) -> list[dict[str, int]]:
-        """Return by table the sum at each timestamp at which all are readable."""
+        """Return the sum of each table at each timestamp at which all tables are readable."""
         return [
             {table: sum(v for (of, _), v in state.items() if of == f"public.{table}") for table in self.tables}
             for state in states(self.lake, self.tables)
@@ -184,11 +182,11 @@ class Numbers:
 
 
 @pytest.mark.parametrize("max_records", [4, 7])
-def test_tables_that_become_readable_one_after_the_other_are_at_a_commit(
+def test_tables_that_become_readable_one_by_one_show_whole_transactions(
     lake: Lake, tmp_path: Path, max_records: int
 ) -> None:
     numbers = Numbers(lake, tmp_path / "topics", max_records)
-    # 12 in each, in few rows or many; whole transactions keep `key 0` the same over tables of as many rows.
+    # Each table sums to 12, in few rows or many; whole transactions keep key 0 equal in tables of as many rows.
     numbers.snapshot(12, 1, 12)
     for v in range(2, 12):
         numbers.connector.transaction(("a", 0, v), ("c", 0, v))
@@ -205,7 +203,7 @@ def test_a_resnapshot_in_the_backlog_is_one_step_for_readable_tables(lake: Lake,
     numbers = Numbers(lake, tmp_path / "topics", 4)
     numbers.snapshot(6, 6, 6)
     numbers.connector.transaction(("a", 0, 3), ("b", 0, 3), ("c", 0, 3))
-    numbers.connector.begin_anew(unseen=2)
+    numbers.connector.lose_position(unseen=2)
     for table in numbers.tables:
         numbers.connector.snapshot(table, [(key, 5) for key in range(3)], is_last=table == "c")
     numbers.connector.transaction(("a", 0, 6), ("b", 0, 6), ("c", 0, 6))

@@ -1,4 +1,4 @@
-"""Histories that others wrote: PyIceberg, files that are not Parquet, equality deletes."""
+"""Histories of other writers: PyIceberg, files that are not Parquet, equality deletes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.histories import COPY_V1, FILE_V2, NAME, PARTITION_V2, VECTORS_V3, Mo
 pytestmark = pytest.mark.spark
 
 
-def test_tables_that_pyiceberg_writes(make_lake: LakeFactory) -> None:
+def test_changes_of_tables_that_pyiceberg_writes_are_exact(make_lake: LakeFactory) -> None:
     table = WrittenTable(make_lake)
     columns = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -35,7 +35,7 @@ def test_tables_that_pyiceberg_writes(make_lake: LakeFactory) -> None:
     together = [diff for diffs in changes for diff in diffs]
     assert (-1, 3, None) in together
     assert (1, 3, "c") in together
-    # An overwrite is two snapshots to PyIceberg: what goes, then what comes.
+    # PyIceberg commits an overwrite as two snapshots: the deletes, then the inserts.
     assert [diffs for diffs in changes if diffs][-2:] == [
         [(-1, 1, "e"), (-1, 3, "c"), (-1, 4, "d")],
         [(1, 1, "e"), (1, 5, "f")],
@@ -45,8 +45,8 @@ def test_tables_that_pyiceberg_writes(make_lake: LakeFactory) -> None:
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
 @pytest.mark.parametrize("mode", [COPY_V1, FILE_V2, VECTORS_V3], ids=str)
-def test_files_that_are_not_parquet(make_lake: LakeFactory, mode: Mode, file_format: str) -> None:
-    """Spark reads both ends of a step: they are subtracted."""
+def test_changes_in_files_that_are_not_parquet_are_exact(make_lake: LakeFactory, mode: Mode, file_format: str) -> None:
+    """Diff tables of ORC and Avro files, for which Spark reads and subtracts both ends of a step."""
     table = WrittenTable(make_lake)
     table.create(mode, "id INT, s STRUCT<x: DATE, y: MAP<STRING, INT>>", **{"write.format.default": file_format})
     table.run(
@@ -70,7 +70,7 @@ def test_files_that_are_not_parquet(make_lake: LakeFactory, mode: Mode, file_for
     assert any(f" as {file_format.upper()} in " in line for line in plan)
 
 
-def test_position_deletes_that_are_not_parquet(make_lake: LakeFactory) -> None:
+def test_position_deletes_that_are_not_parquet_are_exact(make_lake: LakeFactory) -> None:
     table = WrittenTable(make_lake)
     table.create(PARTITION_V2, "id INT", **{"write.delete.format.default": "avro"})
     table.run("INSERT INTO {t} VALUES (1), (2), (3)", "DELETE FROM {t} WHERE id = 2", "INSERT INTO {t} VALUES (2)")
@@ -79,8 +79,8 @@ def test_position_deletes_that_are_not_parquet(make_lake: LakeFactory) -> None:
 
 @pytest.mark.usefixtures("jvm")
 @pytest.mark.parametrize("mode", [FILE_V2, VECTORS_V3], ids=str)
-def test_equality_deletes(make_lake: LakeFactory, tmp_path: Path, mode: Mode) -> None:
-    """They hide rows of older files by value, as streaming writers of other engines make them."""
+def test_equality_deletes_are_exact(make_lake: LakeFactory, tmp_path: Path, mode: Mode) -> None:
+    """Diff equality deletes, which streaming engines write to hide rows of older files by value."""
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')", "INSERT INTO {t} VALUES (2, 'B'), (4, 'd')")
     delete_ids(table.lake.spark, table.lake.settings.catalog_name, tmp_path / "deletes.parquet", [2, 4])
@@ -103,7 +103,7 @@ def test_equality_deletes(make_lake: LakeFactory, tmp_path: Path, mode: Mode) ->
 
 
 def delete_ids(spark: SparkSession, catalog: str, file: Path, ids: list[int]) -> None:
-    """Commit equality deletes, for which Spark and PyIceberg have no statement: Iceberg's Java API has."""
+    """Commit equality deletes through Iceberg's Java API, since Spark and PyIceberg cannot write them."""
     field = pa.field("id", pa.int32(), metadata={"PARQUET:field_id": "1"})
     pq.write_table(pa.table([pa.array(ids, pa.int32())], schema=pa.schema([field])), file)
     java = spark._jvm

@@ -1,4 +1,4 @@
-"""CHECK of a hold: a suite runs where the hold is to stand; what it finds refuses the hold, is recorded, or is not asked for."""
+"""CHECK of a hold: a suite runs at the hold's timestamp; a failure refuses the hold or is recorded, as the hold demands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verdicts(lake: Lake) -> list[tuple[int, bool]]:
     return [(check.at_ms, check.success) for check in IcebergState(lake.catalog).log(HOLD_CHECKS).values()]
 
 
-def test_a_hold_that_requires_is_not_made_and_not_moved_where_the_data_fails(lake: Lake) -> None:
+def test_a_hold_that_requires_checks_is_neither_created_nor_moved_where_a_check_fails(lake: Lake) -> None:
     right, wrong, corrected = times(lake)
     with pytest.raises(DataRefused, match=f"cannot be at {wrong}") as refused:
         lake.sql(f"CREATE HOLD h ON s.orders AT {wrong} WITH (CHECK = 'require')")
@@ -50,14 +50,14 @@ def test_a_hold_that_requires_is_not_made_and_not_moved_where_the_data_fails(lak
     assert verdicts(lake) == [(wrong, False), (right, True), (wrong, False), (corrected, True)]
 
 
-def test_a_hold_that_records_goes_on(lake: Lake) -> None:
+def test_a_hold_that_records_checks_moves_although_one_fails(lake: Lake) -> None:
     right, wrong, _ = times(lake)
     lake.sql(f"CREATE HOLD h ON s.orders AT {right} WITH (CHECK = 'record'); ALTER HOLD h ADVANCE TO {wrong}")
     assert lake.holds.hold("h").at_ms == wrong
     assert verdicts(lake) == [(right, True), (wrong, False)]
 
 
-def test_a_hold_that_does_not_ask_is_not_checked(lake: Lake) -> None:
+def test_a_hold_without_checks_runs_none(lake: Lake) -> None:
     _, wrong, _ = times(lake)
     lake.sql(f"CREATE HOLD h ON s.orders AT {wrong}")
     assert not verdicts(lake)

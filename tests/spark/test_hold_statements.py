@@ -1,4 +1,4 @@
-"""Holds on tables that Spark writes: what is kept is readable by every engine, and what is held is not dropped by mistake."""
+"""Holds on tables that Spark writes: every engine can read the held history, and no one drops a held table by mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def lake(make_lake: LakeFactory) -> Lake:
-    """A table with a row more in each of three snapshots, and a view on it."""
+    """Create a table whose three snapshots add a row each, and a view on this table."""
     lake = make_lake(foreign_lag_ms=0)
     lake.sql("CREATE NAMESPACE shop; CREATE TABLE shop.rates (id INT) USING iceberg")
     for number in range(3):
@@ -27,13 +27,13 @@ def times(lake: Lake) -> list[int]:
 
 
 def expire_all(lake: Lake) -> None:
-    """What a tool does that knows nothing of holds."""
+    """Expire all snapshots but one, as a tool does that knows nothing of holds."""
     lake.sql(
         "CALL system.expire_snapshots(table => 'shop.rates', older_than => TIMESTAMP '2999-01-01', retain_last => 1)"
     )
 
 
-def test_what_is_held_stays_readable_for_every_reader(lake: Lake) -> None:
+def test_held_history_stays_readable_for_every_reader(lake: Lake) -> None:
     first, second, third = times(lake)
     lake.sql(f"CREATE HOLD h ON shop.rates AT {second}")
     changes = f"SUBSCRIBE shop.rates AS OF {second} UP TO {third + 1}"
@@ -64,7 +64,7 @@ def test_a_view_cannot_be_held(lake: Lake) -> None:
         "ALTER TABLE shop.rates RENAME TO shop.prices",
     ],
 )
-def test_a_held_table_neither_goes_nor_gets_another_name(lake: Lake, statement: str) -> None:
+def test_a_held_table_is_neither_dropped_nor_renamed(lake: Lake, statement: str) -> None:
     lake.sql("CREATE HOLD h ON shop.rates")
     with pytest.raises(DefinitionError, match=r'"shop\.h" at ') as refused:
         lake.sql(statement)
@@ -74,7 +74,7 @@ def test_a_held_table_neither_goes_nor_gets_another_name(lake: Lake, statement: 
 
 @pytest.mark.parametrize("name", ["rates", "{catalog}.shop.rates"])
 @pytest.mark.parametrize("statement", ["DROP TABLE {}", "DROP TABLE IF EXISTS {}", "ALTER TABLE {} RENAME TO x"])
-def test_a_held_table_is_found_by_every_name_it_has(lake: Lake, statement: str, name: str) -> None:
+def test_a_held_table_is_found_by_each_of_its_names(lake: Lake, statement: str, name: str) -> None:
     name = name.format(catalog=lake.settings.catalog_name)
     lake.sql("CREATE HOLD h ON shop.rates; USE shop")
     with pytest.raises(DefinitionError) as refused:

@@ -54,7 +54,7 @@ class Terminal:
         return self._connect(warehouse, spark=self._sessions[place], **settings)
 
     def run(self, block: Part) -> tuple[str, bool]:
-        """What a block prints, on stdout and stderr, and whether all of it went well."""
+        """Run a block, and return its stdout and stderr, and whether it succeeded."""
         program = self.standins.applied(block.text)
         printed = io.StringIO()
         with redirect_stdout(printed), redirect_stderr(printed):
@@ -84,7 +84,7 @@ def _lines(program: str) -> Iterator[str]:
 
 
 def _command(words: list[str]) -> int:
-    """The exit code of `lakehold` with these arguments."""
+    """Run `lakehold` with these arguments, and return its exit code."""
     try:
         return int(command.app(words, standalone_mode=False) or 0)
     except click.exceptions.Exit as ended:

@@ -1,4 +1,4 @@
-"""INCLUDE: keys, partitions, offsets, timestamps and headers of messages are columns, on any envelope."""
+"""INCLUDE makes keys, partitions, offsets, timestamps and headers of messages columns of tables of any envelope."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Feed:
 
 
 def plain(value: Any) -> Any:
-    """A value without Spark's rows."""
+    """Turn Spark's rows inside a value into tuples."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     return tuple(map(plain, value)) if isinstance(value, tuple) else value
@@ -84,7 +84,9 @@ def bare(**content: Any) -> bytes:
 
 
 @pytest.mark.parametrize("driver_records", [10_000, 0], ids=["in the driver", "by Spark"])
-def test_a_row_has_what_its_message_has(make_lake: LakeFactory, tmp_path: Path, driver_records: int) -> None:
+def test_a_row_has_the_included_parts_of_its_message(
+    make_lake: LakeFactory, tmp_path: Path, driver_records: int
+) -> None:
     lake = make_lake(driver_read_max_records=driver_records)
     feed = Feed(lake, tmp_path / "topics", t=f"{ALL} ENVELOPE NONE", keyed=f"{ALL} ENVELOPE UPSERT")
     key, other = json_record(KEY, {"id": 1, "part": "a"}), json_record(KEY, {"id": 2, "part": None})
@@ -125,10 +127,10 @@ def test_a_row_has_what_its_message_has(make_lake: LakeFactory, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("envelope", "applied"), [("DEBEZIUM", 6), ("DEBEZIUM UPSERT", 7)])
-def test_change_events_bring_what_the_applied_message_has(
+def test_change_events_have_the_included_parts_of_the_applied_message(
     lake: Lake, tmp_path: Path, envelope: str, applied: int
 ) -> None:
-    """DEBEZIUM skips the event that is sent again, DEBEZIUM UPSERT applies it."""
+    """Send an event again: DEBEZIUM skips it, DEBEZIUM UPSERT applies it."""
     topic = Topic("t", COLUMNS)
     lake.sql(
         f"CREATE SOURCE feed FROM FILES '{tmp_path}' FORMAT JSON;"
@@ -204,7 +206,7 @@ def test_fields_of_bare_keys_need_types(lake: Lake, tmp_path: Path) -> None:
     assert feed.rows("listed") == [(1, None, "x", (1, "a"))]
 
 
-def test_a_first_load_has_what_is_included(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_a_first_load_has_the_included_columns(make_lake: LakeFactory, tmp_path: Path) -> None:
     lake = make_lake(driver_read_max_records=0)
     feed = Feed(lake, tmp_path / "topics", t="INCLUDE OFFSET, KEY AS k, HEADERS ENVELOPE UPSERT")
     for n in range(30):
@@ -228,7 +230,9 @@ def test_a_first_load_has_what_is_included(make_lake: LakeFactory, tmp_path: Pat
         ("(id BIGINT, part STRING)|INCLUDE KEY AS part ENVELOPE UPSERT", "INCLUDE KEY AS name"),
     ],
 )
-def test_a_name_that_is_taken_stops_the_table(lake: Lake, tmp_path: Path, clauses: str, way_out: str) -> None:
+def test_an_included_column_with_a_taken_name_stops_the_table(
+    lake: Lake, tmp_path: Path, clauses: str, way_out: str
+) -> None:
     row = struct("Row", {"id": {"type": "int64"}, "offset": {"type": "string"}})
     feed = Feed(lake, tmp_path / "topics", t=clauses, next="INCLUDE OFFSET AS o ENVELOPE UPSERT")
     feed.write(json_record(KEY, {"id": 1, "part": "a"}), json_record(row, {"id": 1, "offset": "x"}))
@@ -238,7 +242,7 @@ def test_a_name_that_is_taken_stops_the_table(lake: Lake, tmp_path: Path, clause
     assert feed.rows("next") == [("a", 1, "x", 0)]
 
 
-def test_a_column_of_this_name_that_comes_later_stops_the_table_too(lake: Lake, tmp_path: Path) -> None:
+def test_a_later_column_with_the_name_of_an_included_one_stops_the_table(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "topics", t="INCLUDE OFFSET ENVELOPE NONE")
     feed.write(None, json_record(struct("R", {"v": {"type": "string"}}), {"v": "a"}))
     assert feed.stopped() == {}
@@ -248,7 +252,7 @@ def test_a_column_of_this_name_that_comes_later_stops_the_table_too(lake: Lake, 
     assert feed.rows() == [("a", 0)]
 
 
-def test_a_table_without_rows_has_what_is_included(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_without_rows_has_the_included_columns(lake: Lake, tmp_path: Path) -> None:
     define(lake, tmp_path / "topics", {"a": "DEBEZIUM", "empty": "NONE INCLUDE PARTITION, KEY, HEADERS"})
     connector = Connector(tmp_path / "topics")
     connector.transaction(("a", 1, 2))
@@ -257,7 +261,7 @@ def test_a_table_without_rows_has_what_is_included(lake: Lake, tmp_path: Path) -
     assert (found.columns, found.rows) == (("id", "v", "partition", "headers"), [])
 
 
-def test_change_events_are_rows_as_whole_transactions_bring_them(lake: Lake, tmp_path: Path) -> None:
+def test_change_events_become_rows_in_whole_transactions(lake: Lake, tmp_path: Path) -> None:
     define(lake, tmp_path / "topics", {"a": "DEBEZIUM"})
     lake.sql(
         "CREATE TABLE shop.log (op STRING, after STRUCT<id: BIGINT, v: BIGINT>)"
@@ -302,7 +306,7 @@ def test_ten_tables_of_mixed_envelopes_share_one_decoding(
         assert lake.sql(f"SELECT * FROM s.t{n} ORDER BY id").rows == [(1, "c", 2), (2, "b", 1)]
 
 
-def test_a_table_whose_key_is_named_has_the_messages_key_besides(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_that_names_its_key_may_include_the_message_key(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "topics", t="KEY (v) INCLUDE KEY AS message ENVELOPE UPSERT")
     feed.write(json_record(struct("K", {"n": {"type": "int32"}}), {"n": 4}), json_record(ROW, {"id": 1, "v": "x"}))
     assert feed.stopped() == {}

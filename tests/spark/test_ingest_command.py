@@ -1,4 +1,4 @@
-"""`lakehold ingest` of several sources: each table's rows, and what one of them lacks is said beside the others' work."""
+"""`lakehold ingest` of several sources prints a row for each table and reports a failing source beside the others' work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
 
 @pytest.fixture
 def shop(lake: Lake, tmp_path: Path) -> ShopRecords:
-    """`shop.orders`, and `billing.orders` over the same topic."""
+    """Define `shop.orders`, and `billing.orders` over the same topic."""
     found = ShopRecords(lake, tmp_path / "topics")
     lake.sql(f"CREATE SOURCE billing FROM FILES '{found.directory}' FORMAT JSON")
     lake.sql("CREATE TABLE billing.orders (id BIGINT, v STRING) FROM SOURCE billing (TOPIC 'orders') ENVELOPE UPSERT")
@@ -38,13 +38,13 @@ def shop(lake: Lake, tmp_path: Path) -> ShopRecords:
 
 
 def ingest(lake: Lake, *sources: str, follow: bool = False) -> tuple[bool, list[dict[str, Any]], str]:
-    """Whether all went well, the rows, and what was said on stderr; of no names all sources."""
+    """Run the command for `sources`, by default all; return whether all succeeded, the rows, and stderr."""
     rows, said = io.StringIO(), io.StringIO()
     healthy = run_ingest(lake, sources or None, JsonOutput(rows, said), NoProgress(), follow=follow)
     return healthy, [json.loads(line) for line in rows.getvalue().splitlines()], said.getvalue()
 
 
-def test_all_that_have_tables_are_ingested(lake: Lake, shop: ShopRecords) -> None:
+def test_all_sources_with_tables_are_ingested(lake: Lake, shop: ShopRecords) -> None:
     healthy, rows, said = ingest(lake)
     assert (healthy, said) == (True, "")
     assert {row["table"]: row["inserted"] for row in rows} == {"billing.orders": 2, "shop.orders": 2}
@@ -53,7 +53,7 @@ def test_all_that_have_tables_are_ingested(lake: Lake, shop: ShopRecords) -> Non
 
 
 @pytest.mark.usefixtures("shop")
-def test_one_that_fails_is_named_and_the_others_go_on(lake: Lake) -> None:
+def test_a_failing_source_is_named_and_the_others_go_on(lake: Lake) -> None:
     with held(lake.batches, "billing", lake.settings):
         healthy, rows, said = ingest(lake, "billing", "shop")
     assert (healthy, [row["table"] for row in rows]) == (False, ["shop.orders"])
@@ -62,9 +62,9 @@ def test_one_that_fails_is_named_and_the_others_go_on(lake: Lake) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_to_follow_outlives_a_busy_source_and_leaves_out_one_that_cannot_be_read(lake: Lake) -> None:
+def test_following_outlives_a_busy_source_and_skips_an_unreadable_one(lake: Lake) -> None:
     def watched() -> None:
-        """Interrupt as Ctrl-C does when a table has come."""
+        """Interrupt like Ctrl-C once the table exists."""
         wait_for(lambda: lake.catalog.table_exists("billing.orders"), within_s=60)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -80,7 +80,7 @@ def test_to_follow_outlives_a_busy_source_and_leaves_out_one_that_cannot_be_read
 
 
 @pytest.mark.parametrize("arguments", [[], ["shop", "--all"]])
-def test_either_names_or_all(arguments: list[str]) -> None:
+def test_either_names_or_all_are_required(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, ["ingest", *arguments])
     assert result.exit_code == 2
     assert "name sources, or say --all" in result.output

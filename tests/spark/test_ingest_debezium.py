@@ -1,4 +1,4 @@
-"""Debezium's messages become tables: each test writes a topic, ingests it, and looks at the table."""
+"""Debezium's messages become tables: each test writes a topic, ingests it, and reads the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACEHOLDER = "__debezium_unavailable_value"
 
 
 @both
-def test_a_life_of_rows(shop: Shop, topic: Topic, envelope: str) -> None:
+def test_rows_are_created_updated_and_deleted(shop: Shop, topic: Topic, envelope: str) -> None:
     shop.table(topic, envelope)
     topic.snapshot([row(1), row(2), row(3)])
     topic.update(row(1), row(1, "b"))
@@ -76,22 +76,22 @@ def test_a_primary_key_update_is_a_delete_and_a_create(shop: Shop, topic: Topic)
     assert shop.rows() == [(2, "a", 0)]
 
 
-def test_a_snapshot_taken_anew_wins_and_what_it_lacks_is_gone(shop: Shop, topic: Topic) -> None:
+def test_a_resnapshot_is_applied_and_rows_it_lacks_are_deleted(shop: Shop, topic: Topic) -> None:
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1), row(2), row(3)])
     topic.update(row(1), row(1, "b"))
     shop.ingest(topic)
     topic.lsn, topic.last_commit = 5_000, None
-    topic.snapshot([row(1, "anew")], ended=False)
+    topic.snapshot([row(1, "again")], ended=False)
     shop.ingest(topic)
-    assert shop.rows() == [(1, "anew", 0), (2, "a", 0), (3, "a", 0)]
+    assert shop.rows() == [(1, "again", 0), (2, "a", 0), (3, "a", 0)]
     topic.snapshot([row(3)])
     topic.create(row(4))
     shop.ingest(topic)
-    assert shop.rows() == [(1, "anew", 0), (3, "a", 0), (4, "a", 0)]
+    assert shop.rows() == [(1, "again", 0), (3, "a", 0), (4, "a", 0)]
 
 
-def test_an_abandoned_first_snapshot_leaves_nothing_behind(shop: Shop, topic: Topic) -> None:
+def test_an_abandoned_first_snapshot_leaves_no_rows(shop: Shop, topic: Topic) -> None:
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1), row(2)], ended=False)
     topic.lsn = 2_000
@@ -115,7 +115,7 @@ def test_a_table_is_readable_from_the_batch_that_completes_its_first_snapshot(sh
 
 @both
 @few_and_many
-def test_truncate_when_asked(
+def test_truncate_is_applied_when_requested(
     make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
 ) -> None:
     shop = Shop(make_lake(**settings), tmp_path / "topics")
@@ -132,7 +132,7 @@ def test_truncate_when_asked(
     assert [(t.inserted, t.deleted, t.repeated) for t in report.tables] == [(1, 2, repeated)]
 
 
-def test_truncate_is_ignored_unless_asked(shop: Shop, topic: Topic) -> None:
+def test_truncate_is_ignored_by_default(shop: Shop, topic: Topic) -> None:
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1)])
     topic.truncate()
@@ -141,7 +141,7 @@ def test_truncate_is_ignored_unless_asked(shop: Shop, topic: Topic) -> None:
 
 
 @both
-def test_an_unavailable_value_keeps_what_is_stored(shop: Shop, topic: Topic, envelope: str) -> None:
+def test_an_unavailable_value_keeps_the_stored_one(shop: Shop, topic: Topic, envelope: str) -> None:
     shop.table(topic, envelope)
     topic.snapshot([row(1, "large"), row(2, "large")])
     shop.ingest(topic)
@@ -187,7 +187,7 @@ def test_an_impossible_change_stops_that_table_only(shop: Shop, topic: Topic) ->
     assert set(shop.lake.batches.readers("shop")) == {"main"}
 
 
-def test_classic_needs_before(shop: Shop, topic: Topic) -> None:
+def test_the_debezium_envelope_needs_before(shop: Shop, topic: Topic) -> None:
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1)])
     topic.update(None, row(1, "b"))
@@ -215,7 +215,7 @@ def test_a_restored_database_stops_the_table(shop: Shop, topic: Topic, envelope:
     assert [id_ for id_, *_ in shop.rows()] == [1, 2, 3, 4]
 
 
-def test_classic_is_refused_on_sql_server(shop: Shop) -> None:
+def test_the_debezium_envelope_is_refused_on_sql_server(shop: Shop) -> None:
     topic = Topic("t", dict(COLUMNS), connector="sqlserver")
     shop.table(topic, "DEBEZIUM")
     topic.create(row(1))
@@ -267,7 +267,7 @@ def test_a_table_created_later_catches_up_and_joins(shop: Shop, topic: Topic) ->
     assert set(shop.lake.batches.readers("shop")) == {"main"}
 
 
-def test_a_table_dropped_and_created_again_is_loaded_anew(shop: Shop, topic: Topic) -> None:
+def test_a_table_dropped_and_created_again_is_loaded_again(shop: Shop, topic: Topic) -> None:
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1)])
     topic.create(row(2))

@@ -1,4 +1,4 @@
-"""ENVELOPE NONE: every message is one more row, and nothing is replaced, deleted, lost or repeated."""
+"""ENVELOPE NONE: every message adds exactly one row, and no message replaces or deletes one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Clicks:
 
     @property
     def errors(self) -> list[tuple[int, str, bool]]:
-        """Offset, reason and whether it is healed, of each error."""
+        """Return the offset, the reason and whether it is healed of each error."""
         found = self.lake.sql("SELECT offset, reason, healed_at FROM mz_catalog.mz_source_errors ORDER BY offset").rows
         return [(offset, reason, healed_at is not None) for offset, reason, healed_at in found]
 
@@ -101,7 +101,7 @@ def test_a_message_without_a_row_is_an_error_that_no_later_one_heals(lake: Lake,
     assert lake.batches.readers("web")["main"].tables["app.clicks"].open_errors == 5
 
 
-def test_keys_that_cannot_be_read_are_not_read(lake: Lake, tmp_path: Path) -> None:
+def test_unreadable_keys_are_ignored(lake: Lake, tmp_path: Path) -> None:
     clicks = Clicks(lake, tmp_path / "topics")
     clicks.ingest(click("a"), key=b'{"id": 1}')
     clicks.ingest(click("b"), key=b"")
@@ -142,7 +142,7 @@ def test_history_holds_checks_and_maintenance_work_without_a_key(lake: Lake, tmp
     assert [row[1:3] for row in upserts] == [("key_violation", "a"), ("key_violation", "b")]
 
 
-def test_it_is_shown_as_it_was_created_and_joins_a_running_source(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_without_a_key_is_shown_as_created_and_joins_a_running_source(lake: Lake, tmp_path: Path) -> None:
     clicks = Clicks(lake, tmp_path / "topics")
     clicks.ingest(click("a"), click("a"))
     lake.sql("CREATE TABLE app.later (page STRING) FROM SOURCE web (TOPIC 'clicks') INCLUDE OFFSET ENVELOPE NONE")
@@ -163,7 +163,7 @@ def test_it_is_shown_as_it_was_created_and_joins_a_running_source(lake: Lake, tm
 
 
 class Killed(BaseException):
-    """The process ends here; nothing that keeps tables apart catches it."""
+    """The death of the process, which the isolation of tables must not catch."""
 
 
 def die() -> None:
@@ -174,7 +174,7 @@ def die() -> None:
 def test_a_killed_batch_adds_its_messages_once(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:
-    """The first batch, which makes the table, and a later one, which adds to what it has."""
+    """Kill the first batch, which creates the table, and a later one, which adds rows to it."""
     clicks = Clicks(lake, tmp_path / "topics")
     for batch_rows in (2, 4):
         with monkeypatch.context() as patched:

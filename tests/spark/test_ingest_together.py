@@ -1,4 +1,4 @@
-"""Sources over the same topics that are ingested together: each keeps its own time, and what they read is decoded once."""
+"""Sources over the same topics, ingested together: each has its own batches, and lakehold decodes shared messages once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": 
 
 
 class Shop:
-    """A topic, and sources with a table each over it: `first.t` of source `first`."""
+    """A topic and several sources over it, with a table each: `first.t` of source `first`."""
 
     def __init__(self, lake: Lake, directory: Path, sources: Sequence[str], **options: object) -> None:
         self.lake = lake
@@ -73,7 +73,9 @@ def test_sources_at_the_same_offsets_decode_once(make_lake: LakeFactory, tmp_pat
     assert [shop.rows(source) for source in shop.sources] == [[1, 2, 3]] * 3
 
 
-def test_a_source_that_is_behind_reads_alone_until_it_stands_where_the_other_does(lake: Lake, tmp_path: Path) -> None:
+def test_a_source_that_is_behind_reads_alone_until_it_reaches_the_offsets_of_the_other(
+    lake: Lake, tmp_path: Path
+) -> None:
     shop = Shop(lake, tmp_path / "topics", ["first", "second"])
     shop.write(1, 2)
     lake.ingest(shop.sources[0])
@@ -85,7 +87,7 @@ def test_a_source_that_is_behind_reads_alone_until_it_stands_where_the_other_doe
 
 
 @pytest.mark.parametrize("third", ["DEBEZIUM", "UPSERT"], ids=["that want the same", "that want different things"])
-def test_what_tables_share_is_read_from_memory_and_let_go_of_behind_their_batch(
+def test_shared_messages_are_read_from_memory_and_released_after_the_batch(
     make_lake: LakeFactory,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -118,7 +120,7 @@ def test_what_tables_share_is_read_from_memory_and_let_go_of_behind_their_batch(
     assert not any(frame.storageLevel.useMemory for frame in persisted)
 
 
-def test_others_go_on_while_one_catches_up(lake: Lake, tmp_path: Path) -> None:
+def test_other_sources_go_on_while_one_catches_up(lake: Lake, tmp_path: Path) -> None:
     shop = Shop(lake, tmp_path / "topics", ["first", "second"], max_records=1)
     shop.write(1, 2, 3)
     first, second = shop.sources
@@ -134,7 +136,7 @@ def test_others_go_on_while_one_catches_up(lake: Lake, tmp_path: Path) -> None:
     assert [shop.rows(first), shop.rows(second)] == [[1, 2, 3, 4], [1, 2, 3]]
 
 
-def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: Path) -> None:
+def test_a_failing_source_does_not_stop_the_others(lake: Lake, tmp_path: Path) -> None:
     shop = Shop(lake, tmp_path / "topics", ["first", "second"])
     shop.write(1)
     first, second = shop.sources
@@ -146,7 +148,7 @@ def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: P
     assert (report.source, shop.rows(second)) == (second, [1])
 
 
-def test_one_that_was_dropped_keeps_none_of_the_others_from_it(lake: Lake, tmp_path: Path) -> None:
+def test_a_dropped_source_does_not_stop_the_others(lake: Lake, tmp_path: Path) -> None:
     shop = Shop(lake, tmp_path / "topics", ["first", "second"])
     first, second = shop.sources
     shop.write(1)
@@ -158,7 +160,7 @@ def test_one_that_was_dropped_keeps_none_of_the_others_from_it(lake: Lake, tmp_p
     assert (report.source, shop.rows(second)) == (second, [1])
 
 
-def test_closed_amid_its_batches_it_lets_go_of_all_sources(lake: Lake, tmp_path: Path) -> None:
+def test_an_ingest_closed_amid_its_batches_releases_all_sources(lake: Lake, tmp_path: Path) -> None:
     shop = Shop(lake, tmp_path / "topics", ["first", "second"], max_records=1)
     shop.write(1, 2)
     batches = lake.batches_together(shop.sources)

@@ -1,4 +1,4 @@
-"""Key and value messages become tables: a key's row is what its last message says (`envelopes.md`, "Goals")."""
+"""Key and value messages become tables: the last message of a key is its row (`envelopes.md`, "Goals")."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ VALUE = struct("Value", {"v": {"type": "string"}})
 
 
 def as_json(content: Any) -> bytes | None:
-    """A message's part: null stays null, bytes stay as they are."""
+    """Encode a key or value as JSON, unless it is null or bytes."""
     if content is None or isinstance(content, bytes):
         return content
     return json.dumps(content).encode()
 
 
 class Feed:
-    """One topic `t` of a source `feed` of recorded files, read into the table `s.t`."""
+    """A source `feed` of recorded files with one topic `t`, which feeds the table `s.t`."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake = lake
@@ -77,12 +77,12 @@ class Feed:
         return sorted(self.lake.sql(f"SELECT * FROM s.{name}").rows, key=repr)
 
     def errors(self) -> list[tuple[int, str, bool]]:
-        """Offset, reason and whether it is healed, of each error."""
+        """Return the offset, the reason and whether it is healed of each error."""
         found = self.lake.sql("SELECT offset, reason, healed_at FROM mz_catalog.mz_source_errors ORDER BY offset").rows
         return [(offset, reason, healed_at is not None) for offset, reason, healed_at in found]
 
     def history(self) -> list[int]:
-        """The table's snapshots."""
+        """Return the ids of the table's snapshots."""
         state = self.lake.tables.table_state("s.t")
         return [snapshot.snapshot_id for snapshot in state.history] if state is not None else []
 
@@ -119,7 +119,7 @@ def test_the_last_message_of_a_key_is_its_row_and_null_deletes(feed: Feed) -> No
     assert [(t.inserted, t.updated, t.deleted) for t in report.tables] == [(1, 1, 1)]
 
 
-def test_ingesting_again_and_messages_that_come_again_change_nothing(feed: Feed) -> None:
+def test_ingesting_again_and_repeated_messages_change_nothing(feed: Feed) -> None:
     feed.table(COLUMNS)
     messages = [
         ({"id": 1}, {"id": 1, "name": "a", "n": 1}),
@@ -144,7 +144,7 @@ def test_a_merge_into_small_files_reads_them_row_by_row(
 
     def noted(how: merge.Merge, columns: Sequence[str]) -> str:
         statement = merge_statement(how, columns)
-        # An adaptive plan shows how files are read only when it has run.
+        # An adaptive plan shows how Spark reads files only after it ran.
         with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
             plans.append(spark.sql(f"EXPLAIN {statement}").first()[0])  # type: ignore[index]
         return statement
@@ -166,7 +166,7 @@ def test_a_merge_into_small_files_reads_them_row_by_row(
     assert "ColumnarToRow" not in plan
 
 
-def test_a_delete_of_what_is_not_there_makes_no_snapshot(feed: Feed) -> None:
+def test_a_delete_of_a_missing_row_makes_no_snapshot(feed: Feed) -> None:
     feed.table(COLUMNS)
     feed.ingest(({"id": 1}, None))
     assert feed.history() == []
@@ -178,7 +178,7 @@ def test_a_delete_of_what_is_not_there_makes_no_snapshot(feed: Feed) -> None:
     assert [(t.inserted, t.updated, t.deleted) for t in report.tables] == [(0, 0, 0)]
 
 
-def test_columns_nobody_declared_are_left_out_and_missing_ones_are_null(feed: Feed) -> None:
+def test_undeclared_columns_are_skipped_and_missing_ones_are_null(feed: Feed) -> None:
     feed.table(COLUMNS)
     feed.ingest(
         ({"id": 1}, {"id": 1, "name": "a", "n": 1, "surprise": {"deep": [1]}}),
@@ -205,13 +205,13 @@ def test_a_schema_in_the_messages_gives_columns_and_types(feed: Feed) -> None:
     assert feed.rows() == [(2, "b", None)]
 
 
-def test_a_key_that_the_value_lacks_is_added_and_a_bare_one_is_a_column(feed: Feed) -> None:
+def test_a_key_that_the_value_lacks_becomes_a_column(feed: Feed) -> None:
     feed.table("(key BIGINT, v STRING)", name="t")
     feed.ingest((7, {"v": "seven"}), (8, {"v": "eight"}), (7, {"v": "again"}), (8, None))
     assert feed.rows() == [(7, "again")]
 
 
-def test_a_key_of_several_columns_with_parts_that_are_null(feed: Feed) -> None:
+def test_a_key_of_several_columns_may_have_null_parts(feed: Feed) -> None:
     feed.table(clauses="KEY (a, b) ENVELOPE UPSERT")
 
     def message(a: int | None, b: str | None, v: str | None) -> tuple[bytes, bytes | None]:
@@ -235,7 +235,7 @@ def test_a_key_of_several_columns_with_parts_that_are_null(feed: Feed) -> None:
     assert feed.rows() == [(1, None, "1- again"), (None, "y", "-y")]
 
 
-def test_a_key_taken_from_the_columns_of_the_value(feed: Feed) -> None:
+def test_a_key_is_taken_from_the_columns_of_the_value(feed: Feed) -> None:
     feed.table("(region STRING, id BIGINT, n INT)", "KEY (region, id) ENVELOPE UPSERT")
     feed.ingest(
         (None, {"region": "eu", "id": 1, "n": 1}),
@@ -263,7 +263,7 @@ def test_a_value_without_a_key_is_an_error_until_null_for_null_clears_it(feed: F
     assert [t.snapshot_id for t in report.tables] == [None]
 
 
-def test_a_broken_key_says_nothing_of_the_others(feed: Feed) -> None:
+def test_an_unreadable_key_does_not_affect_the_others(feed: Feed) -> None:
     feed.table(COLUMNS)
     feed.ingest((b"{{", {"name": "whose?"}), ({"id": 1}, {"id": 1, "name": "a", "n": 1}))
     assert feed.rows() == [(1, "a", 1)]
@@ -300,7 +300,7 @@ def test_a_bad_value_keeps_its_key_in_error_until_a_good_one_or_a_delete(feed: F
     assert feed.rows() == [(1, "good", 2), (4, "healed at once", 4), (5, "good, then bad", 5)]
 
 
-def test_an_error_keeps_what_arrived(feed: Feed) -> None:
+def test_an_error_keeps_the_message(feed: Feed) -> None:
     feed.table(COLUMNS)
     report = feed.ingest(({"id": 1}, {"id": 1, "name": "a", "n": 1}), ({"id": 2}, b"\xff\x00"))
     (error,) = feed.lake.sql(
@@ -333,7 +333,7 @@ def test_on_error_fail_stops_the_table_and_not_its_neighbour(feed: Feed) -> None
     assert feed.lake.tables.table_state("s.t") is None
 
 
-def test_a_table_whose_making_was_cut_short_is_ordered_by_its_key_all_the_same(feed: Feed) -> None:
+def test_a_table_whose_creation_was_cut_short_is_ordered_by_its_key(feed: Feed) -> None:
     feed.table(COLUMNS)
     made = [
         "CREATE NAMESPACE IF NOT EXISTS s",
@@ -355,7 +355,7 @@ def test_columns_must_be_known(feed: Feed) -> None:
 
 
 def test_debezium_upsert_takes_tombstones_as_deletes(lake: Lake, tmp_path: Path) -> None:
-    """Compaction leaves of a deleted key its tombstone alone."""
+    """Ingest tombstones without delete events, as compaction leaves them of deleted keys."""
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     directory = tmp_path / "topics"
     lake.sql(f"CREATE SOURCE feed FROM FILES '{directory}' FORMAT JSON")
@@ -375,8 +375,8 @@ def test_debezium_upsert_takes_tombstones_as_deletes(lake: Lake, tmp_path: Path)
     assert [(t.updated, t.deleted, t.errors) for t in report.tables] == [(1, 1, 0)]
 
 
-def test_what_is_read_by_spark_becomes_the_same(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Few messages are read in the driver, many by Spark."""
+def test_messages_read_by_spark_become_the_same_rows(make_lake: LakeFactory, tmp_path: Path) -> None:
+    """Read messages with Spark, as large batches do, and compare with a small batch that the driver reads."""
     feed = Feed(make_lake(driver_read_max_records=0), tmp_path / "topics")
     feed.table(COLUMNS)
     feed.ingest(

@@ -1,4 +1,4 @@
-"""Keys of any value take part in a merge: a row for each key that the upstream tells apart, and no other."""
+"""Keys of any value are merged: one row for each key that the upstream distinguishes, and no other."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ KEYS: dict[str, tuple[dict[str, Any], list[Any], list[str]]] = {
         ["10.50", "-0.01", "0.00", "-999999999999999999999999999999999999.99"],
     ),
 }
-"""For each table its key's schema, keys as Connect's JSON has them, and as Spark shows them."""
+"""For each table: the schema of its key, the keys as Connect's JSON encodes them, and as Spark shows them."""
 
 
 class Feeds:
-    """A topic and a table for each kind of key."""
+    """A source with a topic and a table for each type of key."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake = lake
@@ -78,7 +78,7 @@ class Feeds:
             lake.sql(f"CREATE TABLE s.{name} FROM SOURCE feed (TOPIC '{name}') ENVELOPE UPSERT")
 
     def send(self, name: str, key: Any, value: str | None) -> None:
-        """Append a message; without a value it deletes."""
+        """Append a message, which deletes the key if `value` is None."""
         schema = KEYS[name][0]
         row = struct("Row", {"k": schema, "v": {"type": "string"}})
         key_bytes = json_record(struct("Key", {"k": schema}), {"k": key})
@@ -88,7 +88,7 @@ class Feeds:
         self.offsets[name] += 1
 
     def ingest(self) -> None:
-        """Ingest what was sent, in one batch."""
+        """Ingest the messages sent so far; no table stops."""
         for report in self.lake.ingest("feed"):
             assert report.stopped == {}
 
@@ -127,7 +127,7 @@ def test_keys_of_any_value_are_inserted_updated_and_deleted(make_lake: LakeFacto
     assert feeds.lake.sql("SELECT count(*) FROM mz_catalog.mz_source_errors").rows == [(0,)]
 
 
-def test_a_batch_of_nothing_but_keys_finds_rows_whose_key_has_another_type(lake: Lake, tmp_path: Path) -> None:
+def test_a_batch_of_deletes_finds_rows_whose_key_has_another_type(lake: Lake, tmp_path: Path) -> None:
     key, row = struct("Key", {"id": {"type": "string"}}), struct("Row", {"id": {"type": "int64"}})
     topic = tmp_path / "topics" / "t.jsonl"
 

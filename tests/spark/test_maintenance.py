@@ -1,4 +1,4 @@
-"""Maintenance of real tables, and what it never deletes: held history, foreign tables, files about to be used."""
+"""Maintenance of real tables never deletes held history, foreign tables' history, or files that a writer is about to use."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from tests.random_histories import DELETES_LEFT_BEHIND, FORMATS, PLACES, Change,
 pytestmark = pytest.mark.spark
 
 NOW = {"foreign_lag_ms": 50, "retain_history_ms": 0, "expire_grace_ms": 0}
-"""Settings of lakes that keep nothing but what is needed."""
+"""Settings of a lake that keeps only the history that somebody needs."""
 
 EVERYTHING = "older_than => TIMESTAMP '2100-01-01', retain_last => 1"
-"""Arguments of the most aggressive expire_snapshots there is."""
+"""Arguments of the most aggressive expire_snapshots."""
 
 OF_FIRST = {"expire_snapshots": ", snapshot_ids => array({}L)", "remove_orphan_files": ""}
 """Further arguments that make a procedure read the manifest list of a snapshot."""
@@ -49,7 +49,7 @@ NAME = "shop.t"
 
 
 def table_of(lake: Lake, version: int = 3, batches: int = SMALL_FILES_MOST + 2) -> None:
-    """Make a table of as many small files, with some of their rows deleted."""
+    """Create a table of `batches` small files with some deleted rows."""
     properties = f"'format-version' = '{version}', 'write.delete.mode' = 'merge-on-read'"
     lake.sql(f"""
         CREATE NAMESPACE IF NOT EXISTS shop;
@@ -60,7 +60,7 @@ def table_of(lake: Lake, version: int = 3, batches: int = SMALL_FILES_MOST + 2) 
     lake.sql(f"DELETE FROM {NAME} WHERE id IN (1, 102)")
     newest = times(lake)[-1]
     while lake.timelines.of([NAME])[NAME].upper_ms <= newest:
-        pass  # what was written last is not readable before the clock has passed it
+        pass  # the last write is readable only after the clock has passed its timestamp
 
 
 def times(lake: Lake, source: str | None = None) -> list[int]:
@@ -118,7 +118,7 @@ def test_maintaining_again_finds_nothing_to_do(make_lake: LakeFactory) -> None:
     assert (report.snapshots, report.files, report.rewritten, report.orphans, report.tags) == (0, 0, 0, 0, 0)
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(make_lake: LakeFactory) -> None:
+def test_a_dry_run_reports_its_plan_and_changes_nothing(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake)
     metadata = lake.catalog.load_table(NAME).metadata_location
@@ -128,17 +128,17 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(make_lake: LakeFacto
     assert (foreseen.snapshots, foreseen.rewritten) == (done.snapshots, done.rewritten)
 
 
-def test_a_read_under_way_keeps_what_it_needs(make_lake: LakeFactory) -> None:
+def test_a_running_read_keeps_the_history_it_needs(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake, batches=3)
     reads = LongReadStore(IcebergState(lake.catalog))
     reads.put(LongRead("slow", ("shop.other", NAME), times(lake)[1], now_ms() + 600_000))
     assert [report.snapshots for report in lake.maintain([NAME])] == [1]
     reads.remove("slow")
-    assert [report.snapshots for report in lake.maintain([NAME])] == [3], "all but what the first one gathered"
+    assert [report.snapshots for report in lake.maintain([NAME])] == [3], "all snapshots but the one of the compaction"
 
 
-def test_history_within_retention_and_grace_stays(make_lake: LakeFactory) -> None:
+def test_history_within_retention_and_grace_is_kept(make_lake: LakeFactory) -> None:
     for kept in ({"retain_history_ms": 60_000}, {"expire_grace_ms": 60_000}):
         lake = make_lake(**{**NOW, **kept})
         table_of(lake, batches=2)
@@ -146,7 +146,7 @@ def test_history_within_retention_and_grace_stays(make_lake: LakeFactory) -> Non
         assert (report.snapshots, report.error) == (0, None)
 
 
-def test_other_peoples_tables_are_left_alone_until_they_say_how_much_they_keep(make_lake: LakeFactory) -> None:
+def test_foreign_tables_are_maintained_only_when_they_say_how_much_to_keep(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake)
     assert NAME not in {report.table for report in lake.maintain()}
@@ -156,7 +156,9 @@ def test_other_peoples_tables_are_left_alone_until_they_say_how_much_they_keep(m
     lake.sql(f"INSERT INTO {NAME} VALUES (7, 'later')")
     assert len(tags(lake)) == 1
     lake.maintain()
-    assert (snapshots(lake), len(tags(lake))) == (SMALL_FILES_MOST + 4, 2), "held: tagged, and nothing else"
+    assert (snapshots(lake), len(tags(lake))) == (SMALL_FILES_MOST + 4, 2), (
+        "a held foreign table is tagged and not maintained"
+    )
 
     lake.sql(f"ALTER TABLE {NAME} SET (RETAIN HISTORY = '1 ms')")
     assert NAME in {report.table for report in lake.maintain()}
@@ -165,8 +167,8 @@ def test_other_peoples_tables_are_left_alone_until_they_say_how_much_they_keep(m
     assert NAME not in lake.catalog.load_table(NAME).properties
 
 
-def test_files_that_nothing_refers_to_go_once_they_are_old(make_lake: LakeFactory) -> None:
-    """The files of `mz_catalog` and the metadata that tags are in are PyIceberg's, which spells paths in its own way."""
+def test_unreferenced_files_are_deleted_once_they_are_old(make_lake: LakeFactory) -> None:
+    """Clean up tables whose metadata PyIceberg wrote, since it spells paths in its own way."""
     lake = make_lake(**NOW)
     table_of(lake, batches=2)
     hold(lake, times(lake)[1])
@@ -189,21 +191,21 @@ def test_files_that_nothing_refers_to_go_once_they_are_old(make_lake: LakeFactor
     assert [h.name for h in lake.holds.all()] == ["kept"]
 
 
-def test_orphans_are_searched_once_a_day_unless_they_are_asked_for(make_lake: LakeFactory) -> None:
+def test_orphans_are_searched_once_a_day_or_on_request(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake, batches=1)
     lake.sql(f"ALTER TABLE {NAME} SET (RETAIN HISTORY = '1 day')")
     warehouse = Path(lake.settings.warehouse.removeprefix("file://"))
-    places = [warehouse / "shop/t/data/a.parquet", warehouse / "mz_catalog/mz_batches/metadata/a-m0.avro"]
+    paths = [warehouse / "shop/t/data/a.parquet", warehouse / "mz_catalog/mz_batches/metadata/a-m0.avro"]
 
     def found(*, dry_run: bool = False, orphans: bool = False) -> list[int]:
-        for path in places:
+        for path in paths:
             path.write_bytes(b"left behind")
             os.utime(path, (now_ms() / 1000 - OLD_S,) * 2)
         counts = {report.table: report.orphans for report in lake.maintain(dry_run=dry_run, orphans=orphans)}
         return [counts[NAME], counts["mz_catalog.mz_batches"]]
 
-    assert found(dry_run=True) == [1, 1], "looked for, and that is not written down"
+    assert found(dry_run=True) == [1, 1], "a dry run searches orphans without recording the time"
     assert found() == [1, 1]
     assert found() == [0, 0]
     assert found(orphans=True, dry_run=True) == [1, 1]
@@ -214,8 +216,8 @@ def test_orphans_are_searched_once_a_day_unless_they_are_asked_for(make_lake: La
     assert found() == [1, 0]
 
 
-def test_what_is_written_down_goes_when_it_is_old(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors that are healed; those that are open stay, however old."""
+def test_old_records_of_healed_errors_are_deleted(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete old healed errors, and keep open errors however old they are."""
     lake = make_lake(**NOW)
     errors = "mz_catalog.mz_source_errors"
     for offset, healed_at in enumerate(("5", "NULL", "9")):
@@ -246,7 +248,7 @@ def test_a_table_without_a_complete_snapshot_is_skipped_and_named(make_lake: Lak
     assert f'notice: skipped {NAME}: "{NAME}" is not readable yet\n' in err.getvalue()
 
 
-def test_two_at_once_on_one_table_end_well(make_lake: LakeFactory) -> None:
+def test_two_concurrent_maintenances_of_a_table_succeed(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake)
     other = make_lake(lake.settings.warehouse_path, **NOW, catalog_name=lake.settings.catalog_name)
@@ -276,7 +278,7 @@ def test_two_at_once_on_one_table_end_well(make_lake: LakeFactory) -> None:
 
 
 @pytest.mark.parametrize("procedure", ["expire_snapshots", "remove_orphan_files"])
-def test_a_file_that_another_maintenance_deleted_is_known_by_what_spark_says(
+def test_a_file_that_another_maintenance_deleted_is_recognized_by_the_error_of_spark(
     make_lake: LakeFactory, procedure: str
 ) -> None:
     lake = make_lake(**NOW)
@@ -289,7 +291,7 @@ def test_a_file_that_another_maintenance_deleted_is_known_by_what_spark_says(
     assert is_file_gone(f"{raised.value.message} {raised.value.detail}")
 
 
-def test_one_tables_failure_does_not_keep_the_others_from_it(make_lake: LakeFactory) -> None:
+def test_a_failing_table_does_not_stop_the_maintenance_of_the_others(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake)
     missing, there = lake.maintain(["shop.missing", NAME])

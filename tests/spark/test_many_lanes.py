@@ -1,4 +1,4 @@
-"""Tables that take their changes at the same time write to one table of errors: none gets into another's way."""
+"""Tables that merge concurrently record errors in one table without conflicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = [f"t{number}" for number in range(6)]
 
 
 def write(file: Path, offset: int, n: int | str) -> None:
-    """A message for each table, whose column `n` holds whole numbers."""
+    """Append a message for each table, whose column `n` holds integers."""
     lines = [
         recorded_files.line(name, 0, offset, json.dumps({"k": 1, "n": n}).encode(), json.dumps({"k": 1}).encode())
         for name in TABLES
@@ -26,7 +26,7 @@ def write(file: Path, offset: int, n: int | str) -> None:
 
 
 def errors(lake: Lake) -> dict[str, list[bool]]:
-    """Read by table which of its messages in error are healed, in order."""
+    """Return for each table whether its errors are healed, in order of offsets."""
     rows = lake.sql(
         "SELECT table_name, offset, healed_at FROM mz_catalog.mz_source_errors ORDER BY table_name, offset"
     ).rows
@@ -36,7 +36,7 @@ def errors(lake: Lake) -> dict[str, list[bool]]:
     return found
 
 
-def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(
+def test_bad_messages_of_all_tables_are_recorded_and_healed_concurrently(
     make_lake: LakeFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="lakehold.ingest.write.error_records")
@@ -57,5 +57,5 @@ def test_bad_messages_of_all_tables_are_recorded_and_healed_at_once(
     (report,) = (report for report in lake.ingest("many") if report.records)
     assert not report.stopped
     assert errors(lake) == {f"many.{name}": [True, True] for name in TABLES}
-    assert caplog.messages == [], "nobody came first"
+    assert caplog.messages == [], "no commit was repeated"
     assert [lake.sql(f"SELECT n FROM many.{name}").rows for name in TABLES] == [[(2,)]] * len(TABLES)

@@ -1,4 +1,4 @@
-"""Messages that producers write in odd ways, or wrongly: each becomes a row, a delete or an error that says why."""
+"""Messages in odd or wrong formats each become a row, a delete, or an error that says why."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _in_other_orders(schema: Any, payload: Any) -> list[bytes]:
     ]
 
 
-def test_a_schema_in_another_place_than_connect_writes_it_is_an_error(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_a_schema_in_another_place_than_connects_is_an_error(make_lake: LakeFactory, tmp_path: Path) -> None:
     good = [(key(n), row(n)) for n in range(3)]
     bad = [(key(3), text) for text in _in_other_orders(ROW, {"id": 3, "v": "x"})]
     bare = [(b'{"id":1}', b'{"payload":null,"id":1,"v":"a"}'), (b'{"id":2}', b'{"schema":"x","id":2,"v":"b"}')]
@@ -115,7 +115,7 @@ def test_an_envelope_needs_no_before(make_lake: LakeFactory, tmp_path: Path) -> 
 GARBAGE = [(b"\xff\x00", b"\xfe"), (b"{", b'{"id":'), (b"x", b" "), (None, b"[")]
 
 
-def test_a_batch_of_nothing_but_bad_messages_is_a_batch_of_errors(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_a_batch_of_bad_messages_becomes_a_batch_of_errors(make_lake: LakeFactory, tmp_path: Path) -> None:
     unknown = {0: "unknown-schema", 1: "undecodable-key", 2: "empty-value", 3: "unknown-schema"}
     broken = {0: "undecodable-key", 1: "undecodable-key", 2: "empty-value", 3: "undecodable-value"}
     cases = {

@@ -1,4 +1,4 @@
-"""Queries that this process answers give the same rows, types and names as Spark."""
+"""Queries that this process answers without Spark give the same rows, types and names as Spark."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ def is_answered_here(lake: Lake, query: str) -> bool:
 
 def test_conditions_select_the_same_rows_as_spark(facts: Lake) -> None:
     found = [condition(random.Random(seed)) for seed in range(CONDITIONS)]
-    shown = ", ".join(f"{text} AS c{place}" for place, text in enumerate(found))
+    shown = ", ".join(f"{text} AS c{number}" for number, text in enumerate(found))
     by_spark = facts.sql(f"SELECT id, {shown} FROM shop.facts ORDER BY id").rows
-    for place, text in enumerate(found):
+    for number, text in enumerate(found):
         query = f"SELECT id FROM shop.facts WHERE {text}"
         if "''" in text:  # an empty text may be the end of an escape
             continue
         assert is_answered_here(facts, query), query
         held = [id_ for _, _, id_ in facts.sql(f"SUBSCRIBE ({query})").rows]
-        assert held == [row[0] for row in by_spark if row[place + 1]], query
+        assert held == [row[0] for row in by_spark if row[number + 1]], query
 
 
 def test_columns_have_sparks_names_types_and_values(facts: Lake) -> None:

@@ -1,4 +1,4 @@
-"""Text is text to Spark, whatever stands in it and however the session is set."""
+"""Spark takes texts and names literally, whatever characters they have and however the session is configured."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakehold.spark_sql import PLAIN_TEXT_CONF, alter_table, literal, quoted
 pytestmark = pytest.mark.spark
 
 HOSTILE = "${env:HOME} ${spark.app.name} \\ \\u0041 \\% it's ''x'' \"q\" `b``c` {d} %s -- /* \n\t\0 ü 😀"
-"""What Spark, Iceberg's parser or Python's formatting could take for something else."""
+"""Characters that Spark, Iceberg's parser or Python's formatting could interpret."""
 
 
 @pytest.fixture
 def odd_settings(spark: SparkSession) -> Iterator[None]:
-    """The session that users hand over reads texts in its own way."""
+    """Configure the user's session to interpret texts."""
     before = {name: spark.conf.get(name, None) for name in PLAIN_TEXT_CONF}
     for name in PLAIN_TEXT_CONF:
         spark.conf.set(name, "true")
@@ -63,7 +63,7 @@ def test_an_instant_does_not_depend_on_the_session(lake: Lake) -> None:
 
 @pytest.mark.usefixtures("odd_settings")
 @pytest.mark.filterwarnings("ignore:The SQL config 'spark.sql.parser.escapedStringLiterals' has been deprecated")
-def test_a_session_of_another_substitutes_nothing(lake: Lake) -> None:
+def test_a_session_of_the_user_substitutes_nothing(lake: Lake) -> None:
     spark = lake.spark
     assert {name: spark.conf.get(name) for name in PLAIN_TEXT_CONF} == PLAIN_TEXT_CONF
     assert lake.sql("SELECT '${env:HOME}', '\\\\'").rows == [("${env:HOME}", "\\")]

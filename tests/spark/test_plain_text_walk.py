@@ -1,4 +1,4 @@
-"""Text that Spark, Iceberg or Python's formatting could take for more than text, all the way through a lake."""
+"""Text that Spark, Iceberg or Python's formatting could interpret stays unchanged through every part of a lake."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.registry_server import registry_server, subjects
 pytestmark = pytest.mark.spark
 
 ODD = "${env:HOME} it's ''x'' \"q\" {d} %s -- é, 😀"
-"""In a name of a table or namespace, which becomes a part of a path."""
+"""A name of a table or namespace, which becomes a part of a path."""
 
 HOSTILE = f"{ODD} ${{spark.app.name}} \\ \\u0041 \\% /* `b``c` \t\n"
 LOWEST, HIGHEST = f"  {HOSTILE}", f"ü{HOSTILE}"
-"""Keys that other keys lie between: they are the bounds of a merge."""
+"""The lowest and the highest key of a batch, which are the bounds of its merge."""
 
 ROW: dict[str, dict[str, Any]] = {
     HOSTILE: {"type": "string"},
@@ -52,7 +52,7 @@ def rows(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
     return sorted(lake.sql(sql).rows, key=repr)
 
 
-def test_a_change_log_its_history_and_all_that_is_made_of_it(lake: Lake, tmp_path: Path) -> None:
+def test_odd_text_passes_through_a_change_log_its_history_and_outputs(lake: Lake, tmp_path: Path) -> None:
     directory = tmp_path / f"d {ODD} \\"
     source, topic = quoted(HOSTILE), Topic(HOSTILE, ROW, key=(HOSTILE, "id"))
     file = directory / "messages.jsonl"
@@ -72,7 +72,7 @@ def test_a_change_log_its_history_and_all_that_is_made_of_it(lake: Lake, tmp_pat
     before = [row(LOWEST, HOSTILE), row("m", HOSTILE), row(HIGHEST, "gone")]
     assert rows(lake, f"SELECT * FROM {TABLE}") == sorted(before, key=repr)
 
-    # The second batch is merged: its bounds are the odd keys. One message cannot be read.
+    # The second batch is merged between the odd keys. One of its messages is unreadable.
     topic.columns = {**ROW, "write ordered by": {"type": "string", "default": HOSTILE}}
     topic.update({}, payload(LOWEST, "new") | {"write ordered by": HOSTILE})
     topic.delete(payload(HIGHEST, "gone") | {"write ordered by": HOSTILE})
@@ -112,7 +112,7 @@ def test_a_change_log_its_history_and_all_that_is_made_of_it(lake: Lake, tmp_pat
 COLUMNS = {"k": "STRING", HOSTILE: "STRING", "s": f"STRUCT<{quoted(HOSTILE)}: STRING>"}
 
 
-def test_bare_messages_with_declared_columns(lake: Lake, tmp_path: Path) -> None:
+def test_odd_text_passes_through_bare_messages_with_declared_columns(lake: Lake, tmp_path: Path) -> None:
     value = {"k": LOWEST, HOSTILE: HOSTILE, "s": {HOSTILE: HOSTILE}}
     lines = [
         recorded_files.line("t", 0, 0, json.dumps(value).encode(), LOWEST.encode()),
@@ -132,7 +132,7 @@ def test_bare_messages_with_declared_columns(lake: Lake, tmp_path: Path) -> None
     assert rows(lake, "SELECT k FROM s.t") == [(HIGHEST,)]
 
 
-def test_avro_with_a_registry(lake: Lake, tmp_path: Path) -> None:
+def test_odd_text_passes_through_avro_with_a_registry(lake: Lake, tmp_path: Path) -> None:
     key = {"type": "record", "name": "K", "fields": [{"name": "k", "type": "string", "default": HOSTILE}]}
     text = {"type": "string", "connect.parameters": {"allowed": HOSTILE}, "connect.default": HOSTILE}
     fields = [

@@ -1,6 +1,6 @@
-"""Subscriptions published to tables: what a reader of the output sees, wherever a publisher stopped.
+"""Subscriptions published to tables: the output equals the SUBSCRIBE, wherever a publisher stopped.
 
-PyIceberg writes the tables that are read, so that only queries need Spark.
+PyIceberg writes the tables that are subscribed to, so that only queries need Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The programs of the Python API page print what the page shows; those of other pages run."""
+"""The programs of the Python API page print the output that the page shows; the programs of other pages run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch reads its records before it begins: from then on nothing depends on the source."""
+"""A batch reads all of its records before it begins, and does not need the source after that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("driver_read_max_records", [10_000, 0], ids=["in the driver", "by Spark"])
-def test_a_source_may_go_when_the_batch_is_begun(
+def test_a_source_may_disappear_once_the_batch_has_begun(
     make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_read_max_records: int
 ) -> None:
     directory, topics = tmp_path / "topics", {}

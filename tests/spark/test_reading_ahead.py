@@ -1,4 +1,4 @@
-"""Metadata of many small steps is read at once, because remote storage answers slowly."""
+"""lakehold reads the metadata of many small steps concurrently, because remote storage answers slowly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWERS_WITHIN_S = 30
 
 
 class Together(PyArrowFileIO):
-    """A file system that returns the first manifest list only after a second one was requested."""
+    """A file system that returns the first manifest list only after the second one was requested."""
 
     asked: ClassVar[set[str]] = set()
     second: ClassVar[Event] = Event()
@@ -27,11 +27,11 @@ class Together(PyArrowFileIO):
             self.asked.add(location)
             if len(self.asked) > 1:
                 self.second.set()
-            assert self.second.wait(ANSWERS_WITHIN_S), "one at a time"
+            assert self.second.wait(ANSWERS_WITHIN_S), "manifest lists are requested one at a time"
         return super().new_input(location)
 
 
-def test_manifest_lists_of_several_steps_are_requested_at_once(make_lake: LakeFactory) -> None:
+def test_manifest_lists_of_several_steps_are_requested_concurrently(make_lake: LakeFactory) -> None:
     lake = make_lake()
     lake.sql(f"CREATE NAMESPACE shop; CREATE TABLE {NAME} (id BIGINT) USING iceberg")
     for number in range(4):

@@ -1,4 +1,4 @@
-"""The README's example does what the README shows."""
+"""The README's example prints the output that the README shows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_example_prints_what_the_readme_shows(
     assert capsys.readouterr().out == example["output"]
 
 
-def test_what_changes_is_held_published_and_maintained(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_the_statements_of_the_readme_hold_publish_and_maintain(make_lake: LakeFactory, tmp_path: Path) -> None:
     statements = STATEMENTS.search(README)
     assert statements is not None
     unpack(tmp_path / "recording")

@@ -1,4 +1,4 @@
-"""Changes of a table were missed and it is snapshotted again: what that does not bring goes when all of it was read, once."""
+"""A table is snapshotted again after it missed changes: once the snapshot is fully read, rows it lacks are deleted once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TABLES = {"s.whole": "DEBEZIUM", "s.latest": "DEBEZIUM UPSERT"}
 
 
 class Killed(BaseException):
-    """The process ends."""
+    """The death of the process."""
 
 
 class Shop:
-    """Two tables of a lake over one topic, whose connector can be asked for a snapshot."""
+    """Two tables over one topic, whose connector can snapshot them again."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake = lake
@@ -37,7 +37,7 @@ class Shop:
         lake.sql(f"BEGIN; {'; '.join(declared)}; COMMIT")
 
     def asked(self) -> Mapping[str, int]:
-        """The tables' sequence numbers, by object id, when a snapshot is asked for."""
+        """Return the tables' current sequence numbers by object id, as a request for a snapshot records them."""
         found = {}
         for name in TABLES:
             state = self.lake.tables.table_state(name)
@@ -47,7 +47,7 @@ class Shop:
         return found
 
     def complete(self, signal_id: str, asked: Mapping[str, int]) -> None:
-        """The connector says that what was asked for is in the topic."""
+        """Report for the connector that the requested snapshot is completely in the topic."""
         ends = {TopicPartition("t", partition): end for partition, end in self.topic.offsets.items()}
         self._complete = {object_id: RepeatedSnapshot(signal_id, through, ends) for object_id, through in asked.items()}
 
@@ -57,7 +57,7 @@ class Shop:
             return list(replace(ingesting, snapshots=Snapshots(repeated=self._complete)).drain())
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of both tables, which are the same."""
+        """Return the rows of the tables, which must be equal."""
         whole, latest = (self._rows(name) for name in TABLES)
         assert whole == latest
         return whole
@@ -68,7 +68,7 @@ class Shop:
 
 @pytest.fixture
 def shop(lake: Lake, tmp_path: Path) -> Shop:
-    """A shop with four rows."""
+    """Return a shop with four rows."""
     shop = Shop(lake, tmp_path / "topics")
     shop.topic.snapshot([row(n, "a") for n in (1, 2, 3, 4)])
     shop.ingest()
@@ -83,11 +83,11 @@ def deleted(reports: list[BatchReport]) -> list[int]:
     return [table.deleted for report in reports for table in report.tables]
 
 
-def test_rows_that_it_does_not_bring_go_though_it_came_before_anyone_knew_of_it(shop: Shop) -> None:
+def test_rows_that_a_repeated_snapshot_lacks_are_deleted_though_it_was_read_before_it_was_reported(shop: Shop) -> None:
     asked = shop.asked()
     shop.topic.ad_hoc_snapshot([row(1, "a"), row(2, "changed unseen")])
     shop.ingest()
-    assert len(shop.rows()) == 4, "it is not complete"
+    assert len(shop.rows()) == 4, "the snapshot is not complete"
     shop.topic.update(row(3, "a"), row(3, "in place of its row"))
     shop.topic.create(row(5, "new"))
     shop.complete("r1", asked)
@@ -95,7 +95,7 @@ def test_rows_that_it_does_not_bring_go_though_it_came_before_anyone_knew_of_it(
     assert shop.rows() == [(1, "a"), (2, "changed unseen"), (3, "in place of its row"), (5, "new")]
 
 
-def test_they_go_once_and_when_it_has_nothing_new_for_a_batch(shop: Shop) -> None:
+def test_missing_rows_are_deleted_once_even_by_a_batch_without_messages(shop: Shop) -> None:
     asked = shop.asked()
     shop.topic.ad_hoc_snapshot([row(n, "a") for n in (1, 2, 3)])
     shop.ingest()
@@ -109,7 +109,7 @@ def test_they_go_once_and_when_it_has_nothing_new_for_a_batch(shop: Shop) -> Non
     assert shop.lake.tables.table_state("s.whole") == state
 
 
-def test_nothing_goes_before_all_of_it_was_read(shop: Shop) -> None:
+def test_no_row_is_deleted_before_the_repeated_snapshot_is_fully_read(shop: Shop) -> None:
     asked = shop.asked()
     shop.topic.ad_hoc_snapshot([row(1, "a")])
     behind = dict(shop.topic.offsets)
@@ -122,7 +122,7 @@ def test_nothing_goes_before_all_of_it_was_read(shop: Shop) -> None:
     assert shop.rows() == [(n, "a") for n in (1, 2, 3, 4)]
 
 
-def test_a_second_repair_takes_what_went_since_the_first(shop: Shop) -> None:
+def test_a_second_repair_deletes_the_rows_missing_since_the_first(shop: Shop) -> None:
     for number, left in [("r1", [1, 2, 3]), ("r2", [1, 3])]:
         asked = shop.asked()
         shop.topic.ad_hoc_snapshot([row(n, "a") for n in left])
@@ -132,7 +132,7 @@ def test_a_second_repair_takes_what_went_since_the_first(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("point", ["before-commit", "before-publish"])
-def test_a_kill_as_they_go_leaves_it_to_the_next_ingest(
+def test_a_killed_repair_is_finished_by_the_next_ingest(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     asked = shop.asked()

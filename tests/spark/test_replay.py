@@ -1,7 +1,7 @@
-"""What the diffs add up to is what the tables were: random histories of two tables, read back from random times on.
+"""Random histories of two tables, read back from random timestamps: the sums of the diffs equal the tables' rows.
 
-A history is a list of statements by Spark; the model is `SELECT … VERSION AS OF` of every version it made, put into the current
-columns by field id. `REPLAY_EXAMPLES` in the environment sets how many histories are tried.
+A history is a list of Spark statements. The model is `SELECT … VERSION AS OF` of each version, mapped to the current columns by
+field id. `REPLAY_EXAMPLES` in the environment sets the number of histories.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAG_MS = 20
 
 
 def bag_of(rows: Iterable[Row]) -> Bag:
-    """Raw diffs added up."""
+    """Sum raw diffs by row."""
     found: Bag = Counter()
     for row in rows:
         found[row[2:]] += row[1]
@@ -35,13 +35,13 @@ def bag_of(rows: Iterable[Row]) -> Bag:
 
 
 def is_bag(diffs: Bag) -> Bag:
-    """Diffs as rows, which no one has less than none of."""
+    """Return the rows with a positive count; a negative count fails."""
     assert all(count >= 0 for count in diffs.values()), diffs
     return +diffs
 
 
 def assert_replays(rows: Sequence[Row], times: Sequence[int], expected: Callable[[int], Bag | None]) -> None:
-    """The diffs of raw `rows` up to each time make what was expected then; None: it cannot be known."""
+    """Assert that raw `rows` up to each time sum to the rows expected then, unless these are unknown (None)."""
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     assert {row[0] for row in rows} <= {*times}
     for ms in times:
@@ -51,13 +51,13 @@ def assert_replays(rows: Sequence[Row], times: Sequence[int], expected: Callable
 
 
 def assert_consolidated(rows: Sequence[Row]) -> None:
-    """Within a timestamp there are no two diffs of a row, and none of zero."""
+    """Assert that a timestamp has at most one diff of each row, and no diff of zero."""
     assert all(row[1] for row in rows)
     assert not [row for row, count in Counter((row[0], *row[2:]) for row in rows).items() if count > 1]
 
 
 def from_upserts(rows: Iterable[Row], at_ms: int) -> dict[int, Row]:
-    """The keyed state that `ENVELOPE UPSERT` tells of."""
+    """Replay an `ENVELOPE UPSERT` up to a time; return the last values of each key."""
     state: dict[int, Row] = {}
     for ms, kind, key, *values in rows:
         if ms > at_ms:
@@ -72,7 +72,7 @@ def from_upserts(rows: Iterable[Row], at_ms: int) -> dict[int, Row]:
 
 
 def from_debezium(rows: Iterable[Row], at_ms: int) -> dict[int, Row]:
-    """The keyed state that `ENVELOPE DEBEZIUM` tells of; what was before must have been there."""
+    """Replay an `ENVELOPE DEBEZIUM` up to a time, checking each before; return the last values of each key."""
     state: dict[int, Row] = {}
     for ms, kind, key, *sides in rows:
         if ms > at_ms:
@@ -96,7 +96,7 @@ def from_debezium(rows: Iterable[Row], at_ms: int) -> dict[int, Row]:
 )
 @given(changes=histories("s.t"), layout=FORMATS, few=st.sampled_from([0, 3]), begins=PLACES, resumes=PLACES)
 @example(changes=LEFT_AND_EXPIRED, layout=(2, "merge-on-read"), few=3, begins=0, resumes=1)
-def test_tables(
+def test_random_histories_of_tables_are_replayed(
     make_lake: LakeFactory,
     changes: list[tuple[str, Change]],
     layout: tuple[int, str],
@@ -127,19 +127,19 @@ def test_tables(
 
 
 def assert_resumes_from_any_progress(lake: Lake, name: str, as_of_ms: int, rows: Sequence[Row], past: Past) -> None:
-    """What was read up to a progress row, and what a reader gets who goes on from it, are the whole."""
-    told = lake.sql(f"SUBSCRIBE {name} WITH (PROGRESS) AS OF {as_of_ms}").rows
-    assert [(row[0], *row[2:]) for row in told if not row[1]] == rows
-    marks = [row[0] for row in told if row[1]]
-    assert marks == sorted({as_of_ms, *(row[0] + 1 for row in rows)}) or not rows
-    for mark in marks[1:]:
-        if past.is_known(name, mark - 1):
-            rest = lake.sql(f"SUBSCRIBE {name} WITH (SNAPSHOT = false) AS OF {mark - 1}").rows
-            assert rest == [row for row in rows if row[0] >= mark], mark
+    """Assert that a reader who resumes from any progress row gets exactly the rest of the rows."""
+    with_progress = lake.sql(f"SUBSCRIBE {name} WITH (PROGRESS) AS OF {as_of_ms}").rows
+    assert [(row[0], *row[2:]) for row in with_progress if not row[1]] == rows
+    frontiers = [row[0] for row in with_progress if row[1]]
+    assert frontiers == sorted({as_of_ms, *(row[0] + 1 for row in rows)}) or not rows
+    for frontier in frontiers[1:]:
+        if past.is_known(name, frontier - 1):
+            rest = lake.sql(f"SUBSCRIBE {name} WITH (SNAPSHOT = false) AS OF {frontier - 1}").rows
+            assert rest == [row for row in rows if row[0] >= frontier], frontier
 
 
 def assert_gaps_are_errors(lake: Lake, name: str, past: Past) -> None:
-    """At a time whose snapshot was expired nothing is made up."""
+    """Assert that no timestamp of an expired snapshot can be read."""
     for version in past.histories[name].versions:
         if not past.is_known(name, version.mz_timestamp):
             with pytest.raises(NotReadable):
@@ -153,7 +153,7 @@ def assert_gaps_are_errors(lake: Lake, name: str, past: Past) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(changes=histories("s.t", "s.u"), layout=FORMATS, few=st.sampled_from([0, 3, READ_HERE]), begins=PLACES)
-def test_queries(
+def test_random_histories_are_replayed_through_queries(
     make_lake: LakeFactory, changes: list[tuple[str, Change]], layout: tuple[int, str], few: int, begins: int
 ) -> None:
     lake = make_lake(foreign_lag_ms=LAG_MS)
@@ -162,7 +162,7 @@ def test_queries(
     t, u = past.histories.get("s.t"), past.histories.get("s.u")
 
     def check(query: str, names: Sequence[str], result: Callable[..., Bag]) -> None:
-        """The diffs of `query` are those of `result`, which is made of the first two columns of each table."""
+        """Assert that the diffs of `query` sum to `result` of the first two columns of each table."""
         as_of_ms = one_of(past.readable(names), begins)
 
         def expected(ms: int) -> Bag | None:
@@ -223,10 +223,10 @@ def _joined(left: Bag, right: Bag) -> Bag:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(changes=histories("s.t"), layout=FORMATS, few=st.sampled_from([0, 3, READ_HERE]), begins=PLACES)
-def test_envelopes(
+def test_random_histories_are_replayed_through_envelopes(
     make_lake: LakeFactory, changes: list[tuple[str, Change]], layout: tuple[int, str], few: int, begins: int
 ) -> None:
-    """Where keys are unique both envelopes tell the keyed state at every time."""
+    """Replay both envelopes of a table with unique keys to its rows at every time."""
     lake = make_lake(foreign_lag_ms=LAG_MS)
     past = made(lake, changes, unique=True, layout=layout)
     reader = reader_of(lake, make_lake, few)
@@ -241,15 +241,15 @@ def test_envelopes(
             assert from_upserts(upserts, ms) == expected
             assert from_debezium(debezium, ms) == expected
     for rows in (upserts, debezium):
-        places = [(row[0], row[2]) for row in rows]
-        assert places == sorted(set(places))
+        keys = [(row[0], row[2]) for row in rows]
+        assert keys == sorted(set(keys))
     assert [row[:3] for row in upserts] == [
         (ms, "upsert" if kind == "insert" else kind, key) for ms, kind, key, *_ in debezium
     ]
 
 
 def reader_of(lake: Lake, make_lake: LakeFactory, driver_diff_max_rows: int) -> Lake:
-    """Another reader of the same lake, which leaves what is more than so many rows to Spark."""
+    """Open the lake again, with a reader that leaves larger diffs to Spark."""
     return make_lake(
         lake.settings.warehouse,
         catalog_name=lake.settings.catalog_name,

@@ -1,4 +1,4 @@
-"""Who stops Spark: the last of the lakes that started it, and no lake that found it running."""
+"""The last of the lakes that started a Spark session stops it; a lake that found a running session leaves it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with connect("two", catalog_name="two") as two:
 
 
 @pytest.mark.usefixtures("jvm")
-def test_a_lake_leaves_the_session_that_it_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_lake_leaves_a_session_that_it_did_not_start(spark: SparkSession, tmp_path: Path) -> None:
     with connect(str(tmp_path), catalog_name="visitor") as lake:
         assert lake.sql("SELECT 1").rows == [(1,)]
     assert spark.sql("SELECT 2").first() == (2,)
@@ -54,4 +54,4 @@ def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Pa
         assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows
     catalog, named = f"sqlite:///{first}/catalog.db", {"warehouse": f"file://{first}"}
     with connect(second, catalog_uri=catalog, catalog_name="twin", catalog_properties=named) as lake:
-        assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows, "the catalog's own name for its warehouse counts"
+        assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows, "the warehouse that the catalog names counts"

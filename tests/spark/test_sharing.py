@@ -1,4 +1,4 @@
-"""Tables over one topic: it is read and decoded once in each batch, and each table takes what it is defined to take."""
+"""Tables over one topic: each batch reads and decodes the topic once, and each table takes its own columns and keys."""
 
 from __future__ import annotations
 
@@ -73,19 +73,19 @@ def test_each_list_of_columns_of_bare_json_has_its_own_errors(lake: Lake, tmp_pa
     assert decodes("bare") == (1, 1)
 
 
-def test_explain_says_what_is_shared(lake: Lake, tmp_path: Path) -> None:
+def test_explain_shows_which_tables_share_a_topic(lake: Lake, tmp_path: Path) -> None:
     lake.sql(
         f"CREATE SOURCE told FROM FILES '{tmp_path}' FORMAT JSON;"
         "CREATE TABLE s.a FROM SOURCE told (TOPIC 't') ENVELOPE DEBEZIUM"
     )
-    told = lake.sql("EXPLAIN CREATE TABLE s.b (id INT) FROM SOURCE told (TOPIC 't') ENVELOPE DEBEZIUM UPSERT")
-    assert [line for (line,) in told.rows] == [
+    explained = lake.sql("EXPLAIN CREATE TABLE s.b (id INT) FROM SOURCE told (TOPIC 't') ENVELOPE DEBEZIUM UPSERT")
+    assert [line for (line,) in explained.rows] == [
         "declare table s.b",
         "batches of source told read and decode topic t once for s.a, s.b",
     ]
 
 
-def test_explain_says_what_sources_share(lake: Lake, tmp_path: Path) -> None:
+def test_explain_shows_which_sources_share_a_topic(lake: Lake, tmp_path: Path) -> None:
     lake.sql(
         f"CREATE SOURCE first FROM FILES '{tmp_path}' FORMAT JSON;"
         f"CREATE SOURCE second FROM FILES '{tmp_path}' FORMAT JSON;"
@@ -93,14 +93,14 @@ def test_explain_says_what_sources_share(lake: Lake, tmp_path: Path) -> None:
         "CREATE TABLE s.a FROM SOURCE first (TOPIC 't') ENVELOPE DEBEZIUM;"
         "CREATE TABLE s.x FROM SOURCE elsewhere (TOPIC 't') ENVELOPE DEBEZIUM"
     )
-    told = lake.sql("EXPLAIN CREATE TABLE s.b FROM SOURCE second (TOPIC 't') ENVELOPE DEBEZIUM")
-    assert [line for (line,) in told.rows] == [
+    explained = lake.sql("EXPLAIN CREATE TABLE s.b FROM SOURCE second (TOPIC 't') ENVELOPE DEBEZIUM")
+    assert [line for (line,) in explained.rows] == [
         "declare table s.b",
         "lakehold ingest first second, and the DAG, read and decode topic t once for both: source first has s.a",
     ]
 
 
-def test_another_source_over_the_same_topic_is_told_of(lake: Lake) -> None:
+def test_another_source_over_the_same_topic_is_reported(lake: Lake) -> None:
     lake.sql(
         "CREATE CONNECTION kafka TO KAFKA (BROKER 'localhost:1'); CREATE CONNECTION same TO KAFKA (BROKER 'localhost:1');"
         "CREATE SOURCE first FROM KAFKA CONNECTION kafka (TOPICS ('a', 'b')) FORMAT JSON"

@@ -1,4 +1,4 @@
-"""A snapshot that a connector takes anew, where batches hold whole transactions: at no timestamp is a part of it."""
+"""A re-snapshot of a source with whole transactions is applied in one batch: no timestamp shows a part of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLES = {"a": "DEBEZIUM UPSERT", "b": "DEBEZIUM"}
 
 
 class Shop:
-    """Tables `a` and `b`, which have the same rows after each commit upstream."""
+    """A lake with tables `a` and `b`, which have the same rows after each commit upstream."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake = lake
@@ -30,7 +30,7 @@ class Shop:
         for key in range(1, 5):
             self.change(key, 1)
         self.ingest()
-        self.connector.begin_anew(unseen=3)
+        self.connector.lose_position(unseen=3)
 
     def change(self, key: int, v: int | None) -> None:
         self.connector.transaction(("a", key, v), ("b", key, v))
@@ -39,7 +39,7 @@ class Shop:
         return self.lake.ingest("shop")
 
     def assert_commits(self, *wanted: dict[int, int]) -> None:
-        """The tables had the same rows at each timestamp, these at the last ones, all differing from those before."""
+        """Assert that both tables had the same rows at each timestamp, and that their last distinct states are `wanted`."""
         seen: list[dict[int, int]] = []
         for state in states(self.lake, TABLES):
             a, b = ({key: v for (table, key), v in state.items() if table == f"public.{name}"} for name in "ab")
@@ -54,20 +54,20 @@ def shop(lake: Lake, tmp_path: Path) -> Shop:
     return Shop(lake, tmp_path / "topics")
 
 
-def test_all_of_it_is_one_batch_that_takes_what_it_lacks(shop: Shop) -> None:
+def test_a_resnapshot_is_one_batch_that_deletes_missing_rows(shop: Shop) -> None:
     shop.change(1, 2)
-    shop.connector.begin_anew(unseen=2)
+    shop.connector.lose_position(unseen=2)
     rows = [(key, 3) for key in range(2, 12)]
     shop.connector.snapshot("a", rows, is_last=False)
     shop.connector.snapshot("b", rows)
     shop.change(2, 4)
     *_, before, whole = shop.ingest()
     assert (before.records, whole.records) == (2, 22)
-    anew = dict(rows)
-    shop.assert_commits({1: 2, 2: 1, 3: 1, 4: 1}, {**anew, 2: 4})
+    resnapshotted = dict(rows)
+    shop.assert_commits({1: 2, 2: 1, 3: 1, 4: 1}, {**resnapshotted, 2: 4})
 
 
-def test_it_is_waited_for_and_told(shop: Shop) -> None:
+def test_an_incomplete_resnapshot_is_awaited_and_reported(shop: Shop) -> None:
     rows = [(1, 3), (2, 3)]
     shop.connector.snapshot("a", rows, is_last=False)
     shop.connector.snapshot("b", rows[:1], is_last=False)
@@ -75,9 +75,9 @@ def test_it_is_waited_for_and_told(shop: Shop) -> None:
     assert waiting.waiting is not None
     assert waiting.waiting.what == "the connector's re-snapshot"
     assert waiting.waiting.tables == ("shop.a", "shop.b")
-    (told, _) = (row[WAITING_FOR] for row in status_of(shop.lake).rows)
-    assert told.startswith("the connector's re-snapshot since")
-    assert "3 of its rows have come" in told
+    (reported, _) = (row[WAITING_FOR] for row in status_of(shop.lake).rows)
+    assert reported.startswith("the connector's re-snapshot since")
+    assert "3 of its rows have arrived" in reported
     shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1})
     shop.connector.snapshot("b", rows[1:])
     shop.ingest()
@@ -85,13 +85,13 @@ def test_it_is_waited_for_and_told(shop: Shop) -> None:
     assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
 
 
-def test_one_that_does_not_go_on_is_an_error_and_the_next_one_heals_it(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_an_abandoned_resnapshot_is_an_error_that_the_next_one_heals(make_lake: LakeFactory, tmp_path: Path) -> None:
     shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
     shop.connector.snapshot("a", [(1, 3)], is_last=False)
     with pytest.raises(TransactionIncomplete, match="the connector's re-snapshot") as stopped:
         shop.ingest()
-    assert "1 of its rows have come" in stopped.value.detail
-    shop.connector.begin_anew(unseen=1)
+    assert "1 of its rows have arrived" in stopped.value.detail
+    shop.connector.lose_position(unseen=1)
     shop.connector.snapshot("a", [(1, 4), (2, 4)], is_last=False)
     shop.connector.snapshot("b", [(1, 4), (2, 4)])
     shop.ingest()
@@ -101,7 +101,7 @@ def test_one_that_does_not_go_on_is_an_error_and_the_next_one_heals_it(make_lake
 @pytest.mark.parametrize(
     ("point", "driver_read_max_records"), [("after-intent", 10_000), ("after-merge", 0), ("before-commit", 10_000)]
 )
-def test_a_batch_with_it_that_was_begun_is_finished_as_it_was(
+def test_a_killed_batch_with_a_resnapshot_is_finished_unchanged(
     make_lake: LakeFactory, tmp_path: Path, point: Point, driver_read_max_records: int
 ) -> None:
     shop = Shop(make_lake(driver_read_max_records=driver_read_max_records), tmp_path / "topics")
@@ -118,7 +118,7 @@ def test_a_batch_with_it_that_was_begun_is_finished_as_it_was(
             patch.setattr(f"lakehold.ingest.{module}.failpoint", die)
         with pytest.raises(KeyboardInterrupt):
             shop.ingest()
-    # What comes meanwhile stands behind it in the topics.
+    # Later changes follow the re-snapshot in the topics.
     shop.change(3, 4)
     shop.ingest()
     shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1}, {1: 3, 2: 3}, {1: 3, 2: 3, 3: 4})

@@ -1,4 +1,4 @@
-"""Statements that are Spark's: rows and names as Spark gives them, errors a person can read."""
+"""Statements that Spark runs: rows and column names are Spark's, and its errors become readable ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(spark: SparkSession, sql: str) -> Result:
     return run_on_spark(spark, RunOnSpark(sql, 0, len(sql)))
 
 
-def test_rows_come_as_tuples_under_sparks_names(spark: SparkSession) -> None:
+def test_rows_are_tuples_under_sparks_column_names(spark: SparkSession) -> None:
     result = run(spark, "SELECT 1 + 1, 'it''s' AS `A b`, CAST(1.5 AS DECIMAL(3, 2)) x, 2 AS x")
     assert result.columns == ("(1 + 1)", "A b", "x", "x")
     assert result.rows == [(2, "it's", Decimal("1.50"), 2)]
@@ -42,7 +42,7 @@ def test_a_missing_column_is_pointed_at_in_the_whole_script(spark: SparkSession)
     assert error.place.excerpt() == "    missing FROM VALUES (1) AS t(a)\n    ^^^^^^^"
 
 
-def test_a_missing_column_on_the_first_line_of_a_statement(spark: SparkSession) -> None:
+def test_a_missing_column_is_pointed_at_on_the_first_line_of_a_statement(spark: SparkSession) -> None:
     script = "SHOW TABLES;  SELECT missing"
     with pytest.raises(StatementError) as refused:
         run_on_spark(spark, RunOnSpark(script, script.index("SELECT"), len(script)))
@@ -74,19 +74,19 @@ def test_errors_carry_sparks_condition_and_no_stack_trace(
     assert "org.apache.spark.sql.catalyst" not in capfd.readouterr().err
 
 
-def test_brackets_inside_each_other_are_run_and_of_too_many_the_error_says_so(spark: SparkSession) -> None:
+def test_nested_brackets_run_and_too_many_are_a_clear_error(spark: SparkSession) -> None:
     refused: dict[int, StatementError] = {}
     for depth in (100, MAX_BRACKETS, 400):
         try:
             assert run(spark, f"SELECT {'(' * depth}1{')' * depth}").rows == [(1,)]
         except StatementError as error:
             refused[depth] = error
-    assert 100 not in refused, "how many more can be read is up to Java's stack"
-    told = {(error.message, error.code, error.hint) for error in refused.values()}
-    assert told <= {("the statement is nested too deeply", "syntax", "use fewer brackets inside each other")}
+    assert 100 not in refused, "the limit above 100 depends on Java's stack"
+    errors = {(error.message, error.code, error.hint) for error in refused.values()}
+    assert errors <= {("the statement is nested too deeply", "syntax", "use fewer brackets inside each other")}
 
 
-def test_a_table_that_is_not_there_cannot_be_dropped_and_the_error_says_what_to_do(spark: SparkSession) -> None:
+def test_dropping_a_missing_table_is_an_error_that_says_what_to_do(spark: SparkSession) -> None:
     with pytest.raises(LakeholdError) as refused:
         run(spark, "DROP TABLE nowhere")
     assert refused.value.detail

@@ -1,6 +1,6 @@
-"""A table that stops while the others of its source go on, and joins them again: each time that can be read shows both alike.
+"""A table stops while the others of its source go on, and joins them again: every readable time shows consistent tables.
 
-Upstream each transaction sets `v` in both tables alike.
+Each transaction upstream sets `v` to the same value in both tables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JOINED = "SELECT a.v AS of_a, b.v AS of_b FROM shop.a a JOIN shop.b b ON a.id = 
 
 
 class Shop:
-    """The tables `a` and `b`, which both have the row `(1, v)`."""
+    """A lake with tables `a` and `b`, which both have the row `(1, v)`."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake = lake
@@ -35,13 +35,13 @@ class Shop:
         self.connector = Connector(directory)
 
     def write(self, *values: int) -> list[BatchReport]:
-        """A transaction for each value, and an ingest."""
+        """Commit a transaction for each value and ingest them."""
         for v in values:
             self.connector.transaction(("a", 1, v), ("b", 1, v))
         return self.lake.ingest("shop")
 
     def stop(self, *values: int) -> None:
-        """These do not come to `b`."""
+        """Stop `b`, and write `values` that only `a` gets."""
         make_foreign(self.lake, "shop.b")
         reports = self.write(*values)
         assert {name for report in reports for name in report.stopped} == {"shop.b"}
@@ -62,7 +62,7 @@ class Shop:
 
     @property
     def upper_ms(self) -> int:
-        """Of `b`, as readers and `lakehold status` see it."""
+        """Return the upper of `b`, which readers and `lakehold status` agree on."""
         (text,) = [row[UPPER] for row in status_of(self.lake).rows if row[0] == "shop.b"]
         upper_ms = self.lake.timelines.of(["shop.b"])["shop.b"].upper_ms
         assert text == iso(upper_ms)
@@ -83,7 +83,7 @@ def shop(lake: Lake, tmp_path: Path) -> Shop:
     return made
 
 
-def test_times_of_a_stop_cannot_be_read_and_all_others_show_both_tables_alike(shop: Shop) -> None:
+def test_times_of_a_stop_are_unreadable_and_all_others_show_consistent_tables(shop: Shop) -> None:
     for first in (10, 20):
         shop.stop(first + 1, first + 2)
         shop.write(first + 3)
@@ -109,7 +109,7 @@ def test_times_of_a_stop_cannot_be_read_and_all_others_show_both_tables_alike(sh
         assert before[0] == before[1] < behind[0] == behind[1]
 
 
-def test_while_it_is_stopped_and_catches_up_it_is_readable_up_to_there(shop: Shop) -> None:
+def test_a_stopped_table_is_readable_up_to_its_stop_while_it_catches_up(shop: Shop) -> None:
     shop.stop(*range(11, 16))
     upper_ms = shop.upper_ms
     assert shop.sql(f"SELECT v FROM shop.b AS OF {upper_ms - 1}") == [(2,)]
@@ -126,7 +126,7 @@ def test_while_it_is_stopped_and_catches_up_it_is_readable_up_to_there(shop: Sho
     assert end < shop.upper_ms
 
 
-def test_a_subscribe_shows_nothing_of_a_stop_but_its_end(shop: Shop) -> None:
+def test_a_subscribe_shows_only_the_end_of_a_stop(shop: Shop) -> None:
     since_ms = shop.lake.timelines.of(["shop.b"])["shop.b"].since_ms
     shop.stop(11, 12)
     shop.recover(13, 14)
@@ -176,8 +176,8 @@ def test_times_of_a_stop_cannot_be_subscribed_to_or_held(shop: Shop) -> None:
     shop.sql(f"SUBSCRIBE shop.b AS OF {end}")
 
 
-def test_who_follows_goes_on_over_a_stop_wherever_it_was(shop: Shop) -> None:
-    """A durable client, the output of a subscription and a follower of both tables, which run now and then."""
+def test_followers_go_on_over_a_stop_wherever_they_were(shop: Shop) -> None:
+    """Run a durable client, a subscription and a follower of both tables from time to time."""
     shop.sql(f"CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE ({JOINED})")
     updates: list[tuple[int, list[tuple[Any, ...]]]] = []
     begun = shop.timestamps()[-1]
@@ -210,8 +210,8 @@ def test_who_follows_goes_on_over_a_stop_wherever_it_was(shop: Shop) -> None:
     assert sorted(tuple(row.values()) for row in published) == sorted(expected)
 
 
-def test_a_source_without_transactions(make_lake: LakeFactory, tmp_path: Path) -> None:
-    """Each topic is read to its end by every ingest, the one of the table that stops in batches of its own."""
+def test_a_table_of_a_source_without_transactions_stops_and_catches_up(make_lake: LakeFactory, tmp_path: Path) -> None:
+    """Stop a table of a source without transactions: batches of its own read its topic to the end."""
     shop = NumberedShop(make_lake(max_batch_records=BATCH), tmp_path / "topics")
     shop.table("orders", "orders")
     shop.table("items", "items")
@@ -236,7 +236,7 @@ def test_a_source_without_transactions(make_lake: LakeFactory, tmp_path: Path) -
     assert stop.until_ms < line.upper_ms
 
 
-def test_a_table_that_is_new_was_never_stopped(shop: Shop) -> None:
+def test_a_new_table_was_never_stopped(shop: Shop) -> None:
     shop.stop(3)
     shop.lake.sql(
         "CREATE TABLE shop.again (id BIGINT, v BIGINT) FROM SOURCE shop (TOPIC 'shop.public.a') ENVELOPE DEBEZIUM UPSERT"

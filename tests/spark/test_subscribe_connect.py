@@ -1,4 +1,4 @@
-"""SUBSCRIBE over Spark Connect gives the same rows, of the same types, as with a session in this process."""
+"""SUBSCRIBE over Spark Connect gives the same rows and types as with a session in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a subscription: who publishes it, what happens after a lapse, how it is created, shown and dropped."""
+"""The life of a subscription: its publisher and lease, lapses, retention, and the statements that create, show and drop it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_second_publisher_is_refused_and_learns_who_runs(shop: Shop) -> None:
 
 
 def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It checks its lease, is suspended, and wakes up after another publisher has published the same rows and more."""
+    """Suspend a publisher after it checked its lease, until another publisher has published the same rows and more."""
     shop.subscribe()
     shop.lake.publish("s")
     shop.write((3, "c"))
@@ -70,7 +70,7 @@ def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monk
 
 
 def lapse(shop: Shop) -> None:
-    """Let MAX LAG move the hold past changes that are not published."""
+    """Move the hold past unpublished changes, as MAX LAG does."""
     shop.write((3, "c"))
     shop.write((1, None))
     shop.lake.subscriptions.holds.advance("subscription_s", now_ms())

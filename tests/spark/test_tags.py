@@ -1,4 +1,4 @@
-"""Tags that were put without Spark: Spark reads them, its writers keep them, and its expiry leaves what they hold."""
+"""Tags that lakehold creates without Spark: Spark reads them, its writers keep them, and its expiry keeps their snapshots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(lake: Lake, of: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("mode", [COPY_V1, FILE_V2, VECTORS_V3], ids=str)
-def test_spark_reads_keeps_and_never_expires_what_is_tagged(make_lake: LakeFactory, mode: Mode) -> None:
+def test_spark_reads_keeps_and_never_expires_tagged_snapshots(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     lake = table.lake
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "UPDATE {t} SET v = 'B' WHERE id = 2")
@@ -64,9 +64,9 @@ def test_spark_reads_keeps_and_never_expires_what_is_tagged(make_lake: LakeFacto
     assert rows(lake, NAME) == [(2, "new"), (3, "c"), (4, "d")]
 
 
-def test_tags_and_commits_of_spark_at_the_same_time_all_stand(make_lake: LakeFactory) -> None:
+def test_concurrent_tags_and_commits_of_spark_all_succeed(make_lake: LakeFactory) -> None:
     table = WrittenTable.created(make_lake, VECTORS_V3, "id INT")
-    # By default Spark gives up after four lost races, which writers that never rest make it lose.
+    # By default Spark gives up after four lost races, which these writers would make it lose.
     table.run(
         "ALTER TABLE {t} SET TBLPROPERTIES ('commit.retry.num-retries' = '100', 'commit.retry.max-wait-ms' = '50')",
         "INSERT INTO {t} VALUES (0)",
@@ -96,7 +96,7 @@ def test_tags_and_commits_of_spark_at_the_same_time_all_stand(make_lake: LakeFac
 
 
 class Feed:
-    """The table `shop.items`, fed from recorded files."""
+    """A source of recorded files and its table `shop.items`."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
         self.lake, self._file, self._offset = lake, directory / "topics" / "items.jsonl", 0
@@ -111,14 +111,12 @@ class Feed:
         self._offset += 1
 
     def batch(self, key: int, value: str | None) -> int:
-        """One batch of one change: its timestamp."""
+        """Ingest one change as one batch; return its timestamp."""
         self.write(key, value)
         return next(report for report in self.lake.ingest("feed") if report.tables).timestamp_ms
 
 
-def test_batches_tag_what_a_hold_needs_and_a_subscriber_reads_the_same_after_the_expiry_of_another(
-    lake: Lake, tmp_path: Path
-) -> None:
+def test_batches_tag_held_snapshots_and_a_subscriber_reads_the_same_after_an_expiry(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path)
     first = feed.lake.ingest("feed")[0].timestamp_ms
     feed.batch(2, "two")
@@ -138,7 +136,7 @@ def test_batches_tag_what_a_hold_needs_and_a_subscriber_reads_the_same_after_the
     assert first < held
 
 
-def test_a_batch_publishes_and_tags_in_one_commit_and_repairs_what_is_missing(lake: Lake, tmp_path: Path) -> None:
+def test_a_batch_publishes_and_tags_in_one_commit_and_repairs_missing_tags(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path)
     feed.lake.ingest("feed")
     held = feed.batch(2, "two")
@@ -152,4 +150,4 @@ def test_a_batch_publishes_and_tags_in_one_commit_and_repairs_what_is_missing(la
     last = feed.batch(4, "four")
     table = lake.catalog.load_table("shop.items")
     assert tags(lake, "shop.items")[f"mz_{last}"] == table.metadata.current_snapshot_id
-    assert len(table.metadata.metadata_log) == before + 2  # what was staged, and its publication
+    assert len(table.metadata.metadata_log) == before + 2  # the staged snapshot, and its publication

@@ -1,4 +1,4 @@
-"""Headers of raw records are the same whatever these are written in, and however many there are."""
+"""Headers of raw records are the same for every format, and for few records as for many."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ BOUNDARIES = [
 
 
 def raw(written: FormatType, *, lost: bool = False) -> pa.Table:
-    """The records, partition 0 of each topic; `lost`: also one with a schema that nobody knows."""
+    """Encode the records of partition 0 of each topic; if `lost`, add one whose schema is unknown."""
 
     def encoded(topic: str, value: Any) -> bytes | None:
         if value is None or isinstance(value, bytes):
@@ -150,7 +150,7 @@ def raw(written: FormatType, *, lost: bool = False) -> pa.Table:
 
 @contextmanager
 def records_of(spark: SparkSession, written: FormatType, *, names_subjects: bool = True) -> Iterator[Records]:
-    """Make what looks at them; the registry knows schemas by their ids, and by topics' subjects if it `names_subjects`."""
+    """Make a reader of headers, over a registry that knows schemas by id, and by subject if `names_subjects`."""
     texts = {CHANGE_ID: json.dumps(CHANGE), METADATA_ID: json.dumps(METADATA)}
     answers = subjects(
         {

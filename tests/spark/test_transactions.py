@@ -1,4 +1,4 @@
-"""Batches of a source with a transaction topic: at every timestamp the tables are what the database was after some commit."""
+"""Sources with a transaction topic: at every timestamp the tables equal the database after one of its commits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows(lake: Lake, table: str) -> list[tuple[int, int]]:
         (3, "gtid", {"driver_read_max_records": 0}),
     ],
 )
-def test_random_transactions_of_killed_connectors(
+def test_random_transactions_of_killed_connectors_stay_whole(
     make_lake: LakeFactory, tmp_path: Path, seed: int, ids: str, settings: Mapping[str, int]
 ) -> None:
     tables = {"t0": "DEBEZIUM UPSERT", "t1": "DEBEZIUM"}
@@ -65,7 +65,7 @@ def test_random_transactions_of_killed_connectors(
 
 
 class Shop:
-    """A source over a directory, with tables `a` and `b`, and the connector that writes it."""
+    """A source over a directory with tables `a` and `b`, and the connector that writes the directory."""
 
     def __init__(self, lake: Lake, directory: Path, options: str = "") -> None:
         self.lake = lake
@@ -84,7 +84,7 @@ def shop(lake: Lake, tmp_path: Path) -> Shop:
     return Shop(lake, tmp_path / "topics")
 
 
-def test_what_is_behind_a_transaction_without_end_waits_and_what_is_before_it_does_not(shop: Shop) -> None:
+def test_changes_after_an_incomplete_transaction_wait_and_those_before_it_do_not(shop: Shop) -> None:
     shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
     shop.connector.transaction(("a", 1, 2), ("b", 1, 2), end=False)
     first, waiting = shop.ingest()
@@ -98,14 +98,16 @@ def test_what_is_behind_a_transaction_without_end_waits_and_what_is_before_it_do
     assert "702:" in status[WAITING_FOR]
 
     again = shop.ingest()
-    assert again[-1].waiting == waiting.waiting, "since is when it was first seen"
+    assert again[-1].waiting == waiting.waiting, "the wait began when the transaction was first seen"
     shop.connector.end({"public.a": 1, "public.b": 1})
     shop.ingest()
     assert shop.rows() == ([(1, 2)], [(1, 2)])
     assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
 
 
-def test_what_came_is_not_awaited_any_more_long_before_all_is_read(lake: Lake, tmp_path: Path) -> None:
+def test_a_transaction_that_has_ended_is_no_longer_awaited_before_the_topics_are_fully_read(
+    lake: Lake, tmp_path: Path
+) -> None:
     shop = Shop(lake, tmp_path / "topics", "WITH (MAX RECORDS = 2)")
     shop.connector.transaction(("a", 1, 1), ("b", 1, 1), end=False)
     assert shop.ingest()[-1].waiting is not None
@@ -118,7 +120,7 @@ def test_what_came_is_not_awaited_any_more_long_before_all_is_read(lake: Lake, t
     assert shop.rows() != ([(1, 7)], [(1, 7)])
 
 
-def test_spark_fails_while_it_is_found_out_what_is_whole(shop: Shop, spark: SparkSession) -> None:
+def test_a_failure_of_spark_while_the_boundary_is_planned_is_an_error(shop: Shop, spark: SparkSession) -> None:
     class Failing(WholeTransactions):
         def plan(self, *_: object, **__: object) -> Planned:
             spark.sql("SELECT raise_error('the position could not be determined')").collect()
@@ -159,17 +161,17 @@ def test_a_transaction_that_never_ends_is_an_error_and_its_end_heals_it(make_lak
     assert {row[2] for row in status_of(shop.lake).rows} == {"live"}
 
 
-def test_an_end_that_counts_more_than_has_come_names_the_topic(make_lake: LakeFactory, tmp_path: Path) -> None:
+def test_an_end_that_counts_more_changes_than_arrived_names_the_topic(make_lake: LakeFactory, tmp_path: Path) -> None:
     shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
     shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
     shop.connector.transaction(("a", 1, 2), end=False)
     shop.connector.end({"public.a": 1, "public.b": 2})
     with pytest.raises(TransactionIncomplete, match="702") as stopped:
         shop.ingest()
-    assert '0 of 2 changes of topic "shop.public.b" have come' in stopped.value.detail
+    assert 'than have arrived: 0 of 2 changes of topic "shop.public.b".' in stopped.value.detail
 
 
-def test_a_transaction_that_is_larger_than_a_batch_makes_the_batch_larger(lake: Lake, tmp_path: Path) -> None:
+def test_a_transaction_larger_than_a_batch_makes_the_batch_larger(lake: Lake, tmp_path: Path) -> None:
     shop = Shop(lake, tmp_path / "topics", "WITH (MAX RECORDS = 10)")
     shop.connector.transaction(*((table, 1, 1) for table in "ab"))
     shop.connector.transaction(*((table, key, 2) for key in range(100) for table in "ab"))
@@ -187,12 +189,10 @@ def test_snapshot_rows_and_tables_of_another_envelope_have_no_transactions(shop:
     shop.ingest()
     assert rows(shop.lake, "a") == [(1, 1), (2, 1)]
     assert rows(shop.lake, "plain") == [(1, 1), (2, 1)]
-    assert len(shop.lake.timelines.readable(["shop.a"])) == 1, (
-        "the snapshot is complete, and all that is left are changes"
-    )
+    assert len(shop.lake.timelines.readable(["shop.a"])) == 1, "the snapshot is complete, and only changes are left"
 
 
-def test_a_message_that_cannot_be_read_keeps_nobody_waiting(shop: Shop) -> None:
+def test_an_unreadable_message_blocks_no_transaction(shop: Shop) -> None:
     shop.connector.transaction(("a", 1, 1), end=False)
     shop.connector.raw("shop.public.b", {"id": 1}, "no envelope")
     shop.connector.end({"public.a": 1, "public.b": 1})
@@ -200,7 +200,7 @@ def test_a_message_that_cannot_be_read_keeps_nobody_waiting(shop: Shop) -> None:
     assert rows(shop.lake, "a") == [(1, 1)]
 
 
-def test_a_message_that_cannot_be_read_is_still_there_when_its_transaction_ends(shop: Shop) -> None:
+def test_an_unreadable_message_counts_when_its_transaction_ends_later(shop: Shop) -> None:
     shop.connector.transaction(("a", 1, 1), end=False)
     shop.connector.raw("shop.public.b", {"id": 1}, "no envelope")
     assert shop.ingest()[-1].waiting is not None
@@ -209,7 +209,7 @@ def test_a_message_that_cannot_be_read_is_still_there_when_its_transaction_ends(
     assert rows(shop.lake, "a") == [(1, 1)]
 
 
-def test_an_end_that_counts_nothing_of_a_table_is_no_error(shop: Shop) -> None:
+def test_an_end_without_a_count_of_a_table_is_no_error(shop: Shop) -> None:
     shop.connector.transaction(("a", 1, 1), end=False)
     nothing = {"data_collection": "public.b", "event_count": None}
     nobody = {"data_collection": None, "event_count": 1}
@@ -237,7 +237,7 @@ def test_a_table_that_joins_later_joins_at_a_commit(shop: Shop) -> None:
     assert rows(shop.lake, "c") == [(1, 4)]
 
 
-def test_topics_that_no_end_counts_are_refused(lake: Lake, tmp_path: Path) -> None:
+def test_topics_missing_from_every_end_are_refused(lake: Lake, tmp_path: Path) -> None:
     define(lake, tmp_path / "topics", {"a": "DEBEZIUM UPSERT"})
     connector = Connector(tmp_path / "topics")
     for v in range(2):

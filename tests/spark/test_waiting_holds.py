@@ -1,4 +1,4 @@
-"""A hold on tables that are not readable yet has its time as soon as they are, without any other command."""
+"""A hold on unreadable tables gets its timestamp as soon as all of them are readable, without another command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 def held_at(lake: Lake) -> dict[str, int | None]:
-    """Return what the system table says of each hold."""
+    """Return the timestamp of each hold in the system table."""
     return dict(lake.sql("SELECT name, at FROM mz_catalog.mz_holds ORDER BY name").rows)
 
 
@@ -60,7 +60,7 @@ def test_holds_begin_when_the_last_of_their_tables_is_readable(make_lake: LakeFa
     assert held_at(lake) == {"again": since(lake, "s.early"), "joins": since(lake, "s.new")}
 
 
-def test_a_hold_that_a_killed_process_left_waiting_begins_with_the_next_changes(shop: Shop, topic: Topic) -> None:
+def test_a_hold_left_waiting_by_a_killed_process_begins_with_the_next_changes(shop: Shop, topic: Topic) -> None:
     shop.lake.sql(f"BEGIN; {create(topic)}; CREATE HOLD h ON s.t; COMMIT")
     topic.snapshot([row(1)])
 

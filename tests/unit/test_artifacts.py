@@ -1,6 +1,6 @@
 """Sets of jars: fetched once, verified, found again without Maven.
 
-Only Maven's download is played by a script on the PATH; files, sums, locks and the cache are real.
+A script on the PATH plays only Maven's download; files, sums, locks and the cache are real.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def test_a_tampered_file_is_refused_and_named(bench: Workbench) -> None:
 
     assert refusal.value.code == "artifact-checksum"
     assert "engine-1.0.jar has SHA-256" in refusal.value.detail
-    assert [path.name for path in bench.cache.iterdir()] == ["fetch.lock"], "nothing of it may stay in the cache"
+    assert [path.name for path in bench.cache.iterdir()] == ["fetch.lock"], (
+        "no part of the refused set may stay in the cache"
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_a_missing_program_is_named_with_the_way_to_get_it(
     assert "JAVA_HOME" in refusal.value.hint
 
 
-def test_an_error_shows_what_maven_said(bench: Workbench) -> None:
+def test_an_error_shows_the_message_of_maven(bench: Workbench) -> None:
     (bench.programs / "mvn").write_text("#!/bin/sh\necho '[ERROR] no such artifact: engine:1.0'\nexit 1\n")
 
     with pytest.raises(EnvironmentMissing) as refusal:

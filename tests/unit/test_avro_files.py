@@ -1,4 +1,4 @@
-"""Avro files whose schema is parsed once: the same records as fastavro's own reader gives."""
+"""Avro files whose schema is parsed once, with the records that fastavro's own reader returns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ files = st.one_of(st.tuples(st.just(LISTED), st.lists(listed)), st.tuples(st.jus
 
 
 @given(history=st.lists(files, max_size=6), codec=st.sampled_from(["null", "deflate", "bzip2"]))
-def test_files_of_several_schemas(history: Sequence[tuple[dict[str, Any], Sequence[Any]]], codec: str) -> None:
+def test_files_of_several_schemas_are_read(history: Sequence[tuple[dict[str, Any], Sequence[Any]]], codec: str) -> None:
     for schema, records in history:
         content = written(schema, records, codec, block_bytes=20)
         assert list(avro_files.records(content)) == list(fastavro.reader(BytesIO(content))) == records
@@ -56,7 +56,7 @@ def test_files_of_several_schemas(history: Sequence[tuple[dict[str, Any], Sequen
     codec=st.sampled_from(["null", "deflate", "bzip2"]),
     at_most=st.integers(1, 10),
 )
-def test_records_that_many_files_have_in_common(
+def test_records_that_many_files_share_are_read(
     history: Sequence[tuple[dict[str, Any], Sequence[Any]]], repeated: list[Any], codec: str, at_most: int
 ) -> None:
     known: avro_files.RepeatedRecords[Any] = avro_files.RepeatedRecords(dict, at_most)
@@ -68,17 +68,17 @@ def test_records_that_many_files_have_in_common(
         assert known.of(content) == records
 
 
-def test_records_that_follow_each_other_as_before_are_not_looked_at() -> None:
-    assert looked_at(10, ["a", "b", "c", "d"], ["new", "a", "b", "c", "d"]) == ["a", "b", "c", "d", "new", "a"]
-    assert looked_at(10, ["a", "b", "c", "d"], ["a", "c", "d"]) == ["a", "b", "c", "d", "c"]
+def test_records_that_follow_each_other_as_before_are_not_converted_again() -> None:
+    assert converted(10, ["a", "b", "c", "d"], ["new", "a", "b", "c", "d"]) == ["a", "b", "c", "d", "new", "a"]
+    assert converted(10, ["a", "b", "c", "d"], ["a", "c", "d"]) == ["a", "b", "c", "d", "c"]
 
 
 def test_records_make_room_for_others() -> None:
-    assert looked_at(1, ["a", "b"], ["a", "b"]) == ["a", "b", "a", "b"]
+    assert converted(1, ["a", "b"], ["a", "b"]) == ["a", "b", "a", "b"]
 
 
-def looked_at(at_most: int, *files: Sequence[str]) -> list[str]:
-    """The paths in `files` that are looked at one after the other."""
+def converted(at_most: int, *files: Sequence[str]) -> list[str]:
+    """Return the paths in `files` that were converted when the files were read one after the other."""
     seen: list[str] = []
     known = avro_files.RepeatedRecords(lambda record: seen.append(record["path"]), at_most)
     for paths in files:
@@ -93,7 +93,7 @@ def test_a_file_that_ends_early_is_an_error() -> None:
 
 
 def written(schema: dict[str, Any], records: Sequence[Any], codec: str = "deflate", block_bytes: int = 16_000) -> bytes:
-    """An Avro file."""
+    """Encode an Avro file."""
     file = BytesIO()
     fastavro.writer(file, schema, records, codec=codec, sync_interval=block_bytes)
     return file.getvalue()
@@ -110,8 +110,8 @@ DATED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("codec", ["snappy", "zstandard", "xz"])
-def test_codecs_of_other_writers_and_dates_of_any_year(codec: str) -> None:
-    """Manifests of tables partitioned by days: Python has no date for those before year 1 and after 9999."""
+def test_codecs_of_other_writers_and_dates_of_any_year_are_read(codec: str) -> None:
+    """Read manifests of tables partitioned by days, of which Python has none before year 1 and after 9999."""
     days = [6_670_384, -735_160, 19_000, None]
     records = [{"day": day, "path": "x" * 300} for day in days]
     schema = {**DATED, "fields": [{"name": "day", "type": ["null", "int"]}, DATED["fields"][1]]}
@@ -120,7 +120,7 @@ def test_codecs_of_other_writers_and_dates_of_any_year(codec: str) -> None:
 
 
 def compressed(content: bytes, codec: str, schema: dict[str, Any]) -> bytes:
-    """A file of one block as another writer compresses it."""
+    """Encode a file of one block as another writer compresses it."""
     (block,) = avro_files._blocks(content)
     encoded = block.encoded
     match codec:

@@ -1,4 +1,4 @@
-"""How far tables that are behind have come, as the rows of their readers tell."""
+"""The backlog of tables that catch up, from the rows of their readers."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def reader(name: str, position: Offsets, begins: Offsets | None = None, ends: Of
 @pytest.mark.parametrize(
     ("state", "main", "found"),
     [
-        # Nobody has looked yet.
+        # No fetch has been recorded yet.
         (reader("s.t", {}), {P0: 10}, None),
-        # Retention has taken what was before 4; `main` has gone on since it was looked.
+        # Retention deleted the messages before 4; `main` has advanced since the fetch.
         (reader("s.t", {P0: 6}, {P0: 4}, {P0: 10}), {P0: 12}, Backlog(2, 6)),
-        # `main` does not read the topic: what there was.
+        # `main` does not read the topic: the ends of the fetch count.
         (reader("s.t", {P0: 6, P1: 1}, {P0: 4, P1: 0}, {P0: 10, P1: 3}), {}, Backlog(3, 6)),
-        # It was stopped, and `main` went on.
+        # The table was stopped, and `main` advanced.
         (reader("s.t", {P0: 6}), {P0: 12}, Backlog(0, 6)),
-        # Other topics and bytes of files do not count; a partition that is new begins at 0.
+        # Other topics and bytes of files do not count; a new partition begins at 0.
         (reader("s.t", {P0: 6, OTHER: 1}, {P0: 4}, {P0: 10}), {P0: 10, P1: 2, OTHER: 9}, Backlog(2, 6)),
-        # The topic is shorter than it was: it is an error elsewhere.
+        # The topic is shorter than before, which another part reports as an error.
         (reader("s.t", {P0: 6}, {P0: 4}, {P0: 3}), {}, Backlog(2, 0)),
         (reader(MAIN_READER, {P0: 6}), {P0: 6}, None),
     ],
 )
-def test_what_is_read_and_what_is_left(state: ReaderState, main: Offsets, found: Backlog | None) -> None:
+def test_a_backlog_counts_read_and_unread_messages(state: ReaderState, main: Offsets, found: Backlog | None) -> None:
     assert backlog(state, reader(MAIN_READER, main), {"orders"}) == found
 
 

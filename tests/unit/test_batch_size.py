@@ -1,4 +1,4 @@
-"""Tables that catch up read as much at once as the others of their source can wait for."""
+"""The batch size of tables that catch up, which adapts so that other tables of the source wait only briefly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakehold.ingest.batch_size import Pace
 from lakehold.ingest.read.reader import Limits
 
 
-def test_batches_come_to_take_four_seconds_whatever_each_costs() -> None:
+def test_batches_approach_four_seconds_whatever_each_costs() -> None:
     pace = Pace(Limits(500_000, 1))
     assert pace.limits == Limits(50_000, 1)
     for _ in range(20):
@@ -17,14 +17,14 @@ def test_batches_come_to_take_four_seconds_whatever_each_costs() -> None:
     assert abs(elapsed_ms - 4_000) < 200
 
 
-def test_where_each_batch_costs_more_than_its_time_a_backfill_comes_to_an_end_all_the_same() -> None:
+def test_a_backfill_ends_even_if_each_batch_costs_more_than_its_time() -> None:
     pace = Pace(Limits(500_000, 1))
     for _ in range(20):
         pace.took(pace.limits.max_records, 9_000)
     assert pace.limits.max_records == 50_000
 
 
-def test_no_batch_is_larger_than_the_source_says() -> None:
+def test_no_batch_exceeds_the_limit_of_the_source() -> None:
     pace = Pace(Limits(60_000, 1))
     pace.took(50_000, 10)
     assert pace.limits.max_records == 60_000

@@ -1,4 +1,4 @@
-"""Columns of a captured table are known from its database before any message arrives."""
+"""Columns of a captured table, known from its database before any message arrives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_column_is_known_before_any_value_arrives(
     assert (found.name, found.spark_type, found.required) == ("c", expected, False)
 
 
-def test_a_column_that_is_never_sent_is_left_out_with_a_reason() -> None:
+def test_a_column_that_is_never_sent_is_skipped_with_a_reason() -> None:
     money, text = _column("money", "money", is_array=True), _column("text", "text")
     assert [c.spark_type for c in columns_of([money, text], _POSTGRES)] == ["string"]
     assert list(unsent_columns([money, text], _POSTGRES)) == [(money, "Debezium sends no arrays of this type")]

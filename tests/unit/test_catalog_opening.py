@@ -1,4 +1,4 @@
-"""A lake is opened although its catalog fails for a moment."""
+"""Opening a lake although its catalog fails for a moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RACE = "UncheckedSQLException: Failed to execute: INSERT INTO iceberg_namespace_
 
 
 class SecondToMakeNamespaces(BaseHTTPRequestHandler):
-    """A REST catalog without tables, as it answers whoever comes second with a namespace."""
+    """A REST catalog without tables, whose namespaces another client always creates first."""
 
     namespaces = 0
 
@@ -31,7 +31,7 @@ class SecondToMakeNamespaces(BaseHTTPRequestHandler):
         self._answer(500, {"error": {"type": "UncheckedSQLException", "message": RACE, "code": 500}})
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Suppress the log."""
 
     def _answer(self, status: int, content: object) -> None:
         body = json.dumps(content).encode()
@@ -53,7 +53,7 @@ def catalog_uri() -> Iterator[str]:
         thread.join()
 
 
-def test_a_server_error_may_pass_and_is_said_when_it_does_not(catalog_uri: str) -> None:
+def test_a_server_error_is_retried_and_reported_if_it_persists(catalog_uri: str) -> None:
     with pytest.raises(SettingsError, match="cannot be opened") as raised:
         open_catalog(Settings(warehouse="s3://lake", catalog_uri=catalog_uri))
     assert raised.value.code == "lake-unreachable"

@@ -1,4 +1,4 @@
-"""Tables with much to catch up with: what becomes of the others meanwhile, and of those that come later."""
+"""Tables that catch up for long, and the progress of other tables and of new ones meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.memory_source import MemorySource, Topics
 
 @pytest.fixture
 def source() -> MemorySource:
-    """`s.orders` has what there is; `s.items` has ten batches to read."""
+    """Return a source whose `s.orders` is in sync, and whose `s.items` has ten batches to read."""
     source = MemorySource(Topics(orders=10, items=100), {"orders": "orders"}, batch_records=10)
     source.drain()
     source.tables["items"] = "items"
@@ -29,7 +29,7 @@ def test_the_write_frontier_of_a_quiet_table_moves(source: MemorySource, monkeyp
     assert len(set(at)) == len(at) > 10
 
 
-def test_no_more_often_than_in_a_follow(source: MemorySource) -> None:
+def test_idle_tables_get_empty_batches_no_more_often_than_in_a_follow(source: MemorySource) -> None:
     reports = source.drain()
     assert [report.reader for report in reports[:10]] == [BACKFILL_READER] * 10
 
@@ -54,7 +54,7 @@ def test_tables_that_come_together_while_others_catch_up_are_read_together(sourc
     assert source.taken("one") == source.taken("four") == [(0, 10), (10, 20), (20, 30)]
 
 
-def test_a_call_with_little_time_leaves_the_rest_to_the_next_and_takes_in_who_came_meanwhile(
+def test_a_call_with_little_time_leaves_the_rest_to_the_next_call_and_adds_new_tables(
     source: MemorySource,
 ) -> None:
     source.catch_up_s = 0

@@ -1,4 +1,4 @@
-"""The events that the page on change data capture shows are recorded ones, and its figures are those of the events."""
+"""The page on change data capture: its events are recorded ones, and its figures are those of the events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def payloads(recording: Path, topic: str) -> dict[int, Any]:
-    """The values of a topic's messages by offset."""
+    """Return the values of a topic's messages by offset."""
     messages = map(json.loads, (recording / f"{topic}.jsonl").read_text().splitlines())
     values = {m["offset"]: m["value"] and json.loads(base64.b64decode(m["value"])) for m in messages}
     return {offset: value and value["payload"] for offset, value in values.items()}

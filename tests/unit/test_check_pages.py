@@ -1,4 +1,4 @@
-"""Pages of checks go when they are old, unless somebody may still follow a link to them."""
+"""Deletion of old pages of checks, unless a check still links to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLD_S = 1_000
 
 @pytest.fixture
 def pages(tmp_path: Path) -> Pages:
-    """Three old pages and a young one, and something that is no page."""
+    """Return three old pages, a young one, and a file that is no page."""
     for name in ("shop.orders/1.html", "shop.orders/2.html", "shop.größe x/3.html", "shop.orders/notes.txt"):
         path = tmp_path / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,5 +39,5 @@ def test_old_pages_go_unless_they_are_linked(pages: Pages, tmp_path: Path) -> No
     assert names(tmp_path) == {"2.html", "young.html", "notes.txt"}
 
 
-def test_there_need_not_be_any(tmp_path: Path) -> None:
+def test_a_lake_without_pages_has_nothing_to_delete(tmp_path: Path) -> None:
     assert Pages(f"file://{tmp_path}/pages", load_file_io({})).forget(OLD_S, ()) == 0

@@ -1,4 +1,4 @@
-"""Names that a table's columns cannot have are found before a table is made of them."""
+"""Column names that no table can have, found before a table is created."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def test_a_column_without_a_name_is_found() -> None:
     assert _fault(("s", _struct(""))) == ("column-unnamed", 'a column in column "s" of table t has no name')
 
 
-def test_names_that_differ_in_more_than_case_are_told_apart() -> None:
+def test_names_that_differ_in_more_than_case_are_distinguished() -> None:
     assert _fault("a-b", "a_b", "ab", "straße", "STRASSE", ("s", _struct("ab", "a.b"))) is None

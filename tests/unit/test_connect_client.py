@@ -1,4 +1,4 @@
-"""What answers at the URL of a Connect connection and is no Kafka Connect; a worker without the connector is one."""
+"""Answers at the URL of a Connect connection that come from no Kafka Connect, and answers of a worker without the connector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _config(answers: Answers) -> dict[str, str] | None:
             refused: UpstreamError | None = error
         else:
             refused = None
-    if refused is not None:  # the server ends only behind a body that does not raise
+    if refused is not None:  # the server ends only after a body that does not raise
         raise refused
     return found
 

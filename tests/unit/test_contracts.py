@@ -1,4 +1,4 @@
-"""Files in place of column lists: what they say becomes the definition, and what is wrong with one is said."""
+"""Files in place of column lists: they become the definition, and their faults are reported."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CLAUSES = "FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT"
 
 
 class NoTables:
-    """No statement of these tests drops data."""
+    """Tables whose data may not be dropped."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
         pytest.fail(f"{full_name} was dropped")
 
     def forget_source(self, name: str) -> None:
-        """None was read."""
+        """Do nothing, since no source was read."""
 
 
 def no_spark() -> NoReturn:
@@ -54,7 +54,7 @@ def field(name: str, of: Any, *, number: int = 1, required: bool = False) -> dic
 
 
 def write(directory: Path, *fields: dict[str, Any], identifiers: tuple[int, ...] = (), **content: Any) -> Path:
-    """The file of table `a.t`."""
+    """Write the file of table `a.t`."""
     schema = {"type": "struct", "identifier-field-ids": identifiers, "fields": fields}
     path = directory / "a.t.json"
     path.write_text(json.dumps({"table": "a.t", "schema": schema, **content}))
@@ -80,7 +80,7 @@ EVERY_TYPE = {
 }
 
 
-def test_a_file_is_what_the_same_columns_in_the_statement_are(tmp_path: Path) -> None:
+def test_a_file_defines_the_same_table_as_columns_in_the_statement(tmp_path: Path) -> None:
     a_list = {"type": "list", "element-id": 101, "element": "long", "element-required": False}
     a_map = {"type": "map", "key-id": 102, "key": "string", "value-id": 103, "value": "date", "value-required": False}
     nested = {"type": "struct", "fields": [field("odd name", a_list), field("m", a_map)]}
@@ -149,7 +149,7 @@ LIST = {"type": "list", "element-id": 9, "element": "uuid", "element-required": 
 
 
 @pytest.mark.parametrize(
-    ("fields", "content", "said"),
+    ("fields", "content", "message"),
     [
         pytest.param([], {}, "It names no columns.", id="empty"),
         pytest.param([field("id", "long")], {"table": "a.u"}, 'contract of table "a.u"', id="another-table"),
@@ -192,7 +192,7 @@ LIST = {"type": "list", "element-id": 9, "element": "uuid", "element-required": 
     ],
 )
 def test_a_file_that_no_table_can_keep_is_refused(
-    tmp_path: Path, fields: list[dict[str, Any]], content: dict[str, Any], said: str
+    tmp_path: Path, fields: list[dict[str, Any]], content: dict[str, Any], message: str
 ) -> None:
     path = write(tmp_path, *fields, **content)
     lake = runner(tmp_path)
@@ -201,13 +201,13 @@ def test_a_file_that_no_table_can_keep_is_refused(
     assert refused.value.message == 'the contract of table "a.t" cannot be used'
     assert refused.value.code == "contract-invalid"
     assert str(path) in refused.value.detail
-    assert said in refused.value.detail
+    assert message in refused.value.detail
     assert refused.value.hint
     assert "a.t" not in lake.store.definitions().tables
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "Invalid JSON: EOF"),
         (b'{"table": "a.t",\n "schema": }', "Invalid JSON: expected value at line 2"),
@@ -217,11 +217,11 @@ def test_a_file_that_no_table_can_keep_is_refused(
         (b"[" * 100_000, "Invalid JSON: recursion limit exceeded"),
     ],
 )
-def test_a_file_that_is_no_json_of_a_table_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_json_of_a_table_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.t.json").write_bytes(content)
     with pytest.raises(DefinitionError, match="cannot be used") as refused:
         runner(tmp_path).run(f"CREATE TABLE a.t {CLAUSES}")
-    assert said in refused.value.detail
+    assert message in refused.value.detail
 
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a table without reading its data."""
+"""Facts about a table that need no reading of its data."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def append(catalog: Catalog, data: pa.Table, **summary: str) -> None:
     catalog.load_table("shop.orders").append(data, snapshot_properties=properties)
 
 
-def test_a_table_that_is_not_there_has_no_state(catalog: Catalog) -> None:
+def test_a_missing_table_has_no_state(catalog: Catalog) -> None:
     tables = DataTables(catalog)
     assert tables.table_state("shop.orders") is None
     assert tables.table_state("nowhere.orders") is None
@@ -72,7 +72,7 @@ def test_the_batches_of_a_table_are_in_its_history(catalog: Catalog) -> None:
     assert found == {1000: [1], 2000: [2], 3000: []}
 
 
-def test_a_snapshot_that_main_left_behind_does_not_count(catalog: Catalog) -> None:
+def test_a_snapshot_that_main_left_does_not_count(catalog: Catalog) -> None:
     table = catalog.create_table("shop.orders", SCHEMA)
     append(catalog, rows(1, 1), source="shop", timestamp="1000")
     append(catalog, rows(2, 2), source="shop", timestamp="2000")
@@ -84,7 +84,7 @@ def test_a_snapshot_that_main_left_behind_does_not_count(catalog: Catalog) -> No
     assert [s.snapshot_id for s in state.of_batch("shop", 1000)] == [before]
 
 
-def test_bounds_tell_which_keys_a_table_cannot_hold(catalog: Catalog) -> None:
+def test_bounds_show_which_keys_a_table_cannot_hold(catalog: Catalog) -> None:
     catalog.create_table("shop.orders", SCHEMA)
     tables = DataTables(catalog)
 
@@ -120,7 +120,7 @@ def test_a_column_without_statistics_has_unknown_bounds(catalog: Catalog) -> Non
     assert found["day"] == ColumnBounds(_days(2026, 1, 1), _days(2026, 1, 5))
 
 
-def test_bounds_exclude_what_lies_wholly_outside() -> None:
+def test_bounds_exclude_values_that_lie_wholly_outside() -> None:
     bounds = ColumnBounds(10, 20)
     assert bounds.excludes(21, 30)
     assert bounds.excludes(1, 9)
@@ -150,7 +150,7 @@ def test_a_dropped_table_takes_its_files_along_and_reads_each_manifest_once(
     assert [path for path in (tmp_path / "shop").rglob("*") if path.is_file()] == []
 
 
-def test_a_lake_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+def test_the_error_of_a_lake_that_cannot_be_opened_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="cannot be opened") as error:
         open_catalog(load_settings(warehouse=str(tmp_path / "file" / "lake")))

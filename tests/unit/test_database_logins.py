@@ -1,4 +1,4 @@
-"""Why lakehold cannot reach a database, by what its driver says."""
+"""Reasons why lakehold cannot reach a database, recognized by the driver's messages."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_messages_of_postgresql_are_distinguished(message: str, code: str, detai
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [
-        (1045, "database-denied", 'the server does not let user "u" in'),
-        (1130, "database-denied", 'the server does not let user "u" in'),
-        (1040, "database-unavailable", "the server takes no connection"),
+        (1045, "database-denied", 'the server rejects the login of user "u"'),
+        (1130, "database-denied", 'the server rejects the login of user "u"'),
+        (1040, "database-unavailable", "the server accepts no connection"),
         (2003, "database-unavailable", "the server does not answer"),
     ],
 )

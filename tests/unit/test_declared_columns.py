@@ -1,4 +1,4 @@
-"""Declared tables are refused when no table of the lake can have their columns, or when they have no key."""
+"""Declared tables, refused when no table of the lake can have their columns, or when they have no key."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_name_is_in_avro_as_debezium_writes_it(name: str, written: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("names", "config", "code", "told"),
+    ("names", "config", "code", "message"),
     [
         (("id", "a-b", "a_b"), AVRO, "column-collision", 'columns "a-b" and "a_b" of table "public.a"'),
         (("id", "é", "è"), CONFLUENT, "column-collision", 'columns "é" and "è"'),
@@ -78,11 +78,11 @@ def test_a_name_is_in_avro_as_debezium_writes_it(name: str, written: str) -> Non
 )
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])
 def test_names_that_a_table_cannot_have_are_refused(
-    names: tuple[str, ...], config: dict[str, str], code: str, told: str, capture: Capture
+    names: tuple[str, ...], config: dict[str, str], code: str, message: str, capture: Capture
 ) -> None:
     refusal = _refused(_columns(*names), config, capture=capture)
     assert refusal is not None
-    assert (refusal.code, told in refusal.message) == (code, True), refusal
+    assert (refusal.code, message in refusal.message) == (code, True), refusal
     assert "RENAME COLUMN" in refusal.hint
 
 
@@ -109,13 +109,13 @@ def test_distinct_names_are_accepted(names: tuple[str, ...], config: dict[str, s
     assert _refused(_columns(*names, key=names[0]), config) is None
 
 
-def test_a_column_list_leaves_reserved_names_out() -> None:
+def test_a_column_list_skips_reserved_names() -> None:
     columns = _columns("id", "_file", "a-b", "v")
     assert _refused(columns, AVRO, listed=("id", "v")) is None
     refusal = _refused(columns, AVRO)
     assert refusal is not None
     assert "Name the table's columns without it in the statement" in refusal.hint
-    # What the connector cannot send, or Spark cannot tell apart, no list leaves out.
+    # A column list does not remove columns that the connector cannot send or Spark cannot distinguish.
     assert _refused(_columns("id", "a-b", "a_b"), AVRO, listed=("id",)) is not None
     by_case = _refused(_columns("id", "v", "V"), JSON, listed=("id", "v"))
     assert by_case is not None
@@ -159,6 +159,6 @@ def test_a_table_without_a_key_is_refused_with_the_ways_out(capture: Capture, al
     assert f"{altered} ADD PRIMARY KEY" in refusal.value.hint
     keyed = replace(goal, tables=tuple(replace(t, key=("tid",)) if t.object_id == "a" else t for t in goal.tables))
     assert plan(keyed, world.inspect(keyed)).steps
-    # It is judged when it is declared: one that loses its key later stops alone.
+    # Only a declaration is refused: a table that loses its key later stops alone.
     standing = target({"a": "public.Odd", "b": "public.b"}, capture=capture)
     assert plan(standing, world.inspect(standing)).steps

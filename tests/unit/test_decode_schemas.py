@@ -1,4 +1,4 @@
-"""Schemas as they are read: Avro's and Connect's say the same, and broken ones say what is wrong."""
+"""Schemas of Avro and Connect, which agree in both encodings, and broken ones, which are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW = struct(
 
 
 def shape(schema: ConnectSchema | None) -> Any:
-    """What both encodings must agree on."""
+    """Return the parts of a schema on which both encodings must agree."""
     if schema is None:
         return None
     fields = [(f.name, shape(f.schema)) for f in schema.fields]
@@ -81,7 +81,7 @@ def test_the_bare_schema_keeps_nothing_that_avro_or_spark_could_stumble_over() -
         ('{"type":"record","name":"r","fields":[{"name":"next","type":["null","r"]}]}', "holds itself"),
     ],
 )
-def test_avro_schemas_that_no_table_can_hold(text: str, reason: str) -> None:
+def test_avro_schemas_that_no_table_can_hold_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedSchema, match=reason):
         from_avro_json(text)
 
@@ -98,7 +98,7 @@ def test_avro_schemas_that_no_table_can_hold(text: str, reason: str) -> None:
         ('{"type": "map", "keys": {"type": "string"}}', "'values'"),
     ],
 )
-def test_connect_schemas_that_are_none(text: str, reason: str) -> None:
+def test_invalid_connect_schemas_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedSchema, match=reason):
         from_connect_json(text)
 
@@ -122,7 +122,7 @@ def nested(inner: str, levels: int) -> str:
     ],
     ids=["list of types", "type in a type", "list for a name", "deep", "very deep"],
 )
-def test_what_no_converter_of_connect_writes_is_an_error_of_its_records(schema: str) -> None:
+def test_a_schema_that_no_converter_of_connect_writes_is_an_error_of_its_records(schema: str) -> None:
     read = part(Part("value"), JsonHeads((f'{{"schema":{schema},"payload":',)))
     assert [refused.reason for refused in read.refused] == ["unsupported-schema"]
     assert not read.versions
@@ -149,7 +149,7 @@ def test_avro_ignores_a_decimal_that_cannot_be_one(written: dict[str, int]) -> N
     assert (read.schema.type, read.schema.name, read.bare) == (SchemaType.BYTES, None, "bytes")
 
 
-def test_parameters_that_connect_did_not_write_are_left_aside() -> None:
+def test_parameters_that_connect_did_not_write_are_ignored() -> None:
     row = {"type": "record", "name": "r", "connect.parameters": [1], "fields": [{"name": "a", "type": "int"}]}
     assert from_avro_json(json.dumps(row)).schema.parameters == {}
 

@@ -1,4 +1,4 @@
-"""A table that the catalog or the store denies is the fault of that table, not of the catalog."""
+"""A table to which the catalog or the store denies access: an error of the table, not of the catalog."""
 
 from __future__ import annotations
 

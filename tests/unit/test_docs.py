@@ -1,4 +1,4 @@
-"""The documentation says what the code does: each check fails when one of the two moves alone."""
+"""The documentation agrees with the code: each check fails when one of the two changes alone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _VARIABLE = re.compile(r"\bLAKEHOLD_[A-Z_]*[A-Z](?![A-Z_])")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block and where it stands."""
+    """A fenced block and its place on a page."""
 
     page: str
     line: int
@@ -69,7 +69,7 @@ def _name(path: Path) -> str:
 
 
 def blocks(*languages: str) -> list[Block]:
-    """The blocks in `languages` of all pages."""
+    """Return the blocks in `languages` of all pages."""
     found = (
         Block(_name(path), text.count("\n", 0, match.start()) + 1, match["language"], match["text"])
         for path, text in ((path, path.read_text()) for path in PAGES)
@@ -79,7 +79,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def shell_lines() -> Iterator[tuple[str, list[str]]]:
-    """Every command of a shell block, and each one that stands alone in a cell of the commands' table."""
+    """Yield every command of a shell block, and each command that is alone in a cell of the commands' table."""
     for block in blocks("sh", "console"):
         for line in block.text.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
@@ -104,7 +104,7 @@ LINES = list(shell_lines())
 
 
 @pytest.mark.parametrize("words", [words for _, words in LINES], ids=[where for where, _ in LINES])
-def test_commands_are_understood(words: list[str]) -> None:
+def test_commands_are_parsed(words: list[str]) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     match words:
         case ["lakehold", *arguments]:
@@ -146,7 +146,7 @@ def test_every_make_target_in_the_text_exists() -> None:
 
 
 def embedded_sql(block: Block) -> Iterator[str]:
-    """The statements in a Python block: what it hands to `.sql(…)`."""
+    """Yield the statements in a Python block, which are the arguments of `.sql(…)`."""
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sql":
             (argument,) = node.args
@@ -158,7 +158,7 @@ SCRIPTS = [(str(b), b.text) for b in blocks("sql")] + [(str(b), s) for b in bloc
 
 
 @pytest.mark.parametrize("sql", [sql for _, sql in SCRIPTS], ids=[where for where, _ in SCRIPTS])
-def test_sql_is_understood(sql: str) -> None:
+def test_sql_is_parsed(sql: str) -> None:
     script = parse_script(sql)
     assert script
     for parsed in script:
@@ -211,17 +211,17 @@ def documented_types(heading: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("name", "over", "iceberg"), documented_types("## Logical types of Debezium and Connect"))
-def test_logical_types_of_connect_become_what_is_written(name: str, over: str, iceberg: str) -> None:
+def test_logical_types_of_connect_become_the_documented_types(name: str, over: str, iceberg: str) -> None:
     assert str(iceberg_type(ConnectSchema(SchemaType(over), name=name))) == iceberg
 
 
 @pytest.mark.parametrize(("name", "over", "iceberg"), documented_types("## Logical types of plain Avro"))
-def test_logical_types_of_avro_become_what_is_written(name: str, over: str, iceberg: str) -> None:
+def test_logical_types_of_avro_become_the_documented_types(name: str, over: str, iceberg: str) -> None:
     schema = from_avro_json(f'{{"type": "{over}", "logicalType": "{name}"}}').schema
     assert str(iceberg_type(schema)) == iceberg
 
 
-def test_every_logical_type_with_a_rule_is_written_down() -> None:
+def test_every_logical_type_with_a_rule_is_documented() -> None:
     connect = (ROOT / "tests" / "golden" / "types" / "connect.txt").read_text()
     tested = set(re.findall(r'"name": "((?:io\.debezium|org\.apache)[\w.]+)"', connect))
     with_rule = {name for name in tested for t in SchemaType if logical_type(ConnectSchema(t, name=name)) is not None}
@@ -233,11 +233,11 @@ def test_every_logical_type_with_a_rule_is_written_down() -> None:
 
 
 @pytest.mark.parametrize("name", type_tables.TABLES)
-def test_types_of_databases_become_what_is_written(name: str) -> None:
+def test_types_of_databases_become_the_documented_types(name: str) -> None:
     assert type_tables.written(name) == type_tables.TABLES[name](), "python -m tests.type_tables writes it"
 
 
-def test_options_that_map_values_are_written_down_with_their_values() -> None:
+def test_options_that_map_values_are_documented_with_their_values() -> None:
     written = {
         (inline_code(c[0])[0], v)
         for c in table_rows(section(TYPES, "## Options of the connector"))
@@ -248,7 +248,7 @@ def test_options_that_map_values_are_written_down_with_their_values() -> None:
     assert {value_options.TYPED, value_options.EXCLUDED} <= set(inline_code(TYPES))
 
 
-def test_plain_types_become_what_is_written() -> None:
+def test_plain_types_become_the_documented_types() -> None:
     rows = [[inline_code(cell) for cell in cells] for cells in table_rows(section(TYPES, "## Plain types"))]
     named = [(connect, avro, iceberg[0]) for connect, avro, iceberg in rows if connect and avro and iceberg]
     for connect, avro, iceberg in named:
@@ -263,7 +263,7 @@ def test_plain_types_become_what_is_written() -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -303,7 +303,7 @@ def test_settings_are_described_with_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)
-def test_configuration_files_are_understood(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_files_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lakehold.toml").write_text(block.text)
     monkeypatch.chdir(tmp_path)
     given = tomllib.loads(block.text)

@@ -1,4 +1,4 @@
-"""The errors and reasons that the documentation lists are those of the code."""
+"""The errors and reasons in the documentation are those of the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
 def raised_codes() -> tuple[set[str], set[str]]:
-    """The codes that errors of the code are given: whole ones, and patterns of those that name a kind of object."""
+    """Return the error codes in the code: whole ones, and patterns of those that contain a kind of object."""
     whole: set[str] = set()
     patterns: set[str] = set()
     for path in (ROOT / "spark" / "lakehold").rglob("*.py"):
@@ -54,12 +54,12 @@ def test_error_codes_are_those_of_the_code() -> None:
     ]
     assert len(in_docs) == len(set(in_docs))
     by_kind = {pattern.format(kind.value) for pattern in patterns for kind in ObjectKind}
-    # Nothing uses a subscription, so nothing is refused because of it.
+    # No object uses a subscription, so this error cannot occur.
     assert set(in_docs) == (whole | by_kind) - {"subscription-in-use"}
 
 
 def test_errors_that_may_pass_are_marked() -> None:
-    """↻ marks the codes whose class says that the same call may succeed later."""
+    """Check the ↻ of codes whose class says that the same call may succeed later."""
     retryable = set(re.findall(r"`([a-z-]+)` ↻", section(ERRORS, "## Error codes")))
     found: set[str] = set()
     for path in (ROOT / "spark" / "lakehold").rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The pages for developers name code and tests that exist, and no page but the reference is long."""
+"""The pages for developers name existing code and tests, and only reference pages are long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"\b(?:[a-z]*_[a-z_]+|(?:[A-Z][a-z]+){2,})\b")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in REFERENCE], ids=lambda page: page.name)
-def test_a_page_has_no_more_words_than_a_reader_takes_at_once(page: Path) -> None:
+def test_a_page_has_no_more_words_than_a_reader_can_take_in(page: Path) -> None:
     without_blocks = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert len(without_blocks.split()) <= MOST_WORDS
 

@@ -44,7 +44,7 @@ CALLS = [
 
 
 def signature(function: Any) -> str:
-    """The parameters as a caller sees them: without `self` and types."""
+    """Return the parameters as a caller sees them: without `self` and types."""
     shown: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "self":
@@ -58,7 +58,7 @@ def signature(function: Any) -> str:
 
 
 def public(owner: type) -> set[str]:
-    """The names that a class offers."""
+    """Return the public names of a class."""
     return {name for name in vars(owner) if not name.startswith("_")}
 
 

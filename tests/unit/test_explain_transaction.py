@@ -1,4 +1,4 @@
-"""EXPLAIN BEGIN: what a transaction would do, told and not done."""
+"""EXPLAIN BEGIN: the effects of a transaction are described, and nothing is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = "CREATE TABLE s.{0} FROM SOURCE {1} (TOPIC 't') ENVELOPE DEBEZIUM;"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A lake with a source `first` and its table `s.a`."""
+    """Return a lake with a source `first` and its table `s.a`."""
     with connect(str(tmp_path)) as lake:
         lake.sql(SOURCE.format("first") + TABLE.format("a", "first"))
         yield lake
@@ -26,7 +26,7 @@ def explained(lake: Lake, *statements: str) -> list[str]:
     return [line for (line,) in lake.sql(f"EXPLAIN BEGIN; {''.join(statements)} COMMIT").rows]
 
 
-def test_each_statement_sees_those_before_it_and_nothing_is_done(lake: Lake) -> None:
+def test_each_statement_sees_the_effects_of_earlier_ones_and_nothing_is_done(lake: Lake) -> None:
     before = lake.definitions.definitions()
     held = "CREATE HOLD since_ever ON s.b;"
     assert explained(lake, TABLE.format("b", "first"), held, TABLE.format("c", "first")) == [
@@ -41,12 +41,12 @@ def test_each_statement_sees_those_before_it_and_nothing_is_done(lake: Lake) -> 
     assert lake.sql("SHOW HOLDS").rows == []
 
 
-def test_what_follows_the_transaction_is_run(lake: Lake) -> None:
+def test_statements_after_the_transaction_run(lake: Lake) -> None:
     transaction = f"EXPLAIN BEGIN; {SOURCE.format('second')} COMMIT;"
     assert [row[0] for row in lake.sql(f"{transaction} SHOW SOURCES").rows] == ["first"]
 
 
-def test_what_two_new_sources_share_is_told_once(lake: Lake) -> None:
+def test_a_topic_that_two_new_sources_share_is_reported_once(lake: Lake) -> None:
     lake.sql("DROP SOURCE first CASCADE")
     made = [SOURCE.format("a"), SOURCE.format("b"), TABLE.format("a", "a"), TABLE.format("b", "b")]
     assert explained(lake, *made)[4:] == [

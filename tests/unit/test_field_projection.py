@@ -53,7 +53,7 @@ def field(field_id: int, name: str, of: IcebergType, default: Any = None) -> Nes
 def projected(
     rows: pa.Table, source: list[NestedField], target: list[NestedField], constants: Mapping[int, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The rows after projection, which has to give the types that were asked for."""
+    """Return the rows after projection, which must have the target's types."""
     result = project(rows, Schema(*source), Schema(*target), constants or {})
     assert result.schema == arrow_schema(Schema(*target))
     result.validate(full=True)

@@ -1,4 +1,4 @@
-"""A directory of recorded messages, as it grows, and as it should not."""
+"""Readers of a directory of recorded messages, which grows, and sometimes changes in forbidden ways."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_paths_and_file_uris_name_the_directory(tmp_path: Path, path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["/nowhere/at/all", "s3://bucket/recorded"])
-def test_a_directory_that_is_not_there_is_an_error(path: str) -> None:
+def test_a_missing_directory_is_an_error(path: str) -> None:
     with pytest.raises(UpstreamError) as raised:
         FilesReader(path).fetch_offsets(["t"])
     assert raised.value.code == "directory-missing"
@@ -64,7 +64,7 @@ def test_a_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
     assert reader.malformed(second) == ()
 
 
-def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+def test_records_that_were_read_are_not_read_again(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, n) for n in range(10)])
     reader = FilesReader(str(tmp_path))
     plan = planned(reader, {}, Limits(4, 1_000_000))
@@ -85,7 +85,7 @@ def test_lines_out_of_order_and_over_files_come_in_order_of_offsets(tmp_path: Pa
     assert seen == [1, 2, 5, 8]
 
 
-def test_lines_that_are_no_message_are_given_out_once_and_stop_nothing(tmp_path: Path) -> None:
+def test_lines_that_are_no_message_are_returned_once_and_stop_nothing(tmp_path: Path) -> None:
     append(tmp_path / "sub" / "a.jsonl", [line("t", 0, 0), "{half", "", line("t", 0, 1), line("t", 0, 1), "[]"])
     reader = FilesReader(str(tmp_path))
     plan = planned(reader, {})
@@ -94,13 +94,13 @@ def test_lines_that_are_no_message_are_given_out_once_and_stop_nothing(tmp_path:
     half, again, no_object = reader.malformed(plan)
     assert (half.file, half.line_number, half.raw) == ("sub/a.jsonl", 2, b"{half")
     assert half.byte_offset == len(line("t", 0, 0)) + 1
-    assert half.reason.startswith("no JSON: ")
+    assert half.reason.startswith("not JSON: ")
     assert (again.line_number, again.reason) == (5, "offset 1 of partition 0 was in another line before")
-    assert (no_object.line_number, no_object.reason) == (6, "no JSON object")
+    assert (no_object.line_number, no_object.reason) == (6, "not a JSON object")
     assert planned(reader, plan.position).ranges == ()
 
 
-def test_a_batch_gives_out_a_bounded_number_of_malformed_lines(tmp_path: Path) -> None:
+def test_a_batch_returns_a_bounded_number_of_malformed_lines(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", ["no"] * 25 + [line("t", 0, 0)])
     append(tmp_path / "b.jsonl", ["no"] * 5)
     reader = FilesReader(str(tmp_path))
@@ -116,7 +116,7 @@ def test_a_batch_gives_out_a_bounded_number_of_malformed_lines(tmp_path: Path) -
     assert read == [0]
 
 
-def test_an_offset_that_was_passed_is_not_read_again(tmp_path: Path) -> None:
+def test_an_offset_below_the_position_is_not_read_again(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, 5)])
     reader = FilesReader(str(tmp_path))
     first = planned(reader, {})
@@ -136,7 +136,7 @@ def test_a_file_that_was_rewritten_is_an_error(tmp_path: Path) -> None:
     assert "where no line begins any more" in raised.value.detail
 
 
-def test_files_that_shrank_or_are_gone(tmp_path: Path) -> None:
+def test_files_that_shrank_or_disappeared_are_errors(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, n) for n in range(3)])
     append(tmp_path / "b.jsonl", [line("u", 0, 0)])
     reader = FilesReader(str(tmp_path))
@@ -192,7 +192,7 @@ def test_gaps_of_any_size_make_no_batches(tmp_path: Path) -> None:
     assert offsets(reader, planned(reader, first.position)) == [3 * 10**12, 4 * 10**12]
 
 
-def test_a_partition_that_comes_later_may_begin_anywhere(tmp_path: Path) -> None:
+def test_a_later_partition_may_begin_anywhere(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, 0)])
     reader = FilesReader(str(tmp_path))
     position = planned(reader, {}).position
@@ -200,7 +200,7 @@ def test_a_partition_that_comes_later_may_begin_anywhere(tmp_path: Path) -> None
     assert offsets(reader, planned(reader, position)) == [70]
 
 
-def test_files_are_read_once_and_then_what_is_new_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_once_and_then_only_their_new_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[bytes] = []
 
     def counting(content: bytes) -> Message:
@@ -233,7 +233,7 @@ def test_a_large_file_is_split_and_read_in_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("position", "expected", "bad"),
     [
-        # What a lake without partitions of files kept of them, batch by batch: up to which byte all had been taken.
+        # Positions of a lake that kept no partitions for files: batch by batch, the byte up to which everything was read.
         ("{}", [("t", 0, 1), ("t", 0, 2), ("t", 0, 5), ("t", 0, 8), ("t", 1, 0), ("u", 0, 1)], [110, 110, 231]),
         (
             '{"$files/a.jsonl":{"0":0},"$files/sub/b.jsonl":{"0":0},"t":{"0":2,"1":1},"u":{"0":2}}',
@@ -248,7 +248,7 @@ def test_a_large_file_is_split_and_read_in_part(tmp_path: Path) -> None:
         ('{"$files/a.jsonl":{"0":556},"$files/sub/b.jsonl":{"0":341},"t":{"0":9,"1":1},"u":{"0":2}}', [], []),
     ],
 )
-def test_the_position_of_an_older_lake_goes_on_where_it_ended(
+def test_reading_continues_at_the_position_of_an_older_lake(
     tmp_path: Path, position: str, expected: list[tuple[str, int, int]], bad: list[int]
 ) -> None:
     append(tmp_path / "a.jsonl", [line("t", 0, 8), "{half", line("t", 0, 2), line("u", 0, 1)])
@@ -256,9 +256,9 @@ def test_the_position_of_an_older_lake_goes_on_where_it_ended(
     append(tmp_path / "sub" / "b.jsonl", [line("t", 0, 5), "no message", line("t", 0, 1), line("t", 0, 5)])
     identities = {"$files/a.jsonl": "d8c57c98024f3ae4", "$files/sub/b.jsonl": "8c209217cf946492"}
     reader = FilesReader(str(tmp_path))
-    look = reader.fetch_offsets(["t", "u"])
-    assert reader.faults(look, from_json(position), identities) == {}
-    plan = reader.plan(look, from_json(position), LARGE)
+    fetched = reader.fetch_offsets(["t", "u"])
+    assert reader.faults(fetched, from_json(position), identities) == {}
+    plan = reader.plan(fetched, from_json(position), LARGE)
     read = reader.in_driver(plan.ranges).select(["topic", "partition", "offset"])
     assert [tuple(row.values()) for row in read.to_pylist()] == expected
     assert [line.byte_offset for line in reader.malformed(plan)] == bad
@@ -271,30 +271,30 @@ def test_the_position_of_an_older_lake_goes_on_where_it_ended(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"topic": None}, "field topic is no text"),
+        ({"topic": None}, "field topic is not text"),
         ({"topic": "$files/x"}, "topic names must not begin with $files/"),
-        ({"partition": "0"}, "field partition is no integer"),
-        ({"partition": True}, "field partition is no integer"),
+        ({"partition": "0"}, "field partition is not an integer"),
+        ({"partition": True}, "field partition is not an integer"),
         ({"offset": -1}, "field offset is out of range: -1"),
         ({"partition": 2**31}, "field partition is out of range: 2147483648"),
-        ({"timestamp": 1.5}, "field timestamp is no integer"),
+        ({"timestamp": 1.5}, "field timestamp is not an integer"),
         ({"key": 1}, "field key is neither null nor text in base64"),
         ({"value": "YQ"}, "field value is not base64: Incorrect padding"),
         ({"value": "YQ==YQ=="}, "field value is not base64: Excess data after padding"),
-        ({"headers": {}}, "field headers is no list of \\[name, value\\] pairs"),
-        ({"headers": [["a"]]}, "field headers is no list of \\[name, value\\] pairs"),
-        ({"headers": [[1, None]]}, "field headers is no list of \\[name, value\\] pairs"),
+        ({"headers": {}}, "field headers is not a list of \\[name, value\\] pairs"),
+        ({"headers": [["a"]]}, "field headers is not a list of \\[name, value\\] pairs"),
+        ({"headers": [[1, None]]}, "field headers is not a list of \\[name, value\\] pairs"),
         ({"headers": [["a", "YQ"]]}, "field headers is not base64: Incorrect padding"),
     ],
 )
-def test_a_line_says_what_is_wrong_with_it(change: dict[str, object], reason: str) -> None:
+def test_a_bad_line_is_reported_with_the_reason(change: dict[str, object], reason: str) -> None:
     fields = json.loads(line("t", 0, 0)) | change
     with pytest.raises(LineError, match=f"^{reason.replace('$', '[$]')}$"):
         parse(json.dumps(fields).encode())
 
 
 @pytest.mark.parametrize("field", ["topic", "partition", "offset", "timestamp", "key", "value"])
-def test_every_field_but_the_headers_is_needed(field: str) -> None:
+def test_every_field_but_the_headers_is_required(field: str) -> None:
     fields = json.loads(line("t", 0, 0))
     del fields["headers"]
     parse(json.dumps(fields).encode())

@@ -1,4 +1,4 @@
-"""How far a source was goes with it: one of its name that is made later begins with nothing."""
+"""The state of a dropped source is deleted with it: a later source of the name begins without state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DROP = "DROP SOURCE shop CASCADE"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A lake whose source was read; two statements more are run on it without Spark."""
+    """Return a lake whose source was read, and which runs further statements without Spark."""
     with connect(str(tmp_path / "lake")) as lake:
         lake.sql(f"{CREATE}; {TABLE}; {CREATE.replace('shop', 'other')}")
         for name in ("shop", "other"):
@@ -39,7 +39,7 @@ def test_a_dropped_source_leaves_no_reader_and_others_keep_theirs(lake: Lake) ->
     assert readers(lake) == ["other"]
 
 
-def test_a_drop_that_was_cut_short_is_made_good_by_the_next_source_of_the_name(
+def test_an_interrupted_drop_is_completed_by_the_next_source_of_the_name(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
@@ -50,7 +50,7 @@ def test_a_drop_that_was_cut_short_is_made_good_by_the_next_source_of_the_name(
     assert readers(lake) == ["other"]
 
 
-def test_a_source_that_an_ingest_has_is_left_to_it(lake: Lake) -> None:
+def test_the_state_of_a_source_stays_while_an_ingest_holds_its_lease(lake: Lake) -> None:
     lake.batches.acquire("shop", "a", now_ms() + _LEASE_MS)
     lake.sql(DROP)
     assert readers(lake) == ["other", "shop"]

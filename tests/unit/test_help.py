@@ -36,7 +36,7 @@ def help_of(names: tuple[str, ...], width: int) -> str:
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
 def test_help_is_whole(names: tuple[str, ...], width: int) -> None:
     text = help_of(names, width)
-    assert not re.search(r"\\|[^\n -~]", text), "an escape that nobody took out"
+    assert not re.search(r"\\|[^\n -~]", text), "an escape that was not removed"
     assert "..." not in re.sub(r"[\]}]\.\.\.", "", text), "a sentence that was cut off"
     assert [line for line in text.splitlines() if len(line) > width] == []
 

@@ -1,4 +1,4 @@
-"""High-water marks survive a snapshot's summary, and show when a re-snapshot begins and when it is complete."""
+"""High-water marks, which survive a snapshot's summary, and show the beginning and the completion of a re-snapshot."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_marks_survive_the_summary(kept: HighWaterMarks) -> None:
     assert HighWaterMarks.from_json(kept.to_json()) == kept
 
 
-def test_no_text_is_no_marks() -> None:
+def test_an_empty_text_is_no_marks() -> None:
     assert HighWaterMarks.from_json("") == HighWaterMarks()
     assert HighWaterMarks().is_whole
 
@@ -125,7 +125,7 @@ def test_a_snapshot_in_several_partitions_waits_for_each() -> None:
     assert after(later, snapshot_rows(FIRST), p0=35, p1=90, p2=0).snapshot == COMPLETE
 
 
-def test_a_later_change_of_a_partition_tells_that_it_has_no_more_rows() -> None:
+def test_a_later_change_of_a_partition_shows_that_it_has_no_more_rows() -> None:
     ended = after(HighWaterMarks(), snapshot_rows(FIRST, partition=1, end=True), p0=10, p1=10)
     known = ending_at(ended, {0: 1_000})
     assert after(known, streamed(1), p0=20, p1=20).snapshot != COMPLETE
@@ -163,12 +163,12 @@ def test_the_end_of_a_snapshot_is_not_that_of_a_later_one() -> None:
     assert after(HighWaterMarks(), both, p0=10).snapshot == SnapshotProgress(SECOND)
 
 
-def test_a_later_snapshot_replaces_what_the_table_had() -> None:
+def test_a_later_snapshot_replaces_the_marks_of_the_table() -> None:
     whole = HighWaterMarks({0: STREAMED}, SnapshotProgress(FIRST, end_seen=True, complete=True))
     assert begins_snapshot(whole, snapshot_rows(SECOND))
-    anew = after(whole, snapshot_rows(SECOND), 7, p0=10)
-    assert anew.snapshot == SnapshotProgress(SECOND, replaces_through=7)
-    assert anew.passed == {0: SECOND}
+    replaced = after(whole, snapshot_rows(SECOND), 7, p0=10)
+    assert replaced.snapshot == SnapshotProgress(SECOND, replaces_through=7)
+    assert replaced.passed == {0: SECOND}
 
 
 def test_a_resent_snapshot_row_begins_nothing() -> None:
@@ -189,8 +189,8 @@ def test_marks_never_go_backward() -> None:
     assert after(whole, earlier, p0=10).passed == {0: STREAMED, 1: FIRST, 2: FIRST}
 
 
-def test_the_last_row_tells_more_than_an_end_that_was_fetched_before() -> None:
+def test_the_last_row_counts_more_than_an_end_that_was_fetched_before() -> None:
     begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
-    told = ending_at(with_end_seen(begun), {0: 1_000})
-    assert not after(told, snapshot_rows(FIRST), p0=20).is_whole
-    assert after(told, snapshot_rows(FIRST, end=True), p0=30).snapshot == COMPLETE
+    ended = ending_at(with_end_seen(begun), {0: 1_000})
+    assert not after(ended, snapshot_rows(FIRST), p0=20).is_whole
+    assert after(ended, snapshot_rows(FIRST, end=True), p0=30).snapshot == COMPLETE

@@ -1,4 +1,4 @@
-"""Hold commands on tables with real snapshots, without Spark: frontiers, tags, what is refused, and what a crash leaves."""
+"""Hold commands on tables with real snapshots, without Spark: frontiers, tags, refusals, and recovery from a crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def shop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """Two tables of others with snapshots at 100, 200 and 300, the clock at 2,000 (their `upper` is 1,000)."""
+    """Return two foreign tables with snapshots at 100, 200 and 300, with the clock at 2,000 (their `upper` is 1,000)."""
     catalog = open_catalog(settings)
     catalog.create_namespace("shop")
     shop = Shop(catalog)
@@ -67,7 +67,7 @@ def new(name: str | None = "h", *tables: str, at: int | None = None, namespace: 
     return NewHold(name, namespace, tables or (FOREIGN,), None if at is None else START_MS + at)
 
 
-def stands(hold: Hold) -> int | None:
+def time_of(hold: Hold) -> int | None:
     return None if hold.at_ms is None else hold.at_ms - START_MS
 
 
@@ -75,10 +75,10 @@ def tags_of(shop: Shop, name: str) -> set[str]:
     return {tag for tag in shop.catalog.load_table(name).metadata.refs if tag != "main"}
 
 
-def test_a_hold_takes_the_first_common_time_and_tags_what_follows(shop: Shop, holds: HoldCommands) -> None:
+def test_a_hold_takes_the_first_common_time_and_tags_later_versions(shop: Shop, holds: HoldCommands) -> None:
     shop.expire(OTHER, shop.catalog.load_table(OTHER).history()[0].snapshot_id)
     hold = holds.create(new("h", FOREIGN, OTHER))
-    assert (stands(hold), hold.namespace, hold.max_lag_ms) == (200, "shop", 5_000)
+    assert (time_of(hold), hold.namespace, hold.max_lag_ms) == (200, "shop", 5_000)
     assert tags_of(shop, FOREIGN) == {"hold_h", f"mz_{START_MS + 300}"} == tags_of(shop, OTHER)
     assert holds.hold("shop.h") == hold == holds.hold("h")
 
@@ -99,7 +99,7 @@ def test_tags_follow_the_statements(shop: Shop, holds: HoldCommands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code", "said"),
+    ("wanted", "code", "message"),
     [
         (new("h", FOREIGN, at=99), "not-readable", f'Readable: "{FOREIGN}" from {START_MS + 100}'),
         (new("h", "shop.nothing"), "table-missing", 'table "shop.nothing" does not exist'),
@@ -110,15 +110,15 @@ def test_tags_follow_the_statements(shop: Shop, holds: HoldCommands) -> None:
         (replace(new(), max_lag_ms=31 * 86_400_000), "hold-max-lag", "max_max_lag_ms allows 2592000000"),
     ],
 )
-def test_what_cannot_be_held_is_refused_and_leaves_nothing(
-    shop: Shop, holds: HoldCommands, wanted: NewHold, code: str, said: str
+def test_an_impossible_hold_is_refused_and_leaves_nothing(
+    shop: Shop, holds: HoldCommands, wanted: NewHold, code: str, message: str
 ) -> None:
     holds.create(new("taken", at=300))
     before = (holds.all(), tags_of(shop, FOREIGN))
     with pytest.raises(DefinitionError) as refused:
         holds.create(wanted)
     assert refused.value.code == code
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert (holds.all(), tags_of(shop, FOREIGN)) == before
 
 
@@ -139,27 +139,27 @@ def test_an_output_table_cannot_be_held(shop: Shop, holds: HoldCommands) -> None
     assert refused.value.code == "not-holdable"
 
 
-def test_advance_goes_where_retention_keeps_the_table(shop: Shop, holds: HoldCommands) -> None:
+def test_advance_goes_to_the_time_that_retention_keeps(shop: Shop, holds: HoldCommands) -> None:
     holds.create(new())
     shop.clock.ms = 2_150
-    assert stands(holds.advance("h")) == 149
-    assert stands(holds.advance("h", START_MS + 9_000)) == 9_000
+    assert time_of(holds.advance("h")) == 149
+    assert time_of(holds.advance("h", START_MS + 9_000)) == 9_000
     with pytest.raises(NotReadable, match=f"cannot go back to {START_MS + 140}"):
         holds.advance("h", START_MS + 140)
 
 
 def test_a_hold_of_a_table_without_rows_begins_with_its_first_batch(shop: Shop, holds: HoldCommands) -> None:
     shop.feed()
-    assert stands(holds.create(new("h", FED))) is None
+    assert time_of(holds.create(new("h", FED))) is None
     shop.batch(2_100, since=2_100)
     shop.batch(2_200, since=2_100)
-    assert stands(holds.advance("h", START_MS + 2_100)) == 2_100
+    assert time_of(holds.advance("h", START_MS + 2_100)) == 2_100
     shop.definitions.change(lambda d: d.with_entry(replace(d.tables[FED], object_id="new")))
     with pytest.raises(NotReadable, match="Leave out AT"):
         holds.create(new("k", FED, at=2_100))
 
 
-def test_a_hold_on_a_table_that_is_not_declared_is_none(shop: Shop, holds: HoldCommands, store: HoldStore) -> None:
+def test_a_hold_on_an_undeclared_table_is_invisible(shop: Shop, holds: HoldCommands, store: HoldStore) -> None:
     shop.feed()
     holds.create(new("h", FED))
     shop.definitions.change(lambda d: d.without(d.tables[FED].definition))
@@ -171,30 +171,28 @@ def test_a_hold_on_a_table_that_is_not_declared_is_none(shop: Shop, holds: HoldC
     assert [hold.tables[0].full_name for hold in store.holds()] == [FOREIGN]
 
 
-def test_a_hold_of_a_transaction_is_there_when_its_table_is(shop: Shop, holds: HoldCommands, store: HoldStore) -> None:
+def test_a_hold_of_a_transaction_exists_when_its_table_does(shop: Shop, holds: HoldCommands, store: HoldStore) -> None:
     with holds.created(new("h", FED), {FED: "t"}):
         assert holds.all() == ()
-        store.change(lambda _: ())  # somebody took it for abandoned
+        store.change(lambda _: ())  # another process deletes it as abandoned
         shop.feed()
-    assert [(hold.name, stands(hold)) for hold in holds.all()] == [("h", None)]
+    assert [(hold.name, time_of(hold)) for hold in holds.all()] == [("h", None)]
 
 
-def test_a_hold_of_a_transaction_gives_way_to_one_that_takes_its_name_meanwhile(
-    shop: Shop, holds: HoldCommands
-) -> None:
+def test_a_hold_of_a_transaction_fails_if_another_takes_its_name_meanwhile(shop: Shop, holds: HoldCommands) -> None:
     with holds.created(new("h", FED), {FED: "t"}):
         holds.create(new("h"))
         shop.feed()
     assert [(hold.name, hold.tables[0].full_name) for hold in holds.all()] == [("h", FOREIGN), ("h1", FED)]
 
 
-def test_a_transaction_that_fails_takes_its_hold_back(holds: HoldCommands, store: HoldStore) -> None:
+def test_a_failed_transaction_removes_its_hold(holds: HoldCommands, store: HoldStore) -> None:
     with pytest.raises(DefinitionError, match="another came first"), holds.created(new("h", FED), {FED: "t"}):
         raise DefinitionError("another came first")
     assert store.holds() == ()
 
 
-def test_a_hold_whose_snapshot_is_expired_while_it_is_made_is_taken_back(
+def test_a_hold_whose_snapshot_expires_during_its_creation_is_removed(
     shop: Shop, store: HoldStore, settings: Settings, tags: TableTags
 ) -> None:
     first = shop.catalog.load_table(FOREIGN).history()[0].snapshot_id
@@ -211,7 +209,7 @@ def test_a_hold_whose_snapshot_is_expired_while_it_is_made_is_taken_back(
     assert not any(tag.startswith("hold_") for tag in tags_of(shop, FOREIGN))
 
 
-def test_a_hold_that_cannot_go_back_any_more_stands_where_it_stood(
+def test_a_hold_that_can_no_longer_go_back_keeps_its_time(
     shop: Shop, store: HoldStore, settings: Settings, tags: TableTags
 ) -> None:
     first = shop.catalog.load_table(FOREIGN).history()[0].snapshot_id
@@ -229,14 +227,14 @@ def test_a_hold_that_cannot_go_back_any_more_stands_where_it_stood(
     expire = True
     with pytest.raises(NotReadable, match="no longer readable"):
         holds.advance("h", START_MS + 150)
-    assert stands(holds.hold("h")) == 200
+    assert time_of(holds.hold("h")) == 200
 
 
 class Crash(Exception):
-    """The process is gone."""
+    """The death of the process."""
 
 
-def test_what_a_crash_left_undone_is_done_by_the_same_command_again(
+def test_repeating_a_command_completes_the_work_that_a_crash_left_undone(
     shop: Shop, store: HoldStore, settings: Settings, holds: HoldCommands
 ) -> None:
     def crash(_: Sequence[str]) -> None:
@@ -257,7 +255,7 @@ def test_lag_is_enforced_and_tags_move(shop: Shop, holds: HoldCommands) -> None:
     holds.create(new("slow", at=100))
     holds.create(new("patient", at=100))
     shop.clock.ms = 6_250
-    assert [(hold.name, stands(hold), hold.forced_from_ms) for hold in holds.enforce_lag()] == [
+    assert [(hold.name, time_of(hold), hold.forced_from_ms) for hold in holds.enforce_lag()] == [
         ("slow", 250, START_MS + 100),
         ("patient", 250, START_MS + 100),
     ]
@@ -267,18 +265,18 @@ def test_lag_is_enforced_and_tags_move(shop: Shop, holds: HoldCommands) -> None:
     assert holds.advance("slow", START_MS + 300).forced_from_ms is None
 
 
-def test_the_error_of_a_read_below_names_the_hold_that_begins_later(shop: Shop, holds: HoldCommands) -> None:
+def test_the_error_of_an_early_read_names_the_hold_that_begins_later(shop: Shop, holds: HoldCommands) -> None:
     holds.create(new("late", at=200))
     shop.expire(FOREIGN, shop.catalog.load_table(FOREIGN).history()[0].snapshot_id)
     with pytest.raises(NotReadable, match=f'Hold "late" keeps "{FOREIGN}" from {START_MS + 200} '):
-        check_readable([shop.line(FOREIGN)], START_MS + 150, holds.all)
+        check_readable([shop.timeline(FOREIGN)], START_MS + 150, holds.all)
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
 
 
 class CountedHolds(HoldStore):
-    """Counts commits; the first waits until all callers are on their way."""
+    """A hold store that counts commits; the first commit waits until all callers have started."""
 
     def __init__(self) -> None:
         super().__init__(MemoryState())
@@ -291,7 +289,9 @@ class CountedHolds(HoldStore):
         return super().change(apply)
 
 
-def test_advances_of_many_callers_are_few_commits_and_each_is_told_of_its_own(shop: Shop, settings: Settings) -> None:
+def test_advances_of_many_callers_are_few_commits_and_each_caller_gets_its_own_result(
+    shop: Shop, settings: Settings
+) -> None:
     store, callers = CountedHolds(), 50
     holds = HoldCommands(store, shop.timelines, shop.definitions, settings, lambda _: None, lambda _: None)
     for number in range(callers):
@@ -311,16 +311,16 @@ def test_advances_of_many_callers_are_few_commits_and_each_is_told_of_its_own(sh
     for number, outcome in enumerate(outcomes):
         if number % 10:
             assert isinstance(outcome, Hold)
-            assert (outcome.name, stands(outcome)) == (f"h{number}", 1_000 + number)
+            assert (outcome.name, time_of(outcome)) == (f"h{number}", 1_000 + number)
         else:
             assert isinstance(outcome, DefinitionError)
             assert outcome.code == "hold-missing"
-    assert {h.name: stands(h) for h in holds.all()} == {f"h{n}": 1_000 + n if n % 10 else 100 for n in range(callers)}
+    assert {h.name: time_of(h) for h in holds.all()} == {f"h{n}": 1_000 + n if n % 10 else 100 for n in range(callers)}
     assert store.commits < 10
 
 
 def advance_many(warehouse: str, process: int, callers: int) -> None:
-    """What each of several processes does to one lake."""
+    """Advance many holds of one lake, as one of several processes."""
     with connect(warehouse) as lake, ThreadPoolExecutor(callers) as threads:
         list(threads.map(lambda n: lake.holds.advance(f"h{process}_{n}", START_MS + 1_000 + n), range(callers)))
 
@@ -350,13 +350,13 @@ def test_advances_of_many_processes_lose_none_and_are_few_commits(settings: Sett
         for worker in workers:
             worker.join()
         assert [worker.exitcode for worker in workers] == [0] * processes
-        assert {hold.name: stands(hold) for hold in lake.holds.all()} == {
+        assert {hold.name: time_of(hold) for hold in lake.holds.all()} == {
             f"h{p}_{n}": 1_000 + n for p in range(processes) for n in range(callers)
         }
         assert commits(lake) - before < processes * callers / 2
 
 
-def test_a_round_that_fails_fails_for_all_that_are_in_it_and_not_for_the_next() -> None:
+def test_a_failed_commit_fails_for_all_its_callers_and_not_for_later_ones() -> None:
     failures = iter([ConnectionError("gone")])
 
     def run(requests: Sequence[int]) -> list[int | Exception]:

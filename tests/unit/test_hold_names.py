@@ -1,4 +1,4 @@
-"""Names of holds: made from their tables' where none is given, and changed together between BEGIN and COMMIT."""
+"""Names of holds: generated from their tables' names by default, and changed together between BEGIN and COMMIT."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SWAP = "BEGIN; ALTER HOLD a RENAME TO a_old; ALTER HOLD b RENAME TO a; COMMIT"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A lake with the table `shop.t`, whose first snapshot is held by `a` and whose second one by `b`."""
+    """Return a lake with the table `shop.t`, whose first snapshot is held by `a` and whose second one by `b`."""
     with connect(str(tmp_path), foreign_lag_ms=0) as lake:
         lake.catalog.create_namespace("shop")
         table = lake.catalog.create_table("shop.t", COLUMNS)
@@ -32,7 +32,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def tags(lake: Lake) -> dict[str, int]:
-    """Which snapshot of the table, counted from the first, each hold's tag is on."""
+    """Return the index of the snapshot of each hold's tag."""
     table = lake.catalog.load_table("shop.t")
     order = [entry.snapshot_id for entry in table.history()]
     return {name: order.index(ref.snapshot_id) for name, ref in table.metadata.refs.items() if name.startswith("hold_")}
@@ -42,7 +42,7 @@ def commits(lake: Lake) -> int:
     return len(lake.catalog.load_table(HOLDS.table).metadata.snapshots)
 
 
-def test_a_hold_without_a_name_is_told_and_shown_by_the_one_it_got(lake: Lake) -> None:
+def test_a_hold_without_a_name_is_reported_and_shown_under_its_generated_name(lake: Lake) -> None:
     lake.sql("CREATE SOURCE feed FROM FILES '/x' FORMAT JSON")
     result = lake.sql(f"BEGIN; {NEW_TABLE} CREATE HOLD ON shop.items; COMMIT")
     assert result.notices == ('the hold on "shop.items" is named "items_hold"',)
@@ -58,7 +58,7 @@ def test_a_hold_without_a_name_is_told_and_shown_by_the_one_it_got(lake: Lake) -
     assert [hold.name for hold in lake.holds.all()] == ["a", "b", "since_ever", "items_t_hold"]
 
 
-def test_a_hold_that_stays_as_it_is_says_where_it_stands_instead(lake: Lake) -> None:
+def test_an_existing_hold_in_another_namespace_is_reported_with_both_names(lake: Lake) -> None:
     assert lake.sql("CREATE HOLD IF NOT EXISTS shop.a ON shop.t").notices == ()
     assert lake.sql("CREATE HOLD IF NOT EXISTS reports.a ON shop.t").notices == (
         'hold "a" exists and stays as it is: it has shop.a, the statement says reports.a',
@@ -77,7 +77,7 @@ def test_a_hold_takes_the_name_of_another_in_one_commit(lake: Lake) -> None:
     assert tags(lake) == {"hold_a": 0}
 
 
-def test_a_statement_sees_those_before_it_and_their_notices_are_told(lake: Lake) -> None:
+def test_a_statement_sees_the_effects_of_earlier_ones_and_all_notices_are_reported(lake: Lake) -> None:
     result = lake.sql("""
         BEGIN;
         DROP HOLD IF EXISTS c;

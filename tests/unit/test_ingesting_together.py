@@ -1,4 +1,4 @@
-"""Sources that are ingested together, of which one fails in an unusual place: the others go on, and it is let go of."""
+"""Sources ingested together, of which one fails at an unusual moment: the others go on, and its lease is released."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class Sources:
     """Sources with one batch each.
 
     Attributes:
-        failing: What fails, as `(source, what)`.
-        let_go: Those that are not held any more.
+        failing: Failing actions, as `(source, action)`.
+        released: Sources whose leases were released.
     """
 
     failing: set[tuple[str, str]]
-    let_go: list[str] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
 
     @contextmanager
     def held(self, source: str) -> Iterator[Any]:
         try:
             yield _One(self, source)
         finally:
-            self.let_go.append(source)
+            self.released.append(source)
             self.may_fail(source, "close")
 
-    def may_fail(self, source: str, what: str) -> None:
-        if (source, what) in self.failing:
-            raise UpstreamUnavailable(f"{source} fails to {what}")
+    def may_fail(self, source: str, action: str) -> None:
+        if (source, action) in self.failing:
+            raise UpstreamUnavailable(f"{source} fails to {action}")
 
     def drained(self) -> list[Any]:
-        """What each says, or fails with."""
+        """Drain both sources, and return what each reports or the message of its error."""
         found = drain_together(["first", "second"], self.held)
         return [f"{at.source}: {at.error.message}" if isinstance(at, SourceFailed) else at for at in found]
 
@@ -54,13 +54,13 @@ class _One:
         yield from ()
 
 
-def test_one_that_cannot_be_let_go_of_is_told_with_why_it_should_be() -> None:
+def test_a_failed_source_whose_lease_cannot_be_released_is_reported_with_its_first_error() -> None:
     sources = Sources({("first", "drain"), ("first", "close")})
     assert sources.drained() == ["first: first fails to drain", "second"]
-    assert sources.let_go == ["first", "second"]
+    assert sources.released == ["first", "second"]
 
 
-def test_one_that_cannot_be_let_go_of_at_its_end_is_told_beside_the_others() -> None:
+def test_a_source_whose_lease_cannot_be_released_at_its_end_is_reported_beside_the_others() -> None:
     sources = Sources({("first", "close")})
     assert sources.drained() == ["first", "second", "first: first fails to close"]
-    assert sources.let_go == ["first", "second"]
+    assert sources.released == ["first", "second"]

@@ -1,4 +1,4 @@
-"""One set of options, two clients."""
+"""Options of a Kafka connection, translated for two clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_broker_is_enough() -> None:
     assert options.java == options.librdkafka == {}
 
 
-def test_username_and_password_become_what_each_client_asks_for() -> None:
+def test_username_and_password_become_the_options_of_each_client() -> None:
     options = kafka_options(
         {
             "BROKER": "a:1",
@@ -38,7 +38,7 @@ def test_username_and_password_become_what_each_client_asks_for() -> None:
     }
 
 
-def test_javas_own_login_text_is_understood() -> None:
+def test_javas_own_login_text_is_parsed() -> None:
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="a\\"b\\\\c";'
     options = kafka_options(
         {
@@ -115,7 +115,7 @@ def test_certificates_in_pem_are_for_both() -> None:
         ),
     ],
 )
-def test_what_one_client_cannot_keep_is_refused(options: dict[str, str], code: str, message: str) -> None:
+def test_options_that_one_client_does_not_support_are_refused(options: dict[str, str], code: str, message: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         kafka_options(options)
     assert raised.value.code == code

@@ -1,4 +1,4 @@
-"""Manifests of a snapshot that are read: only those that still list files."""
+"""Manifests of a snapshot: lakehold reads only those that still list files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_manifest_that_lists_only_removed_files_is_skipped(tmp_path: Path) -> 
     ],
 )
 def test_a_manifest_without_counts_may_have_files(counts: Mapping[str, int | None], is_listed: bool) -> None:
-    """Format version 1 does not require counts."""
+    """Read manifests without counts, which format version 1 does not require."""
     files = LiveFiles(table_with_list({"manifest_path": "m", "partition_spec_id": 0, **counts}), RememberedFiles())
     assert list(files.manifests(1)) == ["m"] * is_listed
 

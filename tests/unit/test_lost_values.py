@@ -1,4 +1,4 @@
-"""Values that Debezium does not send unchanged: reported where they exist, refused where the connector would fail."""
+"""Values that Debezium changes: reported where they exist, and refused where the connector would fail."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_only_columns_whose_types_lose_something_are_searched() -> None:
     assert lossy_columns(["s.t"], columns, ConnectionType.MARIADB) == {}
 
 
-def test_columns_that_hold_such_values_are_named_by_what_is_lost() -> None:
+def test_columns_with_lossy_values_are_named_by_kind_of_loss() -> None:
     lossy = (LossyColumn(_DAY, _DAYS), LossyColumn(_FREE, _NAN), LossyColumn(replace(_DAY, name="birth"), _DAYS))
     assert _hints(LostValues(lossy)) == [
         "columns s.t.day (date), s.t.birth (date) hold values that are not sent as they are: "
@@ -73,7 +73,7 @@ def _planned(
     return list(plan(goal, replace(found, database=database, lost={"public.Odd": LostValues(lossy, query)})).hints)
 
 
-def test_a_null_where_none_may_be_is_refused() -> None:
+def test_a_null_in_a_column_without_nulls_is_refused() -> None:
     with pytest.raises(UpstreamError, match=r'column "Strict" of table "public\.Odd" holds values') as refusal:
         _planned(LossyColumn(_DAY, _DAYS), LossyColumn(_STRICT, _NAN))
     assert refusal.value.code == "value-unsendable"
@@ -104,5 +104,5 @@ def test_money_that_the_connector_cannot_read_is_refused(money: str) -> None:
 
 
 @pytest.mark.parametrize("money", ["$1,234.50", "£1,234.50", "¥1,235", "₹1,234.500"])
-def test_money_with_a_point_is_taken(money: str) -> None:
+def test_money_with_a_point_is_accepted(money: str) -> None:
     assert _planned(money=money) == []

@@ -8,7 +8,7 @@ from lakehold.maintenance.procedures import is_conflict, is_file_gone
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "cannot commit shop.t: metadata location file:/a/0-a.metadata.json has changed from file:/a/1-b.metadata.json",
         "org.apache.iceberg.exceptions.CommitFailedException: Requirement failed: branch main has changed: expected id 1 != 2",
@@ -16,24 +16,24 @@ from lakehold.maintenance.procedures import is_conflict, is_file_gone
         "Found new conflicting files that can contain records matching true",
     ],
 )
-def test_a_lost_commit(said: str) -> None:
-    assert is_conflict(said)
+def test_a_lost_commit_is_a_conflict(message: str) -> None:
+    assert is_conflict(message)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "failed to open input stream for file: file:/a/snap-1.avro",
         "org.apache.iceberg.exceptions.RuntimeIOException: Failed to open file: file:/a/snap-1.avro",
         "cannot read manifest list file: file:/a/snap-1.avro",
     ],
 )
-def test_a_file_that_another_maintenance_deleted(said: str) -> None:
-    assert is_file_gone(said)
-    assert not is_conflict(said)
+def test_a_file_that_another_maintenance_deleted_is_recognized(message: str) -> None:
+    assert is_file_gone(message)
+    assert not is_conflict(message)
 
 
-def test_what_is_neither() -> None:
-    said = "Cannot expire 1: it is referred to by tag hold_a"
-    assert not is_conflict(said)
-    assert not is_file_gone(said)
+def test_other_errors_are_no_conflict() -> None:
+    message = "Cannot expire 1: it is referred to by tag hold_a"
+    assert not is_conflict(message)
+    assert not is_file_gone(message)

@@ -33,14 +33,14 @@ def test_large_files_stay_as_they_are() -> None:
     assert rewrite_of(files(100, size_bytes=SMALL_FILE_BYTES), [], 1, {}).data_files == 0
 
 
-def test_small_is_below_what_the_table_writes() -> None:
+def test_files_below_three_quarters_of_the_target_size_are_small() -> None:
     properties = {"write.target-file-size-bytes": "1000"}
     assert rewrite_of(files(100, size_bytes=750), [], 1, properties).data_files == 0
     assert rewrite_of(files(100, size_bytes=749), [], 1, properties).small_below_bytes == 750
 
 
 @pytest.mark.parametrize(("deleted", "thinned"), [(29, 0), (30, 1)])
-def test_a_file_is_written_anew_when_much_of_it_is_deleted(deleted: int, thinned: int) -> None:
+def test_a_file_is_rewritten_when_much_of_it_is_deleted(deleted: int, thinned: int) -> None:
     large = FILE._replace(size_bytes=SMALL_FILE_BYTES)
     found = rewrite_of([large], [VECTOR._replace(referenced="f", records=deleted)], 1, {})
     assert found.deleted_files == thinned

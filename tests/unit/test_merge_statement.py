@@ -66,15 +66,15 @@ def test_null_key_parts_are_compared_null_safe_and_not_pruned() -> None:
     assert "BETWEEN" not in text
 
 
-def test_truncate_deletes_what_the_batch_does_not_bring_even_outside_its_key_range() -> None:
+def test_truncate_deletes_all_rows_missing_from_the_batch_even_outside_its_key_range() -> None:
     text = with_(replaces_all=True)
     assert text.endswith("WHEN NOT MATCHED BY SOURCE THEN DELETE")
     assert "BETWEEN" not in text
 
 
-def test_unavailable_values_keep_what_is_stored() -> None:
+def test_unavailable_values_keep_the_stored_value() -> None:
     assert "t.`v` = CASE WHEN array_contains(s._lh_kept, 'v') THEN t.`v` ELSE s.`v` END" in with_(keeps_values=True)
 
 
-def test_a_table_of_nothing_but_its_key() -> None:
+def test_a_table_of_key_columns_alone_is_updated() -> None:
     assert "UPDATE SET t.`k` = s.`k`" in merge_statement(BASE, ["k"])

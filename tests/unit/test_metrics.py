@@ -1,4 +1,4 @@
-"""Counters for Prometheus: each has a description, and processes that end leave them where the docs say."""
+"""Counters for Prometheus: each has a description, and ended processes leave theirs where the docs say."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_counter_is_described_with_its_labels() -> None:
         assert set(counter._labelnames) <= set(described[f"{counter._name}_total"])
 
 
-def test_what_processes_counted_that_have_ended_is_shown(tmp_path: Path) -> None:
+def test_counts_of_ended_processes_are_shown(tmp_path: Path) -> None:
     shown = SHOWN.search(METRICS)
     assert shown is not None
     (tmp_path / "metrics").mkdir()

@@ -16,7 +16,7 @@ def field(id_: int, type_: Any, **more: Any) -> dict[str, Any]:
     return {"id": id_, "name": f"c{id_}", "required": False, "type": type_, **more}
 
 
-def test_only_unknown_types_are_replaced_wherever_they_stand() -> None:
+def test_only_unknown_types_are_replaced_wherever_they_occur() -> None:
     nested = {"type": "struct", "fields": [field(3, "int"), field(4, "variant")]}
     listed = {"type": "list", "element-id": 6, "element": "ghost", "element-required": False}
     mapped = {"type": "map", "key-id": 8, "key": "string", "value-id": 9, "value": nested, "value-required": False}

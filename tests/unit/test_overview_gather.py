@@ -124,7 +124,7 @@ def test_a_table_that_stops_keeps_its_history(shop: Shop) -> None:
     assert (facts.state, facts.since_ms, facts.upper_ms, facts.snapshots_ms) == (State.STOPPED, ms, ms + 1, (ms,))
 
 
-def test_a_batch_that_nobody_goes_on_with_is_seen_when_its_lease_is_over(shop: Shop) -> None:
+def test_an_abandoned_batch_is_shown_when_its_lease_has_expired(shop: Shop) -> None:
     shop.reads()
     ms = now_ms()
     shop.begin(ms)
@@ -135,7 +135,7 @@ def test_a_batch_that_nobody_goes_on_with_is_seen_when_its_lease_is_over(shop: S
     assert (source.run_by, source.interrupted_ms) == (None, ms)
 
 
-def test_a_table_of_others_is_there_as_long_as_something_needs_it(shop: Shop) -> None:
+def test_a_foreign_table_is_shown_as_long_as_something_needs_it(shop: Shop) -> None:
     assert [facts.name for facts in shop.overview().tables] == ["shop.orders", "shop.stock"]
     hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",), max_lag_ms=HOUR_MS))
     facts = shop.table("shop.rates")
@@ -156,7 +156,7 @@ def test_a_hold_is_as_far_behind_as_the_first_of_its_tables_is(shop: Shop) -> No
     assert [hold.name for hold in overview.holds] == ["both"]
 
 
-def test_subscriptions_and_clients_are_where_they_read(shop: Shop) -> None:
+def test_subscriptions_and_clients_are_shown_at_their_positions(shop: Shop) -> None:
     shop.lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.rates")
     statement = "SUBSCRIBE shop.rates"
     start_ms = shop.table("shop.rates").since_ms or 0
@@ -172,7 +172,7 @@ def test_subscriptions_and_clients_are_where_they_read(shop: Shop) -> None:
     assert shop.table("shop.rates").followers[1].state == "running"
 
 
-def test_the_newest_verdict_of_each_hold_that_there_is_and_of_none(shop: Shop) -> None:
+def test_the_newest_verdict_is_shown_of_each_existing_hold_and_of_checks_without_one(shop: Shop) -> None:
     hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
     kept = shop.lake.checks.kept
     verdict = HoldCheck(hold.hold_id, "shop.rates", 1, 5, "generated", True, {"evaluated": 3}, (), "/1.html", 10)
@@ -185,13 +185,13 @@ def test_the_newest_verdict_of_each_hold_that_there_is_and_of_none(shop: Shop) -
     assert (found.hold, found.success, found.failures, found.evaluated) == ("report", False, ("too few",), 3)
 
 
-def test_what_was_read_is_let_go_of_with_the_lake_without_the_garbage_collector(shop: Shop) -> None:
+def test_closing_a_lake_releases_its_metadata_without_the_garbage_collector(shop: Shop) -> None:
     shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
     read = weakref.ref(shop.lake.catalog.load_table("shop.rates").metadata)
     gc.disable()
     try:
         assert shop.table("shop.rates").snapshots_ms
-        assert not gc.isenabled(), "as it was"
+        assert not gc.isenabled(), "the collector stays disabled"
         assert read() is not None
         shop.lake.close()
         assert read() is None
@@ -214,7 +214,7 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_page_that_cannot_be_written_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     failed = CliRunner().invoke(app, ["status", "--html", str(tmp_path), "-w", str(tmp_path / "lake")])
     assert failed.exit_code == 1
     assert failed.stderr.startswith(f'error: file "{tmp_path}" cannot be written\n')

@@ -1,4 +1,4 @@
-"""Layout of times: the places of marks, the labels under them, and the columns that stand for many marks."""
+"""Layout of times: the positions of marks, the labels under them, and the columns that replace many marks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_axis_reaches_to_now_only_if_that_leaves_the_history_legible() -> Non
     assert stale.place(NOW_MS) == 100
 
 
-def test_one_moment_has_an_axis_too() -> None:
+def test_a_single_time_has_an_axis() -> None:
     axis = axis_around([NOW_MS], NOW_MS)
     assert axis.place(NOW_MS) == pytest.approx(50)
     assert [label.text for label in labels(axis, NOW_MS) if label.is_now] == ["now"]
@@ -97,7 +97,7 @@ def test_a_table_without_history_has_no_picture() -> None:
     assert draw_strip(overviews.NEW, Axis(NOW_MS - HOUR_MS, NOW_MS)).marks == ()
 
 
-def test_words() -> None:
+def test_durations_ages_and_counts_are_written_in_words() -> None:
     assert [duration(ms) for ms in (0, 7, 1_000, 61_500, 3_600_000, 90_000_000, 4_000 * DAY_MS)] == [
         "0 s",
         "7 ms",

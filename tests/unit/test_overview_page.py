@@ -1,4 +1,4 @@
-"""The page of a lake: problems come first, with what to do; and it is one file that loads nothing."""
+"""The page of a lake: problems come first, with a remedy, and the page is one file that loads nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def problem_texts(facts: TableFacts) -> list[tuple[Level, str]]:
     return [(problem.level, problem.text) for problem in problems_of(facts)]
 
 
-def test_what_needs_a_person_comes_first() -> None:
+def test_problems_that_need_a_person_come_first() -> None:
     names = [facts.name for facts, _ in urgent_first(overviews.everything())]
     assert names[:3] == ["shop.payments", "shop.orders", "finance.rates"]
     assert names[3:] == sorted(names[3:])
@@ -53,7 +53,7 @@ def test_what_needs_a_person_comes_first() -> None:
     assert levels == sorted(levels)
 
 
-def test_each_kind_of_problem_is_said() -> None:
+def test_each_kind_of_problem_is_described() -> None:
     assert problem_texts(overviews.STOPPED) == [
         (Level.WRONG, 'stopped: column "amount" of "shop.payments" changed from decimal(10, 2) to string')
     ]
@@ -75,18 +75,18 @@ def test_a_failed_check_of_the_table_itself_names_no_hold() -> None:
     assert problem_texts(facts) == [(Level.WRONG, "check failed: 1 of 12 expectations not met")]
 
 
-def test_a_subscription_that_starts_over_by_itself_is_only_worth_a_look() -> None:
+def test_a_subscription_that_starts_over_by_itself_is_only_a_warning() -> None:
     lapsed = follower("s", behind_ms=5 * HOUR_MS, state="lapsed", held_ms=3 * HOUR_MS, starts_over=True)
     (problem,) = problems_of(replace(table(), followers=(lapsed,)))
     assert (problem.level, problem.action, problem.target) == (Level.LOOK, Action.PUBLISH, "s")
 
 
-def test_a_problem_comes_with_what_to_do() -> None:
+def test_a_problem_comes_with_a_remedy() -> None:
     page = Reading(render(overviews.overview(overviews.STOPPED)))
     assert "Undo the change upstream, or drop the table and create it again. lakehold ingest shop" in page.text
 
 
-def test_a_table_that_is_behind_says_how_far_it_has_come() -> None:
+def test_a_table_that_catches_up_shows_its_progress() -> None:
     text = Reading(render(overviews.overview(overviews.CATCHING_UP, table()))).text
     assert "catching-up 1,200,000 behind" in text
     assert "400,000 of 1,600,000 records read since it began to catch up, 1,200,000 are left." in text
@@ -94,7 +94,7 @@ def test_a_table_that_is_behind_says_how_far_it_has_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lake", "said"),
+    ("lake", "sentence"),
     [
         (overviews.everything(), "3 tables need a person; worth a look: 2 sources"),
         (
@@ -106,8 +106,8 @@ def test_a_table_that_is_behind_says_how_far_it_has_come() -> None:
         (Overview("s3://bucket/lake", NOW_MS, (), ()), "No tables yet."),
     ],
 )
-def test_the_first_sentence_says_how_the_lake_is(lake: Overview, said: str) -> None:
-    assert said in Reading(render(lake)).text
+def test_the_first_sentence_describes_the_state_of_the_lake(lake: Overview, sentence: str) -> None:
+    assert sentence in Reading(render(lake)).text
 
 
 def test_the_summary_counts_each_thing_once() -> None:
@@ -129,7 +129,7 @@ def test_a_row_has_the_facts_of_its_table() -> None:
     assert "36, the newest of 2026-11-22 09:50:00" in text
 
 
-def test_it_loads_nothing_and_runs_nothing() -> None:
+def test_the_page_loads_nothing_and_runs_nothing() -> None:
     page = render(overviews.everything())
     tags = Reading(page).tags
     assert {tag for tag, _ in tags} & {"script", "img", "iframe", "object", "embed", "audio", "video"} == set()
@@ -154,7 +154,7 @@ def test_a_file_links_to_the_pages_of_checks_and_names_commands() -> None:
     assert Reading(render(overviews.overview(replace(table(), checks=(unsafe,))))).links == {}
 
 
-def test_whoever_shows_it_says_where_to_act() -> None:
+def test_the_program_that_shows_the_page_provides_its_links() -> None:
     def links(action: Action, target: str) -> str | None:
         return None if action is Action.CHECK_PAGE else f"/dags/{action.value}?of={target}"
 
@@ -170,7 +170,7 @@ def test_whoever_shows_it_says_where_to_act() -> None:
     assert "lakehold check" not in page.text
 
 
-def test_only_what_needs_a_person_is_unfolded_in_a_large_lake() -> None:
+def test_only_problems_that_need_a_person_are_unfolded_in_a_large_lake() -> None:
     def unfolded(lake: Overview) -> int:
         return sum(tag == "details" and "open" in attributes for tag, attributes in Reading(render(lake)).tags)
 

@@ -1,4 +1,4 @@
-"""Text enters Spark's SQL in one module: elsewhere nothing is put between single quotes but constants of the code."""
+"""Text enters Spark's SQL in one module: other modules put only constants of the code between single quotes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "spark" / "lakehold"
 WRITE_SQL = ("catalog", "ingest", "maintenance", "publish", "quality", "subscribe", "timeline", "holds")
 PATTERNS = {"decimals.py": {"schema", "digits", "zero", "with_exponent"}, "iso_text.py": {"form", "one"}}
-"""By module the variables that hold parts of SQL which the module itself says."""
+"""By module, the variables that hold parts of SQL written in the module itself."""
 
 
 ESCAPING = re.compile(r"""replace\((?:"'"|"`", "``"|'`', '``')""")
 
 
 def quoted_values(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
-    """Line and expression of each `'{expression}'` in an f-string."""
+    """Yield line and expression of each `'{expression}'` in an f-string."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             for before, value, after in zip(node.values, node.values[1:], node.values[2:], strict=False):
@@ -36,7 +36,7 @@ def _begins(part: ast.expr, text: str) -> bool:
 
 
 def is_constant(value: ast.expr, allowed: set[str]) -> bool:
-    """`_PATTERN`, `Op.DELETE`, `Op.DELETE.value`, or a variable that the module is known to fill itself."""
+    """Return whether a value is `_PATTERN`, `Op.DELETE`, `Op.DELETE.value`, or a variable that the module fills itself."""
     match value:
         case ast.Name(id=name):
             return name.isupper() or name in allowed
@@ -49,7 +49,7 @@ def is_constant(value: ast.expr, allowed: set[str]) -> bool:
 
 
 def is_message(line: str) -> bool:
-    """Messages for people quote what they name."""
+    """Return whether a line is part of a message for people, which quotes names."""
     return any(word in line for word in ("message", "hint", "error", "raise", "found '"))
 
 
@@ -66,7 +66,7 @@ def test_no_value_is_quoted_by_hand() -> None:
 
 
 def test_nothing_escapes_quotes_by_itself() -> None:
-    """Statements of lakehold's own (`render`) and those for a captured database are no SQL of Spark's."""
+    """Skip lakehold's own statements (`render`) and those for a captured database, which are not Spark's SQL."""
     own = {PACKAGE / "spark_sql.py", PACKAGE / "sql" / "render.py"}
     found = [
         str(path.relative_to(PACKAGE))

@@ -1,4 +1,4 @@
-"""Changes wait little for the next poll, and a source that waits long for a transaction is polled for a part of the time only."""
+"""Pauses between polls: short after changes, and longer while a source waits for a transaction."""
 
 from __future__ import annotations
 

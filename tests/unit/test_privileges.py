@@ -1,4 +1,4 @@
-"""Roles: who may do what to holds and subscriptions, what is said when they may not, and that nobody is locked out."""
+"""Roles: permissions for holds and subscriptions, refusals with a remedy, and a superuser who cannot be lost."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ CREATE TABLE shop.items FROM SOURCE shop (TOPIC 'items') ENVELOPE UPSERT;
         ((replace(CREATE_SHOP, object_name="sh"),), CREATE_SHOP, False),
     ],
 )
-def test_what_is_granted_is_allowed_and_nothing_else(
-    granted: tuple[Grant, ...], needed: Grant, is_allowed: bool
-) -> None:
+def test_only_granted_actions_are_allowed(granted: tuple[Grant, ...], needed: Grant, is_allowed: bool) -> None:
     assert privileges.has(replace(BI, grants=granted), needed) is is_allowed
     assert privileges.has(OPS, needed)
 
@@ -76,7 +74,7 @@ def test_without_roles_everything_is_allowed_whatever_role_is_set() -> None:
 @pytest.mark.parametrize(
     ("name", "message"), [(None, 'a role is needed to create hold "h"'), ("x", 'role "x" does not exist')]
 )
-def test_a_program_without_a_role_is_told_which_there_are(name: str | None, message: str) -> None:
+def test_the_error_of_a_program_without_a_role_lists_the_roles(name: str | None, message: str) -> None:
     with pytest.raises(PermissionDenied) as refused:
         privileges.check((OPS, BI), name, 'create hold "h"', ())
     assert (refused.value.code, refused.value.message) == ("role-missing", message)
@@ -84,7 +82,7 @@ def test_a_program_without_a_role_is_told_which_there_are(name: str | None, mess
     assert "LAKEHOLD_ROLE" in refused.value.hint
 
 
-def test_what_is_missing_is_named_with_the_statements_that_grant_it() -> None:
+def test_a_missing_privilege_is_named_with_the_statements_that_grant_it() -> None:
     bi = replace(BI, grants=(SELECT_ORDERS,))
     needed = (*privileges.selecting(["shop.orders", "shop.items"]), *privileges.creating_in("bi"))
     with pytest.raises(PermissionDenied) as refused:
@@ -98,7 +96,7 @@ def test_what_is_missing_is_named_with_the_statements_that_grant_it() -> None:
     assert refused.value.code == "permission-denied"
 
 
-def test_the_grant_that_is_missing_can_be_run_whatever_names_it_has() -> None:
+def test_the_suggested_grant_can_be_run_whatever_names_it_contains() -> None:
     odd = replace(BI, name="BI team")
     with pytest.raises(PermissionDenied) as refused:
         privileges.check((OPS, odd), odd.name, "create hold", privileges.selecting(["shop.Order`s", "shop.from"]))
@@ -116,23 +114,23 @@ def test_a_hold_is_changed_by_its_role_and_by_those_who_may_create_beside_it() -
     privileges.check_change((OPS, BI), "ops", "drop hold", mine)
     with pytest.raises(PermissionDenied, match='was made by role "ops", and it lacks CREATE on schema "shop"'):
         privileges.check_change((OPS, BI), "bi", "drop hold", replace(HOLD, owner=OPS.role_id))
-    anew = replace(BI, role_id="r3")
+    recreated = replace(BI, role_id="r3")
     with pytest.raises(PermissionDenied, match="was made by no role that exists now"):
-        privileges.check_change((OPS, anew), "bi", "drop hold", mine)
-    privileges.check_change((OPS, replace(anew, grants=(CREATE_SHOP,))), "bi", "drop hold", mine)
+        privileges.check_change((OPS, recreated), "bi", "drop hold", mine)
+    privileges.check_change((OPS, replace(recreated, grants=(CREATE_SHOP,))), "bi", "drop hold", mine)
 
 
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
 class NoTables:
-    """Fails the test when data is dropped."""
+    """Tables that fail the test when data is dropped."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
         pytest.fail(f"{full_name} was dropped")
 
     def forget_source(self, name: str) -> None:
-        """None was read."""
+        """Do nothing, since no source was read."""
 
 
 def no_spark() -> NoReturn:
@@ -144,7 +142,7 @@ Program = Callable[[str | None], Runner]
 
 @pytest.fixture
 def program() -> Program:
-    """Makes a program with a role; all of them work on one lake."""
+    """Return a factory of programs with a role; all programs work on one lake."""
     definitions, stored, roles = DefinitionStore(MemoryState()), HoldStore(MemoryState()), MemoryState().store(ROLES)
 
     def made(role: str | None) -> Runner:
@@ -228,7 +226,7 @@ def test_grants_are_shown_once_and_revoked(program: Program) -> None:
     assert refused(ops, "SHOW GRANTS FOR nobody").code == "role-missing"
 
 
-def test_a_hold_takes_select_on_its_tables_and_create_where_it_stands(program: Program) -> None:
+def test_a_hold_requires_select_on_its_tables_and_create_in_its_namespace(program: Program) -> None:
     ops, bi = program("ops"), program("bi")
     ops.run("CREATE ROLE ops; CREATE ROLE bi; GRANT SELECT ON shop.orders TO bi")
     assert refused(bi, "CREATE HOLD h ON shop.orders").detail == 'It lacks CREATE on schema "shop".'
@@ -245,7 +243,7 @@ def test_a_hold_takes_select_on_its_tables_and_create_where_it_stands(program: P
     assert refused(program(None), "CREATE HOLD k ON shop.orders").code == "role-missing"
 
 
-def test_a_hold_in_a_transaction_takes_the_same_and_leaves_nothing(program: Program) -> None:
+def test_a_hold_in_a_transaction_requires_the_same_privileges_and_leaves_nothing(program: Program) -> None:
     program("ops").run("CREATE ROLE ops; CREATE ROLE bi; GRANT CREATE ON SCHEMA shop TO bi")
     bi = program("bi")
     before = bi.store.definitions()
@@ -268,7 +266,7 @@ def test_a_hold_in_a_transaction_takes_the_same_and_leaves_nothing(program: Prog
         ).replace("shop.orders", "shop.new"),
     ],
 )
-def test_what_is_refused_in_a_script_is_shown_where_it_stands(program: Program, sql: str) -> None:
+def test_a_refused_statement_of_a_script_is_shown_with_its_position(program: Program, sql: str) -> None:
     program("ops").run("CREATE ROLE ops; CREATE ROLE bi; CREATE ROLE nobody")
     error = refused(program("bi"), sql)
     assert error.place is not None
@@ -296,7 +294,7 @@ def test_a_hold_of_somebody_else_is_left_alone(program: Program, sql: str) -> No
     assert (ops.store.definitions(), ops.holds.all()) == before
 
 
-def test_whoever_made_a_hold_may_drop_it_without_create(program: Program) -> None:
+def test_the_creator_of_a_hold_may_drop_it_without_create(program: Program) -> None:
     ops, bi = program("ops"), program("bi")
     ops.run("CREATE ROLE ops; CREATE ROLE bi")
     ops.run("GRANT SELECT ON shop.orders TO bi; GRANT CREATE ON SCHEMA shop TO bi")
@@ -306,7 +304,7 @@ def test_whoever_made_a_hold_may_drop_it_without_create(program: Program) -> Non
     assert bi.holds.all() == ()
 
 
-def test_a_subscription_takes_select_on_what_it_reads_and_create_where_it_writes() -> None:
+def test_a_subscription_requires_select_on_its_tables_and_create_for_its_output() -> None:
     (parsed,) = parse_script("CREATE SUBSCRIPTION s INTO bi.changes AS SUBSCRIBE shop.orders")
     assert isinstance(parsed.statement, CreateSubscription)
     subscription, store = parsed.statement.subscription, MemoryState().store(ROLES)
@@ -354,7 +352,7 @@ def test_the_role_of_a_program_is_a_setting_and_counts_for_python_too(
     assert refusal.value.code == "role-missing"
 
 
-def test_what_lakehold_does_by_itself_needs_no_role(tmp_path: Path) -> None:
+def test_lakeholds_own_work_needs_no_role(tmp_path: Path) -> None:
     with connect(str(tmp_path)) as lake:
         lake.sql(SHOP)
         lake.sql("CREATE ROLE ops")

@@ -17,7 +17,7 @@ LOCK = (ROOT / "requirements.lock").read_text()
 LOCKED = dict(re.findall(r"^([a-z0-9-]+)(?:\[[^]]*\])?==(\S+)", LOCK, flags=re.MULTILINE))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-# The namespace of every pom is an address that is never asked.
+# The namespace of every pom is an address that no program contacts.
 REGISTRY = re.compile(
     r"https?://(?!maven\.apache\.org/)[^\s/\"'<]*(?:artifactory|crates|maven|mirror|nexus|npm|pypi|pythonhosted)", re.I
 )
@@ -25,7 +25,7 @@ OF_ONE_MACHINE = re.compile(re.escape(str(ROOT)) + r"\b|(?<![\w.}])/(?:root|home
 
 
 def project_files() -> list[Path]:
-    """Every file that is committed or could be."""
+    """Return every file that is committed or could be."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     listed = subprocess.run(
@@ -58,7 +58,7 @@ def test_no_module_is_too_long() -> None:
     assert {name: count for name, count in line_counts.items() if count > LONGEST_MODULE_LINES} == {}
 
 
-def test_each_folder_of_code_says_what_it_does_what_it_may_import_and_where_to_start() -> None:
+def test_each_folder_of_code_has_a_readme_with_purpose_imports_and_first_steps() -> None:
     folders = {path.parent for path in project_files() if path.name == "__init__.py"}
     assert ROOT / "spark" / "lakehold" / "ingest" in folders
     heads = ("**Does:** ", "**May import:** ", "**Start here:** ")
@@ -75,7 +75,7 @@ def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
     assert lines_matching(OF_ONE_MACHINE) == []
 
 
-def test_the_patterns_find_what_they_are_for() -> None:
+def test_the_patterns_match_their_targets() -> None:
     scheme = "https:" + "//"  # apart, so that this file does not match
     assert REGISTRY.search(f"<url>{scheme}maven.example/releases</url>")
     assert REGISTRY.search(f"--index-url {scheme}user@pypi.example:8080/simple")
@@ -85,13 +85,13 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert not OF_ONE_MACHINE.search("${HOME}/file of https://example.com/home/page/")
 
 
-def test_the_lock_says_what_to_install_and_not_where_from() -> None:
+def test_the_lock_names_packages_and_no_registry() -> None:
     assert "://" not in LOCK
     assert not re.search(r"^--(?!hash)", LOCK, flags=re.MULTILINE)
     assert LOCK.count("==") <= LOCK.count("--hash=sha256:")
 
 
-def test_what_pyproject_pins_is_what_is_locked() -> None:
+def test_pins_of_pyproject_are_the_locked_versions() -> None:
     requirements = [*PYPROJECT["project"]["dependencies"], *chain(*PYPROJECT["dependency-groups"].values())]
     pinned = {
         match["name"]: match["version"]

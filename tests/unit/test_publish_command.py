@@ -1,6 +1,6 @@
-"""`lakehold publish` of several subscriptions: one reads for all, and one that fails keeps nothing from the others.
+"""`lakehold publish` of several subscriptions: one process reads for all, and a failing one does not affect the others.
 
-The table is written by PyIceberg and read in this process, so that no Spark is needed.
+PyIceberg writes the table and this process reads it, so that no Spark is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUBSCRIPTIONS = {
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    """Orders and customers, and subscriptions to them."""
+    """Return a lake with orders and customers, and subscriptions to them."""
     monkeypatch.setenv("LAKEHOLD_WAREHOUSE", str(tmp_path / "lake"))
     monkeypatch.setenv("LAKEHOLD_FOREIGN_LAG_MS", "0")
     with connect() as lake:
@@ -59,7 +59,7 @@ def published(lake: Lake, subscription: str) -> list[int]:
 
 
 def publish(*arguments: str) -> tuple[Result, list[dict[str, Any]]]:
-    """The command's result, and its rows."""
+    """Run the command, and return its result and rows."""
     result = CliRunner().invoke(app, ["publish", *arguments, "--quiet"])
     return result, [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -83,14 +83,14 @@ def test_all_are_published_and_each_diff_is_read_once(lake: Lake) -> None:
     assert (diffs("here") - before[0], diffs("shared") - before[1]) == (2, 2)
 
 
-def test_those_that_are_named_are_published(lake: Lake) -> None:
+def test_named_subscriptions_are_published(lake: Lake) -> None:
     write(lake, "orders", 2)
     result, rows = publish("paid_orders", "all_orders")
     assert (result.exit_code, [row["table"] for row in rows]) == (0, ["bi.paid_orders", "bi.all_orders"])
     assert not lake.catalog.table_exists("bi.all_customers")
 
 
-def test_a_name_that_is_none_publishes_nothing(lake: Lake) -> None:
+def test_an_unknown_name_publishes_nothing(lake: Lake) -> None:
     result, rows = publish("all_orders", "al_orders")
     assert (result.exit_code, rows) == (1, [])
     assert "code: subscription-missing" in result.stderr
@@ -98,14 +98,14 @@ def test_a_name_that_is_none_publishes_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("all_orders", "--all")])
-def test_either_names_or_all(lake: Lake, arguments: tuple[str, ...]) -> None:
+def test_names_and_all_exclude_each_other(lake: Lake, arguments: tuple[str, ...]) -> None:
     result, _ = publish(*arguments)
     assert result.exit_code == 2
     assert "--all" in result.stderr
     assert lake.catalog.list_tables("shop")
 
 
-def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake) -> None:
+def test_a_failing_subscription_does_not_keep_others_from_being_published(lake: Lake) -> None:
     write(lake, "orders", 2, 3)
     lake.catalog.create_namespace("bi")
     lake.catalog.create_table("bi.newest_orders", pa.schema([("x", pa.int64())]))
@@ -116,7 +116,7 @@ def test_one_that_fails_keeps_none_of_the_others_from_it(lake: Lake) -> None:
     assert {row["table"] for row in rows} == {"bi.all_orders", "bi.paid_orders", "bi.all_customers"}
 
 
-def test_several_are_followed_until_they_are_told_to_stop(lake: Lake) -> None:
+def test_several_subscriptions_are_followed_until_a_signal_stops_them(lake: Lake) -> None:
     def watched() -> None:
         """Write when all have begun, and stop when the last has it."""
         tables = [f"bi.{name}" for name in SUBSCRIPTIONS]

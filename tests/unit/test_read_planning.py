@@ -1,4 +1,4 @@
-"""How much a batch takes, and what keeps it from being read."""
+"""The size of a batch, and faults that prevent its reading."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def test_small_backlogs_go_whole_and_large_ones_share_the_rest() -> None:
     assert fair_shares({A: 10, B: 1_000, C: 2_000}, 110) == {A: 10, B: 50, C: 50}
 
 
-def test_what_one_leaves_goes_to_the_others() -> None:
+def test_budget_that_one_partition_leaves_goes_to_the_others() -> None:
     assert fair_shares({A: 10, B: 1_000}, 100) == {A: 10, B: 90}
 
 
-def test_everything_is_taken_when_it_fits() -> None:
+def test_everything_is_read_when_it_fits() -> None:
     assert fair_shares({A: 10, B: 20, C: 0}, 100) == {A: 10, B: 20}
 
 
@@ -54,30 +54,30 @@ def test_shares_use_the_budget_and_no_more(backlogs: dict[TopicPartition, int], 
 
 
 def grown(*ends: int, earliest: int = 0) -> Available:
-    """Topic `a`, whose partitions end there; those behind the first one begin at `earliest`."""
+    """Return topic `a`, whose partitions have these ends; all partitions but the first begin at `earliest`."""
     marks = {TopicPartition("a", p): Watermarks(earliest if p else 0, end) for p, end in enumerate(ends)}
     return replace(available(a=(0, 0), b=(0, 1_000)), partitions={B: Watermarks(0, 1_000), **marks})
 
 
-def plan(look: Available, position: Offsets) -> ReadPlan:
+def plan(fetched: Available, position: Offsets) -> ReadPlan:
     limits = Limits(max_records=100, max_bytes=10**9, record_bytes=1.0)
-    return KafkaReader(KafkaOptions("127.0.0.1:1", {}, {})).plan(look, position, limits)
+    return KafkaReader(KafkaOptions("127.0.0.1:1", {}, {})).plan(fetched, position, limits)
 
 
 def test_a_topic_that_grew_is_read_to_its_end_until_a_new_partition_was() -> None:
     at = {A: 10, B: 0}
     empty = plan(grown(500, 0, 0), at)
-    assert empty.position == {A: 500, B: 50}, "the new ones are not known before one of them has a record"
+    assert empty.position == {A: 500, B: 50}, "the new partitions are unknown before one of them has a record"
     begun = plan(grown(900, 0, 3), empty.position)
     assert begun.position == {A: 900, TopicPartition("a", 1): 0, TopicPartition("a", 2): 3, B: 99}
     after = plan(grown(2_000, 500, 500), begun.position)
-    assert after.records == 100, "and bounded from then on"
+    assert after.records == 100, "and is bounded from then on"
 
 
-def test_records_of_a_new_partition_that_retention_took() -> None:
-    look = grown(500, 9, earliest=4)
-    assert faults(look, {A: 10})["a"].code == "offsets-lost"
-    assert faults(look, {B: 10}) == {}, "nothing of the topic was read before"
+def test_records_deleted_by_retention_are_no_fault_of_a_new_partition() -> None:
+    fetched = grown(500, 9, earliest=4)
+    assert faults(fetched, {A: 10})["a"].code == "offsets-lost"
+    assert faults(fetched, {B: 10}) == {}, "the topic was not read before"
 
 
 def test_bytes_bound_a_batch_as_records_do() -> None:
@@ -87,27 +87,27 @@ def test_bytes_bound_a_batch_as_records_do() -> None:
     assert record_budget(Limits(50, 50_000), record_bytes=0.0) == 50
 
 
-def test_a_position_within_what_is_there_is_no_fault() -> None:
-    look = available(a=(5, 10), b=(0, 0))
-    assert faults(look, {A: 5, B: 0}, {"a": "id-a", "b": "id-b"}) == {}
-    assert faults(look, {A: 10}) == {}
-    assert faults(look, {}) == {}
-    assert faults(look, {C: 3}) == {}  # a topic nobody asked for
+def test_a_position_within_the_existing_offsets_is_no_fault() -> None:
+    fetched = available(a=(5, 10), b=(0, 0))
+    assert faults(fetched, {A: 5, B: 0}, {"a": "id-a", "b": "id-b"}) == {}
+    assert faults(fetched, {A: 10}) == {}
+    assert faults(fetched, {}) == {}
+    assert faults(fetched, {C: 3}) == {}  # a topic that was not requested
 
 
-def test_records_that_retention_took() -> None:
+def test_records_deleted_by_retention_are_a_fault() -> None:
     error = faults(available(a=(8, 10)), {A: 5})["a"]
     assert error.code == "offsets-lost"
     assert str(error) == (
         'records of topic "a" partition 0 were deleted before they were read\n'
         "detail: The next offset to read is 5, but the partition now begins at 8: offsets 5 to 7 are gone. "
-        "The topic's retention (retention.ms, retention.bytes) or a deletion took them.\n"
+        "The topic's retention (retention.ms, retention.bytes) or a deletion removed them.\n"
         "hint: Raise the topic's retention above the longest pause between runs; then drop the source's tables and "
         "create them again, so that they are loaded again."
     )
 
 
-def test_a_topic_that_ends_before_the_position() -> None:
+def test_a_topic_that_ends_before_the_position_is_a_fault() -> None:
     error = faults(available(a=(0, 3)), {A: 5})["a"]
     assert error.code == "topic-recreated"
     assert str(error) == (
@@ -118,20 +118,20 @@ def test_a_topic_that_ends_before_the_position() -> None:
     )
 
 
-def test_a_topic_with_another_identity() -> None:
+def test_a_topic_with_another_identity_is_a_fault() -> None:
     error = faults(available(a=(0, 9)), {A: 5}, {"a": "id-before"})["a"]
     assert error.code == "topic-recreated"
     assert error.detail == "Its identity was id-before when it was first read and is id-a now."
 
 
-def test_a_topic_that_lost_a_partition() -> None:
+def test_a_topic_that_lost_a_partition_is_a_fault() -> None:
     error = faults(available(a=(0, 9)), {A: 5, TopicPartition("a", 1): 5})["a"]
     assert error.code == "topic-recreated"
     assert error.detail == "It has no partition 1 any more, which was read before."
 
 
 def test_each_topic_has_its_own_fault_and_the_others_go_on() -> None:
-    look = Available(
+    fetched = Available(
         frozenset("abc"),
         {A: Watermarks(8, 9), B: Watermarks(0, 9)},
         {"a": "id-a", "b": "id-b"},
@@ -139,22 +139,22 @@ def test_each_topic_has_its_own_fault_and_the_others_go_on() -> None:
         other_topics=("a", "b"),
         where="Kafka at 127.0.0.1:9092",
     )
-    found = faults(look, {A: 5, B: 5})
+    found = faults(fetched, {A: 5, B: 5})
     assert {topic: error.code for topic, error in found.items()} == {"a": "offsets-lost", "c": "topic-missing"}
-    rest = look.without(found)
+    rest = fetched.without(found)
     assert rest.topics == {"b"}
     assert faults(rest, {A: 5, B: 5}) == {}
 
 
-def test_a_missing_topic_with_and_without_names_like_it() -> None:
-    look = Available(
+def test_a_missing_topic_is_reported_with_similar_names_if_any() -> None:
+    fetched = Available(
         frozenset({"shop.order", "x"}),
         {},
         missing=("shop.order", "x"),
         other_topics=("shop.orders", "shop.items"),
         where="Kafka",
     )
-    found = faults(look, {})
+    found = faults(fetched, {})
     assert str(found["shop.order"]) == (
         'topic "shop.order" does not exist\n'
         "detail: Kafka has 2 other topics.\n"

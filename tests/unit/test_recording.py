@@ -1,4 +1,4 @@
-"""The recording that comes with lakehold: what a reader of Debezium's changes must get right is in it."""
+"""The recording that comes with lakehold has every case that a reader of Debezium's changes must handle."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ def test_every_topic_is_whole_and_in_order(messages: dict[str, list[Message]]) -
 
 
 @pytest.mark.parametrize("table", SHOP_TABLES, ids=lambda table: table.name)
-def test_it_has_a_snapshot_and_every_kind_of_change(messages: dict[str, list[Message]], table: Any) -> None:
+def test_the_recording_has_a_snapshot_and_every_kind_of_change(messages: dict[str, list[Message]], table: Any) -> None:
     changes = [payload(line) for line in messages[f"shop.public.{table.name}"]]
     kinds = Counter("tombstone" if change is None else change["op"] for change in changes)
     assert set(kinds) == {"r", "c", "u", "d", "tombstone"}
     assert kinds["d"] == kinds["tombstone"]
 
 
-def test_it_has_a_change_of_a_key_and_of_the_schema(messages: dict[str, list[Message]], tmp_path: Path) -> None:
+def test_the_recording_has_a_change_of_a_key_and_of_the_schema(
+    messages: dict[str, list[Message]], tmp_path: Path
+) -> None:
     unpack(tmp_path)
     lines = map(json.loads, (tmp_path / "shop.public.customers.jsonl").read_text().splitlines())
     headers = {name for line in lines for name, _ in line["headers"]}
@@ -58,7 +60,7 @@ def test_it_has_a_change_of_a_key_and_of_the_schema(messages: dict[str, list[Mes
     assert {"phone" in row for row in rows if row} == {False, True}
 
 
-def test_the_expected_rows_are_what_the_changes_add_up_to(messages: dict[str, list[Message]]) -> None:
+def test_the_changes_add_up_to_the_expected_rows(messages: dict[str, list[Message]]) -> None:
     for table in SHOP_TABLES:
         alive: dict[bytes | None, bool] = {}
         for line in messages[f"shop.public.{table.name}"]:

@@ -1,4 +1,4 @@
-"""A batch that a crash left open, of topics that have lost something meanwhile: only their tables stop, where they stood."""
+"""A batch that a crash left open, of topics that have lost messages meanwhile: only their tables stop, at their old position."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def stopped(reports: list[BatchReport]) -> dict[str, str]:
 
 
 def killed(**ends: int) -> MemorySource:
-    """A source that stands at 10 of `orders` and `items`, with a batch up to 20 open, or up to `ends`."""
+    """Return a source at offset 10 of `orders` and `items`, with an open batch up to 20, or up to `ends`."""
     source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
     source.drain()
     source.topics.held |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
-    source.is_killed_amid(MAIN_READER, **{"orders": 20, "items": 20, **ends})
+    source.abandon_batch(MAIN_READER, **{"orders": 20, "items": 20, **ends})
     return source
 
 
-def test_a_topic_that_one_look_does_not_find_is_read_when_it_is_there_again() -> None:
+def test_a_topic_that_one_fetch_misses_is_read_when_it_exists_again() -> None:
     source = killed()
     orders = source.topics.held.pop("orders")
     assert stopped(source.drain()) == {"s.orders": "topic-missing"}
@@ -38,7 +38,7 @@ def test_a_topic_that_one_look_does_not_find_is_read_when_it_is_there_again() ->
     assert source.main().tables.keys() == {"s.orders", "s.items"}
 
 
-def test_offsets_that_are_lost_stop_their_table_and_the_others_go_on() -> None:
+def test_lost_offsets_stop_their_table_and_the_others_go_on() -> None:
     source = killed()
     source.topics.held["orders"] = Watermarks(15, 20)
     assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
@@ -64,13 +64,13 @@ def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None
     filling = source.ingesting().drain()
     assert next(filling).reader == BACKFILL_READER
     filling.close()
-    source.is_killed_amid(BACKFILL_READER, items=20)
+    source.abandon_batch(BACKFILL_READER, items=20)
     source.topics.held |= {"items": Watermarks(15, 50), "orders": Watermarks(0, 20)}
     assert stopped(source.drain()) == {"s.items": "offsets-lost"}
     assert source.taken("orders") == [(0, 10), (10, 20)]
 
 
-def test_a_table_that_stops_is_told_once() -> None:
+def test_a_table_that_stops_is_reported_once() -> None:
     source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
     source.drain()
     del source.topics.held["orders"]
@@ -94,24 +94,24 @@ def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
     for name in ("s.orders", "s.items"):
         state = source.readers()[name]
         assert (state.upper_ms or 0) > begun.mz_timestamp
-        assert (state.upper_of(name) or 0) <= begun.mz_timestamp, "what a table has of the batch is not readable"
+        assert (state.upper_of(name) or 0) <= begun.mz_timestamp, "the rows of the batch are not readable"
 
 
 @pytest.mark.parametrize(
     "fault", [None, Watermarks(15, 20), Watermarks(0, 5)], ids=["missing", "offsets lost", "made again"]
 )
-def test_the_transaction_topic_is_not_needed_for_a_batch_that_was_cut_by_it(fault: Watermarks | None) -> None:
-    """Which its source then ends at, as at any other commit."""
+def test_the_transaction_topic_is_not_needed_for_a_batch_that_ends_at_its_boundary(fault: Watermarks | None) -> None:
+    """Recover a batch that ended at a transaction boundary, after its transaction topic was lost."""
     source = MemorySource(Topics(orders=10, tx=10), {"orders": "orders"}, transaction_topic="tx")
     source.drain()
     source.topics.held |= {"orders": Watermarks(0, 30), "tx": Watermarks(0, 20)}
-    source.is_killed_amid(MAIN_READER, orders=20, tx=20)
+    source.abandon_batch(MAIN_READER, orders=20, tx=20)
     held = source.topics.held.pop("tx")
     if fault is not None:
         source.topics.held["tx"] = fault
     if fault == Watermarks(15, 20):
         source.drain()
-        assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)], "its ENDs were all seen"
+        assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)], "the killed batch had read all ENDs"
         return
     for _ in range(2):
         with pytest.raises(UpstreamError):

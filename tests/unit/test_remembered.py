@@ -1,4 +1,4 @@
-"""Several threads read a cache at once."""
+"""A cache that several threads read at once."""
 
 from __future__ import annotations
 

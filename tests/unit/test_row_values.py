@@ -1,4 +1,4 @@
-"""Python values of Arrow columns in rows."""
+"""Python values in rows of Arrow columns."""
 
 from __future__ import annotations
 

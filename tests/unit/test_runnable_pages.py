@@ -1,4 +1,4 @@
-"""What a page shows is compared with what was printed; nothing on a page goes unseen."""
+"""Comparison of pages with printed output, which must see every block of a page."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def test_one_timestamp_is_not_two() -> None:
     assert Standins().matches("1795624026593 1795624026593\n", "1795624026594 1795624026594\n")
 
 
-def test_dots_stand_for_what_is_left_out() -> None:
+def test_dots_stand_for_skipped_text() -> None:
     assert Standins().matches("first\n…\nlast …\n", "first\nsecond\nthird\nlast one\n")
     assert not Standins().matches("first\nlast\n", "first\nsecond\nlast\n")

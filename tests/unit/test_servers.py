@@ -1,4 +1,4 @@
-"""Servers outlive their starter. Started together, none waits for what it does not need, and one that fails ends all waiting."""
+"""Servers outlive their starter. They start together, wait only for those they need, and all stop waiting if one fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN = "print('ready', flush=True); time.sleep(600)"
 
 
 class Small(Server):
-    """A server that is healthy as soon as its program has said `ready`, in a folder that all of them share."""
+    """A server that is healthy as soon as its program has printed `ready`, in a folder shared by all servers."""
 
     program: ClassVar[str]
     up_command = "small up"
@@ -39,7 +39,7 @@ class Small(Server):
 
 
 class Database(Small):
-    """A server that is ready when the cache has begun, which nobody has to wait for."""
+    """A server that is ready when the cache has begun, although no server declares that order."""
 
     name = "database"
     program = f"import pathlib, time\nwhile not pathlib.Path('begun').exists(): time.sleep(0.01)\n{RUN}"
@@ -66,7 +66,7 @@ class Waiting(Small):
 
 
 class AfterWaiting(Cache):
-    name = "behind"
+    name = "after-waiting"
     needs = ("waiting",)
 
 
@@ -104,8 +104,8 @@ def test_cancelling_ends_the_waiting(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("stopped")
-def test_a_server_keeps_nothing_open_that_its_starter_was_given(tmp_path: Path) -> None:
-    """Otherwise the server would hold a lock or a pipe of the shell for as long as it runs."""
+def test_a_server_keeps_no_inherited_file_open(tmp_path: Path) -> None:
+    """Check that no lock or pipe of the shell stays open in the server."""
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     try:
@@ -114,4 +114,4 @@ def test_a_server_keeps_nothing_open_that_its_starter_was_given(tmp_path: Path) 
         os.close(writing)
     with open(reading, "rb", buffering=0) as pipe:
         os.set_blocking(reading, False)
-        assert pipe.read() == b"", "nobody has the other end any more"
+        assert pipe.read() == b"", "no process has the other end open"

@@ -26,6 +26,6 @@ def test_a_user_may_choose_the_garbage_collector(own: str, collectors: list[str]
     assert set(own.split()) <= set(options)
 
 
-def test_no_setting_of_a_user_makes_spark_read_texts_otherwise() -> None:
+def test_no_setting_of_a_user_changes_how_spark_reads_texts() -> None:
     conf = session_conf(load_settings(warehouse="w", spark_conf={"spark.sql.variable.substitute": "true"}))
     assert conf.items() >= PLAIN_TEXT_CONF.items()

@@ -31,7 +31,7 @@ def test_a_lake_needs_no_settings(tmp_path: Path) -> None:
     assert settings.schemas is None
 
 
-def test_contracts_are_in_the_working_directory_or_where_a_setting_says(
+def test_contracts_are_in_the_working_directory_or_in_the_configured_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "iceberg_schemas").mkdir()
@@ -113,7 +113,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         load_settings(warehouse="s3://bucket/lake/")
 
 
-def test_every_setting_says_what_it_is() -> None:
+def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
@@ -121,7 +121,7 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
     with pytest.raises(SettingsError) as error:
         secret_value(Secret("kafka_password"))
     assert error.value.code == "secret-missing"
-    assert "kafka_password and LAKEHOLD_SECRET_KAFKA_PASSWORD" in error.value.detail
+    assert "kafka_password nor LAKEHOLD_SECRET_KAFKA_PASSWORD" in error.value.detail
     monkeypatch.setenv("LAKEHOLD_SECRET_KAFKA_PASSWORD", "second")
     assert resolve({"password": Secret("kafka_password"), "ssl": True, "port": 9}) == {
         "password": "second",

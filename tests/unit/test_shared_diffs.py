@@ -177,7 +177,7 @@ def test_the_cache_keeps_no_more_than_its_setting(open_lake: OpenLake, orders: O
     for until in range(1, last + 1):
         changes(lake, orders, after=until - 1, until=until)
     for _ in range(2):
-        changes(lake, orders, after=last - 2, until=last - 1)  # the thousand rows: more than there is room for
+        changes(lake, orders, after=last - 2, until=last - 1)  # the thousand rows, which exceed the cache
         changes(lake, orders, after=last - 1, until=last)
     assert counted == {"here": last + 2, "shared": 2}
 

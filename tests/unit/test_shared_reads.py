@@ -1,4 +1,4 @@
-"""Sources of one place give each other what they fetch and read: a reader counts how often it is asked."""
+"""Sources of one place that share fetches and reads, with a reader that counts requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING: Any = None
 
 
 class Counting(Reader):
-    """Two topics, of which it says what was asked for."""
+    """A reader of two topics that records the requests."""
 
     def __init__(self) -> None:
         self.fetched: list[tuple[str, ...]] = []
@@ -76,7 +76,7 @@ class Sources:
         return dict(self.reads.fetch(source).partitions)
 
     def take(self, source: str, *ranges: OffsetRange) -> list[OffsetRange]:
-        """Take ranges for a batch; returns those that were read for it."""
+        """Take ranges for a batch, and return those that were read for it."""
         self.reader.read.clear()
         topics = self.reads.topics(source, ranges, [], in_driver=True)
         for r in ranges:
@@ -132,7 +132,9 @@ def test_sources_with_transaction_topics_of_their_own_fetch_each_in_its_order() 
     ],
     ids=["at the same offset", "elsewhere", "both new", "one new, the other at the beginning", "one new"],
 )
-def test_records_are_kept_for_a_source_that_reads_on_with_them(first: Offsets, second: Offsets, shares: bool) -> None:
+def test_records_are_cached_for_a_source_that_continues_with_them(
+    first: Offsets, second: Offsets, shares: bool
+) -> None:
     sources = Sources()
     sources.positions = {"first": first, "second": second}
     sources.fetch("first")
@@ -142,7 +144,7 @@ def test_records_are_kept_for_a_source_that_reads_on_with_them(first: Offsets, s
     assert sources.take("second", taken, OffsetRange(B, 4, 5)) == [*([] if shares else [taken]), OffsetRange(B, 4, 5)]
 
 
-def test_records_are_let_go_of_when_all_have_taken_them() -> None:
+def test_records_are_released_when_all_sources_have_taken_them() -> None:
     sources = Sources()
     taken = OffsetRange(A, 4, 10)
     sources.fetch("first")
@@ -156,7 +158,7 @@ def test_records_are_let_go_of_when_all_have_taken_them() -> None:
 
 
 @pytest.mark.parametrize("other", [OffsetRange(A, 4, 9), OffsetRange(A, 5, 10)])
-def test_the_last_records_of_a_topic_alone_are_kept(other: OffsetRange) -> None:
+def test_only_the_last_records_of_a_topic_are_cached(other: OffsetRange) -> None:
     sources = Sources()
     taken = OffsetRange(A, 4, 10)
     sources.fetch("first")
@@ -165,7 +167,7 @@ def test_the_last_records_of_a_topic_alone_are_kept(other: OffsetRange) -> None:
     assert sources.take("first", taken) == [taken]
 
 
-def test_nothing_is_kept_for_a_source_that_left() -> None:
+def test_nothing_is_cached_for_a_source_that_left() -> None:
     sources = Sources()
     taken = OffsetRange(A, 4, 10)
     sources.fetch("first")
@@ -175,7 +177,7 @@ def test_nothing_is_kept_for_a_source_that_left() -> None:
     assert sources.take("first", taken) == [taken]
 
 
-def test_nothing_is_kept_for_a_source_without_a_table_of_the_topic() -> None:
+def test_nothing_is_cached_for_a_source_without_a_table_of_the_topic() -> None:
     sources = Sources()
     taken = OffsetRange(B, 4, 10)
     sources.fetch("second")

@@ -1,4 +1,4 @@
-"""Which sources are ingested together: the groups, whatever their connections are called."""
+"""Groups of sources that are ingested together, whatever their connections are called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JSON, AVRO = Format(FormatType.JSON), Format(FormatType.AVRO, "registry")
 
 
 def defined(**topics: tuple[str, Format, str]) -> Definitions:
-    """Sources by name: their connection, format, and the topics of their tables in one word."""
+    """Define sources by name: their connection, format, and the topics of their tables in one word."""
     connections = {
         name: Connection(name, ConnectionType.KAFKA, {"broker": broker})
         for name, broker in {"kafka": "k:1", "same": "k:1", "other": "k:2"}.items()
@@ -49,7 +49,7 @@ def test_sources_over_the_same_topics_are_together(
     assert together(sorted(sources), defined(**sources)) == groups
 
 
-def test_what_a_source_declares_counts_before_it_has_tables() -> None:
+def test_the_declared_topics_of_a_source_count_before_it_has_tables() -> None:
     definitions = defined(x=("kafka", JSON, "ab"), y=("other", JSON, "b"))
     new = Source("new", JSON, "same", topics=("b", "c"))
     assert sharing(new, new.topics, definitions) == ("x",)

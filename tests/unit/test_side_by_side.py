@@ -1,4 +1,4 @@
-"""Lanes: work side by side, each lane with a session of its own."""
+"""Lanes: work side by side, each lane with its own session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.ingest.side_by_side import Lanes
 
 
 class Sessions:
-    """Gives sessions that are texts, and remembers which ended."""
+    """A factory of sessions, which are texts, and a list of those that ended."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -21,7 +21,7 @@ class Sessions:
 
     @contextmanager
     def another(self, of: Any) -> Iterator[Any]:
-        """Give one more."""
+        """Yield one more session."""
         self.made += 1
         name = f"{of}+{self.made}"
         yield name
@@ -35,7 +35,7 @@ def sessions() -> Sessions:
 
 @pytest.fixture
 def lanes(sessions: Sessions) -> Iterator[Lanes]:
-    """Three lanes."""
+    """Return three lanes."""
     spark: Any = lambda: "lake"  # noqa: E731
     made = Lanes(spark, sessions.another, 3)
     yield made
@@ -65,7 +65,7 @@ def test_lanes_work_at_once(lanes: Lanes) -> None:
     assert lanes.run([(lane, together.wait) for lane in range(3)]) != []
 
 
-def test_what_fails_is_raised_when_the_others_have_ended(lanes: Lanes) -> None:
+def test_a_failure_is_raised_when_the_others_have_ended(lanes: Lanes) -> None:
     failed, ended = threading.Event(), []
 
     def fail() -> None:
@@ -81,7 +81,7 @@ def test_what_fails_is_raised_when_the_others_have_ended(lanes: Lanes) -> None:
     assert sorted(ended) == ["after", "here", "there"]
 
 
-def test_whatever_ends_work_in_another_lane_reaches_the_caller(lanes: Lanes) -> None:
+def test_an_exit_in_another_lane_reaches_the_caller(lanes: Lanes) -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -89,7 +89,7 @@ def test_whatever_ends_work_in_another_lane_reaches_the_caller(lanes: Lanes) -> 
         lanes.run([(0, lambda: None), (1, leave)])
 
 
-def test_who_interrupts_waits_for_what_has_begun_and_for_nothing_else(lanes: Lanes) -> None:
+def test_an_interrupt_waits_only_for_work_that_has_begun(lanes: Lanes) -> None:
     begun, interrupted, ended = threading.Event(), threading.Event(), []
 
     def slow() -> None:

@@ -1,4 +1,4 @@
-"""What a process knows of a source that it holds: all that was defined before it got hold of it."""
+"""The view of a source that a process has once it holds the lease: everything that was defined before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def entry(name: str) -> Entry[Table]:
 
 @pytest.fixture
 def opening(tmp_path: Path) -> Opening:
-    """Opens the source `shop` of two recorded topics, with the table `s.orders`."""
+    """Return an opening of the source `shop` of two recorded topics, with the table `s.orders`."""
     lines = [
         json.dumps({"topic": topic, "partition": 0, "offset": at, "timestamp": 1, "key": None, "value": "e30="})
         for topic in ("orders", "items")
@@ -53,7 +53,7 @@ def ingest(opening: Opening) -> None:
         list(ingesting.drain())
 
 
-def test_a_table_that_was_created_and_read_before_it_got_hold_keeps_what_it_has(opening: Opening) -> None:
+def test_a_table_created_and_read_before_the_lease_was_acquired_keeps_its_progress(opening: Opening) -> None:
     ingest(opening)
     late = opening.held("shop")
     definitions: Any = opening.definitions
@@ -67,7 +67,7 @@ def test_a_table_that_was_created_and_read_before_it_got_hold_keeps_what_it_has(
     assert (after.tables, after.position) == (before.tables, before.position)
 
 
-def test_a_source_that_is_not_there_is_not_held(opening: Opening) -> None:
+def test_a_missing_source_is_not_leased(opening: Opening) -> None:
     with pytest.raises(DefinitionError), opening.held("other"):
         pass
     assert opening.store.readers("other") == {}

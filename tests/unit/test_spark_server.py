@@ -1,4 +1,4 @@
-"""The promises of `lakehold spark` that need no server: its configuration, and who may read that."""
+"""Promises of `lakehold spark` that need no server: its configuration, and its file permissions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_status_of_a_stopped_server_exits_with_1_and_down_does_nothing(tmp_path:
     assert not never.exists()
 
 
-def test_a_lake_without_its_server_says_so_at_once(tmp_path: Path) -> None:
+def test_a_lake_without_its_server_is_reported_at_once(tmp_path: Path) -> None:
     remote = f"sc://{HOST}:{free_port()}"
     with connect(str(tmp_path / "lake"), spark_remote=remote) as lake, pytest.raises(UpstreamUnavailable) as refusal:
         lake.sql("SELECT 1")

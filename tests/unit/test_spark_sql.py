@@ -35,17 +35,17 @@ def test_a_value_is_a_literal_of_its_type(value: object, text: str) -> None:
     assert literal(value) == text
 
 
-def test_what_has_no_literal_is_refused() -> None:
+def test_a_value_without_a_literal_is_refused() -> None:
     with pytest.raises(TypeError, match="no literal for list"):
         literal([1])
 
 
-def test_names_are_identifiers_whatever_stands_in_them() -> None:
+def test_names_are_identifiers_whatever_they_contain() -> None:
     assert quoted("a`b.c") == "`a``b.c`"
     assert quoted_table("lake", "shop.or`ders") == "`lake`.`shop`.`or``ders`"
 
 
-def test_parts_are_put_together_from_texts_and_names() -> None:
+def test_parts_are_composed_of_texts_and_names() -> None:
     assert struct_of({"it's": "1 + 1"}) == r"named_struct('it\'s', 1 + 1)"
     assert struct_type([("a`b", "int")]) == "struct<`a``b`:int>"
     assert map_of({"mode": "it's", "n": 5}) == r"map('mode', 'it\'s', 'n', '5')"

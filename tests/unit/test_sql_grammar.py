@@ -1,4 +1,4 @@
-"""The grammar summary of the SQL reference is what the parser reads."""
+"""The grammar summary of the SQL reference agrees with the parser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sql_grammar import Form
 FORMS = sql_grammar.forms()
 KEYWORDS = re.compile(r"[A-Z]{2,}( [A-Z]{2,})*")
 OF_QUERIES = {"FROM", "VALUES", "VERSION"}
-"""Words that the parser reads in what is Spark's: where a query begins, and times of one table."""
+"""Words that the parser reads inside Spark's syntax: the beginning of a query, and times of one table."""
 
 
 def test_the_page_has_the_summary() -> None:

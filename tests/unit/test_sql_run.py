@@ -1,4 +1,4 @@
-"""Scripts over definitions: what they change, what they refuse, and that none of it needs Spark."""
+"""Scripts over definitions, without Spark: changes and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AGAIN = AGAIN.replace("CREATE SOURCE", "CREATE SOURCE IF NOT EXISTS").replace(
 
 
 class RecordedTables:
-    """Remembers what was dropped, in order."""
+    """Tables that record drops in order."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -80,7 +80,7 @@ def test_a_file_can_be_applied_again_and_changes_nothing() -> None:
     assert lake.store.definitions() == before
 
 
-def test_a_definition_that_differs_stays_and_the_notice_says_how() -> None:
+def test_a_definition_that_differs_stays_and_the_notice_describes_the_difference() -> None:
     lake, _ = with_shop()
     result = lake.run(AGAIN.replace("'customers', 'orders'", "'customers', 'orders', 'items'"))
     assert result.notices == (
@@ -114,7 +114,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "code", "said"),
+    ("sql", "code", "message"),
     [
         ("CREATE SOURCE shop FROM FILES '/x' FORMAT JSON", "source-exists", 'source "shop" already exists'),
         (
@@ -152,7 +152,7 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
             "connection-in-use",
             'Used by table "shop.customers", table "shop.orders", source "shop"',
         ),
-        ("DROP SOURCE other", "source-missing", "hint: SHOW SOURCES lists them, CREATE SOURCE makes one."),
+        ("DROP SOURCE other", "source-missing", "hint: SHOW SOURCES lists them, CREATE SOURCE creates one."),
         ("DROP SOURCE shop", "source-in-use", 'Used by table "shop.customers", table "shop.orders".'),
         ("DROP SOURCE shap", "source-missing", 'Known: "shop".'),
         ("SHOW CREATE SOURCE shap", "source-missing", 'Known: "shop".'),
@@ -161,18 +161,18 @@ def test_show_create_names_secrets_and_can_be_run() -> None:
         ("WITH a AS (SELECT 1) INSERT INTO shop.orders SELECT * FROM a", "table-fed", "INSERT by hand"),
     ],
 )
-def test_what_contradicts_the_definitions_is_refused_and_changes_nothing(sql: str, code: str, said: str) -> None:
+def test_a_contradicting_statement_is_refused_and_changes_nothing(sql: str, code: str, message: str) -> None:
     lake, tables = with_shop()
     before = lake.store.definitions()
     with pytest.raises(DefinitionError) as refused:
         lake.run(sql)
     assert refused.value.code == code
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert lake.store.definitions() == before
     assert tables.done == []
 
 
-def test_how_much_history_a_table_keeps_is_set_and_reset_without_making_another_table_of_it() -> None:
+def test_the_retained_history_of_a_table_is_set_and_reset_without_recreating_it() -> None:
     lake, _ = with_shop()
     before = lake.store.definitions().tables["shop.orders"]
     lake.run("ALTER TABLE shop.orders SET (RETAIN HISTORY = '2 days')")
@@ -202,12 +202,12 @@ def test_cascade_drops_all_that_needs_a_connection() -> None:
     ]
 
 
-def test_dropping_what_is_not_there_is_told_when_allowed() -> None:
+def test_dropping_a_missing_object_is_reported_when_allowed() -> None:
     lake, _ = runner()
     assert lake.run("DROP SOURCE IF EXISTS shop").notices == ('source "shop" does not exist: nothing to drop',)
 
 
-def test_nothing_runs_when_a_later_statement_is_not_well_formed() -> None:
+def test_nothing_runs_when_a_later_statement_is_malformed() -> None:
     lake, _ = runner()
     with pytest.raises(StatementError) as refused:
         lake.run("CREATE SOURCE a FROM FILES '/x' FORMAT JSON;\nCREATE SOURCE b FROM FILES '/x' FORMAT JSN")
@@ -222,14 +222,14 @@ def test_a_type_nested_without_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize("statement", ["SELECT {}", "SUBSCRIBE ({})", "CREATE HOLD h ({})"])
-def test_brackets_inside_each_other_without_end_are_refused_where_they_become_too_many(statement: str) -> None:
+def test_brackets_nested_too_deeply_are_refused_with_their_position(statement: str) -> None:
     sql = "SELECT 1;\n" + statement.format(f"{'(' * 100_000}1{')' * 100_000}")
     with pytest.raises(StatementError, match="the statement is nested too deeply") as refused:
         runner()[0].run(sql)
     assert (refused.value.code, refused.value.place.line) == ("syntax", 2)
 
 
-def test_an_error_in_a_script_names_the_line_and_keeps_what_ran() -> None:
+def test_an_error_in_a_script_names_the_line_and_keeps_earlier_statements() -> None:
     lake, _ = runner()
     with pytest.raises(DefinitionError) as refused:
         lake.run("CREATE SOURCE a FROM FILES '/x' FORMAT JSON;\nDROP CONNECTION nobody;")
@@ -240,7 +240,7 @@ def test_an_error_in_a_script_names_the_line_and_keeps_what_ran() -> None:
 
 
 class RacingStore(DefinitionStore):
-    """Another writer commits between a plan and its commit."""
+    """A store in which another writer commits between a plan and its commit."""
 
     def __init__(self, meanwhile: str) -> None:
         super().__init__(MemoryState())
@@ -261,7 +261,7 @@ def test_a_race_is_decided_by_the_definitions_it_commits_to() -> None:
     assert refused.value.code == "source-exists"
 
 
-def test_a_lost_race_to_create_the_same_is_none_with_if_not_exists() -> None:
+def test_a_lost_race_to_create_the_same_object_is_no_error_with_if_not_exists() -> None:
     statement = "CREATE SOURCE IF NOT EXISTS a FROM FILES '/x' FORMAT JSON"
     store = RacingStore(statement)
     assert runner(store)[0].run(statement).notices == ()
@@ -293,7 +293,7 @@ def names(lake: Runner) -> list[str]:
     return [f"{row[0]}.{row[1]}" for row in lake.run("SHOW HOLDS").rows]
 
 
-def test_a_table_and_its_hold_are_made_together() -> None:
+def test_a_table_and_its_hold_are_created_together() -> None:
     lake, _ = with_shop()
     lake.run(HELD_TABLE)
     result = lake.run("SHOW HOLDS")
@@ -349,7 +349,7 @@ def test_a_transaction_can_be_applied_again() -> None:
     assert (lake.store.definitions(), lake.holds.all()) == before
 
 
-def test_definitions_made_together_are_one_commit() -> None:
+def test_definitions_created_together_are_one_commit() -> None:
     class Counted(DefinitionStore):
         changes = 0
 

@@ -1,4 +1,4 @@
-"""The stack's promises that need no server: whose processes it stops, which ports it uses, what connectors ask for."""
+"""Promises of the stack that need no server: the processes it stops, its ports, and the configuration of connectors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _start(directory: Path, program: str) -> psutil.Process:
     process = processes.recorded(directory / "pid.json")
     assert process is not None
     deadline = time.monotonic() + 30
-    while not log.read_text():  # its signal handlers are in place once it says something
+    while not log.read_text():  # its signal handlers are in place once it has printed something
         assert time.monotonic() < deadline
     return process
 
@@ -115,7 +115,7 @@ def test_deleting_data_spares_files_that_the_stack_did_not_create(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "thesis.txt"]
 
 
-def test_the_ports_of_the_last_time_are_remembered(tmp_path: Path) -> None:
+def test_the_ports_of_the_last_start_are_remembered(tmp_path: Path) -> None:
     assert StackPlan.recorded(tmp_path).ports == StackPorts()
     moved = StackPlan(tmp_path, StackPorts.from_base(23_000))
     moved.record()

@@ -1,4 +1,4 @@
-"""A table that was stopped from 150 to 400, and caught up with batches at 300 and 400: when it can be read and held.
+"""The readable and holdable times of a table that was stopped from 150 to 400 and caught up with batches at 300 and 400.
 
 PyIceberg writes real tables under a clock that the test moves; times count from `START_MS`.
 """
@@ -34,7 +34,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     shop.feed()
     for ms in (100, 300, 400, 500):
         shop.batch(ms)
-    shop.was_stopped(150, 400)
+    shop.record_stop(150, 400)
     yield shop
     catalog.close()
 
@@ -45,12 +45,12 @@ def snapshots(shop: Shop) -> list[int]:
 
 
 def test_a_stopped_table_is_not_readable_and_the_error_names_the_nearest_times(shop: Shop) -> None:
-    line = shop.line(FED)
+    timeline = shop.timeline(FED)
     for ms in (100, 149, 400, 500):
-        check_readable([line], START_MS + ms)
+        check_readable([timeline], START_MS + ms)
     for ms in (150, 300, 399):
         with pytest.raises(NotReadable) as refused:
-            check_readable([line], START_MS + ms)
+            check_readable([timeline], START_MS + ms)
         assert refused.value.code == "table-was-stopped"
         assert refused.value.message == f'"{FED}" is not readable at {START_MS + ms}'
         assert f"It was stopped from {START_MS + 150} (2023-11-14 22:13:20.150 UTC) on" in refused.value.detail
@@ -59,33 +59,33 @@ def test_a_stopped_table_is_not_readable_and_the_error_names_the_nearest_times(s
 
 
 def test_changes_during_a_stop_appear_at_its_end_as_one(shop: Shop) -> None:
-    line, (first, _, caught_up, last) = shop.line(FED), snapshots(shop)
-    assert [at(line, ms) for ms in (149, 400, 500)] == [first, caught_up, last]
-    changes = line.between(START_MS + 100, START_MS + 501)
+    timeline, (first, _, caught_up, last) = shop.timeline(FED), snapshots(shop)
+    assert [at(timeline, ms) for ms in (149, 400, 500)] == [first, caught_up, last]
+    changes = timeline.between(START_MS + 100, START_MS + 501)
     assert [(v.mz_timestamp - START_MS, v.snapshot_id) for v in changes] == [(400, caught_up), (500, last)]
-    assert line.between(START_MS + 100, START_MS + 400) == ()
+    assert timeline.between(START_MS + 100, START_MS + 400) == ()
 
 
 def test_a_table_joins_at_the_last_batch_of_the_others(shop: Shop) -> None:
-    """The table caught up at 500, and the others went on until 600 without changes for it."""
-    shop.was_stopped(400, 600)
+    """Let the table catch up at 500, while the others go on until 600 without changes for it."""
+    shop.record_stop(400, 600)
     shop.commit(shop.begin(600), since=100)
-    line, (first, _, _, last) = shop.line(FED), snapshots(shop)
-    changes = line.between(START_MS + 100, START_MS + 601)
+    timeline, (first, _, _, last) = shop.timeline(FED), snapshots(shop)
+    changes = timeline.between(START_MS + 100, START_MS + 601)
     assert [(v.mz_timestamp - START_MS, v.snapshot_id) for v in changes] == [(600, last)]
-    assert at(line, 149) == first
+    assert at(timeline, 149) == first
     with pytest.raises(NotReadable) as refused:
-        check_readable([line], START_MS + 400)
+        check_readable([timeline], START_MS + 400)
     assert refused.value.hint == f"Choose {START_MS + 149} or earlier, or {START_MS + 600} or later."
 
 
 def test_a_table_read_with_a_stopped_one_shows_no_change_during_the_stop(shop: Shop) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (90, 200, 390, 450)]
     shop.clock.ms = 5_000
-    beside = together({name: shop.line(name) for name in (FED, FOREIGN)})[FOREIGN]
+    beside = together({name: shop.timeline(name) for name in (FED, FOREIGN)})[FOREIGN]
     changes = beside.between(START_MS + 100, START_MS + 501)
     assert [(v.mz_timestamp - START_MS, v.snapshot_id) for v in changes] == [(400, made[2]), (450, made[3])]
-    alone = shop.line(FOREIGN).between(START_MS + 100, START_MS + 501)
+    alone = shop.timeline(FOREIGN).between(START_MS + 100, START_MS + 501)
     assert [v.mz_timestamp - START_MS for v in alone] == [200, 390, 450]
 
 
@@ -93,21 +93,21 @@ def test_a_table_read_with_a_stopped_one_shows_no_change_during_the_stop(shop: S
 def test_a_common_window_ends_before_the_stop_of_a_slower_table(shop: Shop, clock: int, upper: int) -> None:
     shop.write(FOREIGN, 90)
     shop.clock.ms = clock
-    assert common_window([shop.line(FED), shop.line(FOREIGN)]) == (START_MS + 100, START_MS + upper)
+    assert common_window([shop.timeline(FED), shop.timeline(FOREIGN)]) == (START_MS + 100, START_MS + upper)
 
 
 def test_a_window_begins_after_expired_versions(shop: Shop) -> None:
     first, second, *_ = snapshots(shop)
     shop.expire(FED, first)
-    assert window(shop.line(FED)) == (400, 501)
+    assert window(shop.timeline(FED)) == (400, 501)
     shop.expire(FED, second)
-    assert window(shop.line(FED)) == (400, 501)
+    assert window(shop.timeline(FED)) == (400, 501)
 
 
 def test_a_younger_table_moves_the_first_common_time_to_the_end(shop: Shop) -> None:
     shop.write(FOREIGN, 200)
     shop.clock.ms = 5_000
-    lines = [shop.line(FED), shop.line(FOREIGN)]
+    lines = [shop.timeline(FED), shop.timeline(FOREIGN)]
     assert common_window(lines) == (START_MS + 400, START_MS + 501)
     with pytest.raises(NotReadable) as refused:
         check_readable(lines, START_MS + 250)
@@ -143,7 +143,7 @@ def test_a_stopped_table_cannot_be_held_during_its_stop(holds: HoldCommands) -> 
 
 
 def test_a_hold_begins_and_advances_to_readable_times(shop: Shop, holds: HoldCommands) -> None:
-    """Retention alone keeps the table from 250 onward."""
+    """Hold a table that retention alone keeps from 250 onward."""
     holds.create(new(100))
     assert holds.advance("h").at_ms == START_MS + 400
     holds.drop("h")
@@ -152,11 +152,11 @@ def test_a_hold_begins_and_advances_to_readable_times(shop: Shop, holds: HoldCom
 
 
 def test_a_hold_inside_a_stop_moves_to_its_end(shop: Shop, holds: HoldCommands) -> None:
-    """The hold was created for a future time, and then the table stopped; its tag is on the version at the stop's end."""
+    """Create a hold for a future time before the table stops; its tag is on the version at the stop's end."""
     holds.create(new(550))
     shop.batch(600)
     shop.batch(700)
-    shop.was_stopped(540, 650)
+    shop.record_stop(540, 650)
     holds.rename("h", "k")
     tagged = shop.catalog.load_table(FED).metadata.refs["hold_k"].snapshot_id
     assert tagged == snapshots(shop)[-2]

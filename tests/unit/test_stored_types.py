@@ -1,4 +1,4 @@
-"""Types in files that Arrow reads as Spark does, and those that are left to Spark."""
+"""Types in files that Arrow reads as Spark does, and types that lakehold leaves to Spark."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ from lakehold.subscribe.stored_types import reads_alike
     ],
     ids=str,
 )
-def test_types_of_columns(stored: pa.DataType, target: IcebergType, alike: bool) -> None:
+def test_types_that_arrow_reads_as_spark_does_are_recognized(
+    stored: pa.DataType, target: IcebergType, alike: bool
+) -> None:
     assert reads_alike(stored, target, target) is alike
     source = StructType(NestedField(1, "a", ListType(2, target)), NestedField(3, "b", IntegerType()))
     wanted = StructType(NestedField(1, "renamed", ListType(2, target)))

@@ -1,4 +1,4 @@
-"""A subscription is there with its hold or not at all, alone and between BEGIN and COMMIT, and its hold is not moved by hand."""
+"""A subscription exists with its hold or not at all, alone and between BEGIN and COMMIT, and nobody moves its hold by hand."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FED = "CREATE TABLE shop.fed FROM SOURCE feed (TOPIC 'fed') ENVELOPE UPSERT;"
 
 
 class Killed(BaseException):
-    """The process died here: no handler for errors sees it."""
+    """The death of the process: no handler for errors catches it."""
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A lake with the table `shop.t`, which somebody else writes."""
+    """Return a lake with the table `shop.t` of a foreign writer."""
     with connect(str(tmp_path), foreign_lag_ms=0) as lake:
         lake.catalog.create_namespace("shop")
         lake.catalog.create_table("shop.t", COLUMNS).append(pa.table({"id": [1]}, COLUMNS))
@@ -37,7 +37,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def stored(lake: Lake) -> list[str]:
-    """The holds that are written, whether or not anybody sees them."""
+    """Return the names of all stored holds, visible or not."""
     table = lake.catalog.load_table("mz_catalog.mz_holds")
     return [row["name"] for row in table.scan().to_arrow().to_pylist()]
 
@@ -46,7 +46,7 @@ def tags(lake: Lake) -> list[str]:
     return sorted(lake.catalog.load_table("shop.t").metadata.refs.keys() - {"main"})
 
 
-def test_tables_and_subscriptions_are_made_together(lake: Lake) -> None:
+def test_tables_and_subscriptions_are_created_together(lake: Lake) -> None:
     lake.sql(f"""
         BEGIN;
         {FEED} {FED}
@@ -58,7 +58,7 @@ def test_tables_and_subscriptions_are_made_together(lake: Lake) -> None:
     assert [row[0] for row in lake.sql("SHOW SUBSCRIPTIONS").rows] == ["fed_changes", "t_changes"]
     holds = {hold.name: hold for hold in lake.holds.all()}
     assert holds.keys() == {"own", "subscription_fed_changes", "subscription_t_changes"}
-    assert holds["subscription_fed_changes"].at_ms is None, "it begins with the table's first rows"
+    assert holds["subscription_fed_changes"].at_ms is None, "the hold begins with the table's first rows"
     assert holds["subscription_t_changes"].at_ms is not None
     assert tags(lake) == ["hold_subscription_t_changes"]
 
@@ -77,7 +77,7 @@ def test_tables_and_subscriptions_are_made_together(lake: Lake) -> None:
         ),
     ],
 )
-def test_what_cannot_be_subscribed_to_leaves_nothing_of_a_transaction(lake: Lake, statement: str, code: str) -> None:
+def test_an_impossible_subscription_leaves_nothing_of_a_transaction(lake: Lake, statement: str, code: str) -> None:
     with pytest.raises(LakeholdError) as refused:
         lake.sql(f"BEGIN; {FEED} {FED}\nCREATE SUBSCRIPTION first AS SUBSCRIBE shop.t;\n{statement}\nCOMMIT")
     assert refused.value.code == code
@@ -112,7 +112,7 @@ def test_a_transaction_takes_the_privileges_of_its_statements(lake: Lake, tmp_pa
 def test_a_process_that_dies_before_the_commit_leaves_a_hold_that_nobody_sees(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it holds stays for a while: it may be about to commit. Then the next change of holds takes it away."""
+    """Keep the invisible hold while its commit may follow; later the next change of holds deletes it."""
 
     def die(_: object, __: Callable[[Definitions], Definitions]) -> Definitions:
         raise Killed
@@ -144,7 +144,7 @@ def test_a_subscription_that_was_begun_and_not_declared_can_be_created(
     assert [hold.name for hold in lake.holds.all()] == ["subscription_s"]
 
 
-def test_the_holds_of_subscribers_are_shown_with_their_names_and_left_alone(lake: Lake) -> None:
+def test_the_holds_of_subscribers_are_shown_with_their_names_and_cannot_be_changed(lake: Lake) -> None:
     lake.sql('CREATE SUBSCRIPTION "Odd one" AS SUBSCRIBE shop.t')
     lake.subscriptions.holds.create(
         NewHold("client_app", None, ("shop.t",), kept_by="app", keeper=SubscriberKind.CLIENT)
@@ -177,8 +177,8 @@ def test_max_lag_moves_the_hold_of_a_subscription(lake: Lake) -> None:
     assert (after.at_ms or 0) > (before.at_ms or 0)
 
 
-def test_what_subscribers_that_are_gone_have_left_is_let_go(lake: Lake) -> None:
-    """`DROP SUBSCRIPTION` and `forget()` died halfway."""
+def test_holds_of_dropped_subscribers_are_removed(lake: Lake) -> None:
+    """Simulate `DROP SUBSCRIPTION` and `forget()` that died halfway."""
     lake.sql("CREATE SUBSCRIPTION s AS SUBSCRIBE shop.t; CREATE SUBSCRIPTION kept AS SUBSCRIBE shop.t")
     entry = lake.definitions.definitions().subscription("s")
     store, holds = lake.subscriptions.store, lake.subscriptions.holds
@@ -196,6 +196,6 @@ def test_what_subscribers_that_are_gone_have_left_is_let_go(lake: Lake) -> None:
 
 
 def age_all(lake: Lake) -> None:
-    """As if everything had been made long ago."""
+    """Set the creation time of all holds to long ago."""
     store = lake.subscriptions.holds._changes.store
     store.change(lambda holds: (replace(hold, created_at_ms=1) for hold in holds))

@@ -46,17 +46,17 @@ def shown(table: TableDescription) -> str:
     lines = []
     for expectation in generated_suite(table).expectations:
         assert expectation.type != "expect_columns_to_have_types" or expectation.kwargs == {"types": table.types}
-        said = ["types"] if "types" in expectation.kwargs else []
-        said += [f"{name}={json.dumps(v)}" for name, v in expectation.kwargs.items() if name != "types"]
-        lines.append(" ".join((expectation.type, *said)) + "\n")
+        arguments = ["types"] if "types" in expectation.kwargs else []
+        arguments += [f"{name}={json.dumps(v)}" for name, v in expectation.kwargs.items() if name != "types"]
+        lines.append(" ".join((expectation.type, *arguments)) + "\n")
     return "".join(lines)
 
 
-def test_a_suite_says_what_schema_key_and_descriptions_say() -> None:
+def test_a_suite_follows_schema_key_and_descriptions() -> None:
     assert shown(ORDERS) == GENERATED
 
 
-def test_without_a_key_nothing_is_said_of_one() -> None:
+def test_without_a_key_a_suite_expects_none() -> None:
     assert shown(replace(ORDERS, key=(), docs={}, types={"id": "bigint"})) == "expect_columns_to_have_types types\n"
 
 
@@ -82,26 +82,26 @@ def test_values_are_taken_from_a_list_of_words_only(doc: str, values: list[str] 
     assert [expectation.kwargs["value_set"] for expectation in rest] == ([] if values is None else [values])
 
 
-def test_a_written_suite_reads_as_what_it_was(tmp_path: Path) -> None:
+def test_a_written_suite_is_read_unchanged(tmp_path: Path) -> None:
     suite = generated_suite(ORDERS)
     path = write_suite(tmp_path / "expectations", suite)
     assert path.read_text() == suite_text(suite)
     assert read_suite(path.parent, "shop.orders") == replace(suite, origin=str(path))
 
 
-def test_a_suite_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_an_existing_suite_is_not_overwritten(tmp_path: Path) -> None:
     write_suite(tmp_path, generated_suite(ORDERS))
     with pytest.raises(DefinitionError, match="already exists") as refused:
         write_suite(tmp_path, generated_suite(replace(ORDERS, key=())))
     assert refused.value.code == "suite-exists"
 
 
-def test_no_file_and_no_directory_are_no_suite(tmp_path: Path) -> None:
+def test_a_missing_file_or_directory_is_no_suite(tmp_path: Path) -> None:
     assert read_suite(None, "s.t") is None
     assert read_suite(tmp_path, "s.t") is None
 
 
-def test_the_suites_of_the_example_are_suites() -> None:
+def test_the_suites_of_the_example_are_valid() -> None:
     examples = Path(__file__).parents[2] / "expectations" / "example"
     names = [path.stem for path in examples.glob("*.json")]
     assert "shop.orders" in names
@@ -111,7 +111,7 @@ def test_the_suites_of_the_example_are_suites() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"name": "s.t",\n "expectations": [}', "Line 2, column 19 is no JSON: Expecting value."),
+        ('{"name": "s.t",\n "expectations": [}', "Line 2, column 19 is not JSON: Expecting value."),
         ('{"name": "s.t"}', 'At "expectations": Field required.'),
         ('{"name": "s.t", "expectations": []}', 'At "expectations": Tuple should have at least 1 item'),
         ('{"name": "s.t", "expectations": [{"kwargs": {}}]}', 'At "expectations[0].type": Field required.'),
@@ -119,7 +119,7 @@ def test_the_suites_of_the_example_are_suites() -> None:
         ("[]", "Input should be an object"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said_with_its_place(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_fault_of_a_file_is_reported_with_its_position(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "s.t.json").write_text(text)
     with pytest.raises(DefinitionError) as refused:
         read_suite(tmp_path, "s.t")
@@ -142,7 +142,7 @@ VERDICT = Verdict(
 )
 
 
-def test_a_page_shows_what_failed_first_and_needs_nothing_else() -> None:
+def test_a_page_shows_failures_first_and_loads_nothing() -> None:
     page = page_text(VERDICT)
     assert "failed: 1 of 2 expectations are not met" in page
     assert page.index("expect_column_values_to_be_in_set") < page.index("expect_key_to_be_unique")
@@ -150,7 +150,7 @@ def test_a_page_shows_what_failed_first_and_needs_nothing_else() -> None:
     assert not any(outside in page for outside in ("<script", "<link", "http://", "https://", "@import"))
 
 
-def test_a_page_stands_under_its_table_and_snapshot() -> None:
+def test_a_page_is_stored_under_its_table_and_snapshot() -> None:
     assert page_uri("s3://lake/_checks/", VERDICT) == "s3://lake/_checks/shop.orders/7.html"
 
 

@@ -1,4 +1,4 @@
-"""Which tags holds want on a table, and that they come, move and go: real tables under a clock that the test moves."""
+"""Tags of holds, which appear, move and disappear on real tables under a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Held(Shop):
         self.keeping = TableTags(self.catalog, self.timelines, self.store)
 
     def hold(self, name: str, full_name: str, at: int | None, object_id: str | None = None) -> Hold:
-        """Put a hold, or move the one of this name."""
+        """Create a hold, or move the one of this name."""
         if object_id is None:
             fed = full_name == FED
             object_id = "t" if fed else str(self.catalog.load_table(full_name).metadata.table_uuid)
@@ -48,7 +48,7 @@ class Held(Shop):
         self.store.change(lambda holds: [hold for hold in holds if hold.name != name])
 
     def tags(self, full_name: str) -> dict[str, int]:
-        """The table's tags, times counted from `START_MS`."""
+        """Return the table's tags, with times counted from `START_MS`."""
         refs = self.catalog.load_table(full_name).metadata.refs
         return {short(name): ref.snapshot_id for name, ref in refs.items() if name != "main"}
 
@@ -76,7 +76,7 @@ def test_a_hold_is_on_the_version_of_its_time_and_each_later_one_has_its_own_tag
     assert shop.tags(FOREIGN) == {"hold_h": made[1], "mz_300": made[2], "mz_400": made[3]}
 
 
-def test_several_holds_share_the_tags_of_what_comes_later(shop: Held) -> None:
+def test_several_holds_share_the_tags_of_later_versions(shop: Held) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
     shop.hold("early", FOREIGN, 100)
     shop.hold("late", FOREIGN, 200)
@@ -103,7 +103,7 @@ def test_a_hold_in_the_future_follows_the_newest_snapshot_until_its_time_has_com
     assert shop.tags(FOREIGN) == {"hold_h": second, "mz_300": third}
 
 
-def test_a_hold_that_waits_for_a_first_time_begins_with_what_can_be_read(shop: Held) -> None:
+def test_a_hold_that_waits_for_a_first_time_begins_at_the_first_readable_time(shop: Held) -> None:
     shop.feed()
     shop.hold("h", FED, None)
     shop.keeping.put([FED])
@@ -146,7 +146,7 @@ def test_a_snapshot_that_was_current_twice_is_tagged_for_both_times(shop: Held) 
     assert shop.tags(FOREIGN) == {"hold_h": made[0], "mz_200": made[1], "mz_300": made[0], "mz_400": after}
 
 
-def test_putting_what_is_there_commits_nothing(shop: Held) -> None:
+def test_putting_existing_tags_commits_nothing(shop: Held) -> None:
     for ms in (100, 200):
         shop.write(FOREIGN, ms)
     shop.write("shop.free", 300)
@@ -158,7 +158,7 @@ def test_putting_what_is_there_commits_nothing(shop: Held) -> None:
     assert (shop.location(FOREIGN), shop.location("shop.free")) == before
 
 
-def test_a_hold_that_moved_takes_its_tag_along_and_the_last_one_takes_all(shop: Held) -> None:
+def test_a_moved_hold_moves_its_tag_and_the_last_dropped_hold_removes_all_tags(shop: Held) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
     shop.hold("h", FOREIGN, 100)
     shop.keeping.put([FOREIGN])
@@ -175,7 +175,7 @@ def test_a_hold_that_moved_takes_its_tag_along_and_the_last_one_takes_all(shop: 
     assert shop.tags(FOREIGN) == {}
 
 
-def test_what_a_hold_needs_by_now_is_not_removed(shop: Held) -> None:
+def test_a_tag_that_a_hold_needs_by_now_is_not_removed(shop: Held) -> None:
     made = [shop.write(FOREIGN, ms) for ms in (100, 200, 300)]
     shop.hold("h", FOREIGN, 100)
     shop.keeping.put([FOREIGN])
@@ -186,7 +186,7 @@ def test_what_a_hold_needs_by_now_is_not_removed(shop: Held) -> None:
     assert shop.tags(FOREIGN) == {"hold_again": made[1], "mz_300": made[2]}
 
 
-def test_tags_that_others_put_are_theirs(shop: Held) -> None:
+def test_tags_of_others_are_not_changed(shop: Held) -> None:
     (first,) = [shop.write(FOREIGN, 100)]
     manage = shop.catalog.load_table(FOREIGN).manage_snapshots()
     manage.create_tag(first, "hold_mine").create_tag(first, "mz_1", max_ref_age_ms=1_000).create_branch(
@@ -197,7 +197,7 @@ def test_tags_that_others_put_are_theirs(shop: Held) -> None:
     assert set(shop.tags(FOREIGN)) >= {"hold_mine", "hold_b"}
 
 
-def test_a_hold_on_a_table_that_has_been_made_anew_is_not_on_the_new_one(shop: Held) -> None:
+def test_a_hold_on_a_recreated_table_is_not_on_the_new_one(shop: Held) -> None:
     shop.write(FOREIGN, 100)
     shop.hold("h", FOREIGN, 100)
     shop.catalog.drop_table(FOREIGN)
@@ -217,7 +217,7 @@ def test_a_later_tag_stays_where_another_tool_made_the_log_forget_its_version(sh
     untagged = shop.write(FOREIGN, 300)
     last = shop.write(FOREIGN, 400)
     shop.expire(FOREIGN, untagged)
-    timeline = shop.line(FOREIGN)
+    timeline = shop.timeline(FOREIGN)
     assert unneeded_tags(timeline, shop.store.holds()) == ()
     shop.keeping.put([FOREIGN])
     assert shop.tags(FOREIGN) == {"hold_h": made[0], "mz_200": made[1], "mz_400": last}
@@ -225,5 +225,5 @@ def test_a_later_tag_stays_where_another_tool_made_the_log_forget_its_version(sh
 
 def test_without_holds_no_tag_is_wanted(shop: Held) -> None:
     shop.write(FOREIGN, 100)
-    assert wanted_tags(shop.line(FOREIGN), ()) == {}
+    assert wanted_tags(shop.timeline(FOREIGN), ()) == {}
     assert FOREVER_MS == 9_223_372_036_854_775_807

@@ -1,4 +1,4 @@
-"""Parts of whole transactions: ids and log positions, names of topics, what is kept, where tables join, and messages."""
+"""Parts of whole transactions: ids and log positions, names of topics, stored state, joining tables, and messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_ids_of_other_connectors_have_no_log_position() -> None:
     assert transaction_of("5.6.641") == "5.6.641"
 
 
-def test_events_of_postgres_are_named_and_placed_by_what_they_have_in_common() -> None:
+def test_events_of_postgres_share_their_transaction_and_log_position() -> None:
     ids = ("765:26756832", "765:26757136", "765:26757768")
     assert {transaction_of(id_) for id_ in ids} == {"765"}
     events = [
@@ -65,7 +65,7 @@ def test_events_of_postgres_are_named_and_placed_by_what_they_have_in_common() -
     assert end_before is not None
     assert end is not None
     assert end_before.at < run.log_position.at < end.at, (
-        "it commits after the commit that its events name, and not after its own"
+        "the transaction commits after the commit that its events name, and not after its own"
     )
 
 
@@ -84,7 +84,7 @@ def test_a_table_is_found_by_the_name_of_its_topic(collection: str, topic: str |
     assert topic_of(collection, topics, "shop.transaction") == topic
 
 
-def test_what_was_taken_is_kept_as_text() -> None:
+def test_committed_transactions_are_stored_as_text() -> None:
     taken = CommittedTransactions(
         commits={"binlog binlog.": (3, 4_000)},
         marks={ORDERS: FurthestEvent(LogPosition("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
@@ -98,7 +98,7 @@ def test_what_was_taken_is_kept_as_text() -> None:
     assert CommittedTransactions.from_json("") == CommittedTransactions()
 
 
-def test_a_table_that_joins_brings_the_marks_of_its_partitions() -> None:
+def test_a_table_that_joins_adds_the_marks_of_its_partitions() -> None:
     own = CommittedTransactions({"wal": (5,)}, {ORDERS: FurthestEvent(LogPosition("wal", (4,)), (3, 3, 1, 1))})
     main = CommittedTransactions({"wal": (9,)})
     assert joined_transactions(main, own) == CommittedTransactions(
@@ -107,18 +107,18 @@ def test_a_table_that_joins_brings_the_marks_of_its_partitions() -> None:
     assert joined_transactions(NOTHING_COMMITTED, own) == own
 
 
-def test_what_was_taken_of_one_log_says_nothing_of_another() -> None:
+def test_committed_transactions_of_one_log_do_not_affect_another() -> None:
     taken = CommittedTransactions({"server a": (100,), "server b": (5,)})
     assert taken.has(LogPosition("server a", (50,)))
     assert not taken.has(LogPosition("server b", (6,)))
     assert not taken.has(LogPosition("server c", (1,)))
     assert not CommittedTransactions({"server a": (100,)}).is_ahead_of(taken), (
-        "a table that stopped before a failover joins again behind it"
+        "a table that stopped before a failover joins again after it"
     )
     assert CommittedTransactions({"server c": (1,)}).is_ahead_of(taken)
 
 
-TAKEN = CommittedTransactions({"wal": (9,)})
+COMMITTED = CommittedTransactions({"wal": (9,)})
 
 
 def readers_of(*states: ReaderState) -> Readers:
@@ -134,11 +134,11 @@ def test_the_transaction_topic_stays_when_tables_go_and_goes_with_the_last() -> 
     progress = {"shop.orders": TableProgress(object_id="id of orders")}
     gone = TopicPartition("shop.public.gone", 0)
     main = ReaderState(
-        "shop", MAIN_READER, tables=progress, position={ORDERS: 5, TRANSACTIONS: 9, gone: 3}, transactions=TAKEN
+        "shop", MAIN_READER, tables=progress, position={ORDERS: 5, TRANSACTIONS: 9, gone: 3}, transactions=COMMITTED
     )
     left = with_tables(readers_of(main), "shop", orders, TRANSACTIONS.topic)[MAIN_READER]
     assert dict(left.position) == {ORDERS: 5, TRANSACTIONS: 9}
-    assert left.transactions == TAKEN
+    assert left.transactions == COMMITTED
     empty = with_tables(readers_of(main), "shop", {}, TRANSACTIONS.topic)[MAIN_READER]
     assert (dict(empty.position), empty.transactions) == ({}, NOTHING_COMMITTED)
 
@@ -148,9 +148,9 @@ def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
     progress = {"shop.orders": TableProgress(object_id="id of orders")}
     intent = Intent("shop", MAIN_READER, 70, {ORDERS: 8, TRANSACTIONS: 12}, {})
     position, ids = {ORDERS: 5, TRANSACTIONS: 9}, {ORDERS.topic: "old", TRANSACTIONS.topic: "old"}
-    main = ReaderState("shop", MAIN_READER, progress, position, ids, upper_ms=51, intent=intent, transactions=TAKEN)
+    main = ReaderState("shop", MAIN_READER, progress, position, ids, upper_ms=51, intent=intent, transactions=COMMITTED)
     found = with_tables(readers_of(main), "shop", again, TRANSACTIONS.topic)
-    assert set(found) == {MAIN_READER}, "the table that came again does not wait for what it no longer reads"
+    assert set(found) == {MAIN_READER}, "the recreated table does not wait for topics that it no longer reads"
     assert found[MAIN_READER] == ReaderState(
         "shop", MAIN_READER, {"shop.orders": TableProgress(object_id="another")}, upper_ms=71
     )
@@ -170,7 +170,7 @@ def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None
     assert found[MAIN_READER].tables["shop.orders"].since_ms == since_ms
 
 
-def test_a_source_waits_from_when_it_last_saw_more_come() -> None:
+def test_the_wait_of_a_source_counts_from_the_last_new_event() -> None:
     tables = {"shop.orders": ORDERS.topic, "shop.other": "shop.public.other"}
     first = waiting_for(Blocked("7:70", 3, came=3), {ORDERS.topic}, tables, None, 1_000)
     assert (first.since_ms, first.tables) == (1_000, ("shop.orders",))
@@ -181,10 +181,10 @@ def test_a_source_waits_from_when_it_last_saw_more_come() -> None:
     assert waiting_for(more_looked_at, {ORDERS.topic}, tables, first, 2_000).since_ms == 1_000
 
 
-def test_an_error_names_the_transaction_what_it_lacks_and_who_waits() -> None:
+def test_an_error_names_the_transaction_its_missing_events_and_the_waiting_tables() -> None:
     blocked = Blocked("7:70", 3, {ORDERS.topic: (3, 1_500)})
     error = incomplete("shop", waiting_for(blocked, set(), {"shop.orders": ORDERS.topic}, None, 0))
     assert error.message == 'transaction 7:70 of source "shop" is incomplete'
-    assert '3 of 1,500 changes of topic "shop.public.orders" have come' in error.detail
+    assert 'than have arrived: 3 of 1,500 changes of topic "shop.public.orders".' in error.detail
     assert "since 1970-01-01 00:00:00.000 UTC" in error.detail
     assert "shop.orders" in error.detail

@@ -18,7 +18,7 @@ from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.postgres_failover import branches_of
 from lakehold.upstream.targets import passed_position
 from lakehold.upstream.wanted import Wanted
-from tests.upstream_world import World, converge, target
+from tests.upstream_world import World, reconcile, target
 
 A = {"a1": "public.a"}
 FIRST = FoundLog("7", 1, is_awaited=True)
@@ -28,9 +28,9 @@ THIRD = FoundLog("7", 3, ((1, 500), (2, 700)))
 
 @pytest.fixture
 def world() -> World:
-    """A captured database, which noted its log and is at position 1000; the lake is at 500."""
+    """Return a captured database, which noted its log and is at position 1000; the lake is at 500."""
     world = World(frozenset({"public.a"}), failover=FoundFailover(FIRST, has_failover_slots=True, is_copied=True))
-    assert converge(world, target(A))
+    assert reconcile(world, target(A))
     world.log = FIRST
     world.signal_table = FoundSignalTable(seen_ms=10)
     return world
@@ -110,7 +110,7 @@ def test_a_slot_that_the_standby_had_not_copied_was_created_later(world: World) 
     assert refusal(goal(), world.inspect(goal())).code == "slot-lost"
 
 
-def test_what_the_lake_applied_since_the_failover_does_not_count(world: World) -> None:
+def test_changes_that_the_lake_applied_since_the_failover_do_not_count(world: World) -> None:
     found = replace(promoted(world, SECOND).inspect(goal(900)), passed=500)
     assert plan(goal(900), found).steps == ()
 
@@ -135,7 +135,7 @@ def test_a_snapshot_above_all_that_the_lake_has_makes_good_what_was_lost(world: 
     world.log = FIRST
     found = world.inspect(goal(1000))
     assert "DROP SOURCE shop CASCADE" in refusal(goal(1000), found).hint
-    with pytest.raises(UpstreamError, match="gone back"):
+    with pytest.raises(UpstreamError, match="went back"):
         plan_resnapshot(goal(1000), found)
 
 
@@ -146,7 +146,7 @@ def test_a_slot_of_an_earlier_lakehold_is_copied_from_now_on_and_asked_for_once(
     world.failover = replace(world.failover, is_copied=False)
     wanted = replace(goal(), seen_upstream_ms=None)
     assert CopySlot("s") in plan(wanted, world.inspect(wanted)).steps
-    assert converge(world, wanted)
+    assert reconcile(world, wanted)
     world.failover = replace(world.failover, is_copied=False)
     assert plan(wanted, world.inspect(wanted)).steps == (), "a server that refused is not asked again"
 
@@ -174,7 +174,7 @@ def test_a_hint_says_what_a_failover_would_lose(world: World, failover: FoundFai
 
 def test_a_server_before_version_17_is_asked_for_no_failover_slot() -> None:
     world = World(frozenset({"public.a"}))
-    assert converge(world, target(A))
+    assert reconcile(world, target(A))
     assert world.config is not None
     assert "slot.failover" not in world.config
 

@@ -1,4 +1,4 @@
-"""A connector's configuration follows the columns of its tables, and does not change the types of tables that exist."""
+"""The configuration of a connector, which follows the columns of its tables, and keeps the types of existing tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakehold.definitions import Capture
 from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.capture_steps import ConfigureConnector, CreateConnector
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 _UNSIGNED = "bigint.unsigned.handling.mode"
 _INTERVALS = "interval.handling.mode"
@@ -22,39 +22,41 @@ _DOMAIN = FoundColumn("body", "raw", FoundType("bytea", "bytea"), domain="raw")
 _LARGE = FoundColumn("n", "bigint(20) unsigned", FoundType("bigint", "bigint(20) unsigned"))
 
 
-def test_a_column_of_which_nothing_comes_is_left_out_when_it_is_added_upstream() -> None:
+def test_an_added_column_that_is_never_sent_is_skipped() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.config is not None
     assert "column.exclude.list" not in world.config
     world.columns = {"public.a": (_OUT, _DOMAIN)}
     planned = plan(goal, world.inspect(goal))
     assert any(isinstance(step, ConfigureConnector) for step in planned.steps)
     assert "column public.a.to.day (interval[]) is left out: Debezium sends no arrays of this type" in planned.hints
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.config["column.exclude.list"] == r"(?-i:public\.a\.to\.day)"
 
 
-def test_a_column_that_is_added_by_the_name_of_another_in_avro_is_left_out() -> None:
+def test_an_added_column_with_the_avro_name_of_another_is_skipped() -> None:
     a_b, added = (FoundColumn(name, "integer", FoundType("int4", "integer")) for name in ("a-b", "a_b"))
     world = World(frozenset({"public.a"}), columns={"public.a": (a_b,)})
     goal = target({"a": "public.a"})
     avro = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
     goal = replace(goal, config={**goal.config, **avro})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.columns = {"public.a": (a_b, added)}
-    (told,) = [hint for hint in plan(goal, world.inspect(goal)).hints if "a_b" in hint]
-    assert told.startswith("column public.a.a_b (integer) is left out: in Avro Debezium calls it a_b, as it does a-b")
-    assert "ALTER TABLE public.a RENAME COLUMN a_b TO …" in told
-    assert converge(world, goal)
+    (message,) = [hint for hint in plan(goal, world.inspect(goal)).hints if "a_b" in hint]
+    assert message.startswith(
+        "column public.a.a_b (integer) is left out: in Avro Debezium calls it a_b, as it does a-b"
+    )
+    assert "ALTER TABLE public.a RENAME COLUMN a_b TO …" in message
+    assert reconcile(world, goal)
     assert world.config is not None
     assert world.config["column.exclude.list"] == r"(?-i:public\.a\.a_b)"
     world.columns = {"public.a": (replace(a_b, is_key=False), replace(added, is_key=True))}
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.config["column.exclude.list"] == r"(?-i:public\.a\.a\-b)"
     world.columns = {"public.a": (a_b,)}
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert "column.exclude.list" not in world.config
 
 
@@ -72,10 +74,10 @@ def test_columns_carry_the_name_of_a_type_that_debezium_does_not_know(type_name:
         assert (typed.fullmatch('public.a."public"."raw"') is None) == bool(columns)
 
 
-def test_unsigned_numbers_are_exact_but_for_a_connector_that_was_made_before() -> None:
+def test_unsigned_numbers_are_exact_except_for_an_older_connector() -> None:
     world = World(frozenset({"shop.a"}), is_mariadb=True, columns={"shop.a": (_LARGE,)})
     goal = target({"a": "shop.a"}, capture=OF_MARIADB)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.config is not None
     assert world.config[_UNSIGNED] == "precise"
     assert not any("negative" in hint for hint in plan(goal, world.inspect(goal)).hints)
@@ -83,14 +85,14 @@ def test_unsigned_numbers_are_exact_but_for_a_connector_that_was_made_before() -
     del world.config[_UNSIGNED]
     planned = plan(goal, replace(world.inspect(goal)))
     assert planned.steps == ()
-    (told,) = [hint for hint in planned.hints if "negative" in hint]
-    assert told.startswith("column shop.a.n (bigint(20) unsigned): numbers from 9223372036854775808 on")
+    (message,) = [hint for hint in planned.hints if "negative" in hint]
+    assert message.startswith("column shop.a.n (bigint(20) unsigned): numbers from 9223372036854775808 on")
 
 
-def test_intervals_are_exact_but_for_a_connector_that_was_made_before() -> None:
+def test_intervals_are_exact_except_for_an_older_connector() -> None:
     world = World(frozenset({"public.a"}), columns={"public.a": (_DURATION,)})
     goal = target({"a": "public.a"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.config is not None
     assert world.config[_INTERVALS] == "string"
     assert not any("30.4375" in hint for hint in plan(goal, world.inspect(goal)).hints)
@@ -98,8 +100,8 @@ def test_intervals_are_exact_but_for_a_connector_that_was_made_before() -> None:
     del world.config[_INTERVALS]
     planned = plan(goal, world.inspect(goal))
     assert planned.steps == ()
-    (told,) = [hint for hint in planned.hints if "30.4375" in hint]
-    assert told.startswith("column public.a.took (interval): a month comes as 30.4375 days")
+    (message,) = [hint for hint in planned.hints if "30.4375" in hint]
+    assert message.startswith("column public.a.took (interval): a month comes as 30.4375 days")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_intervals_are_exact_but_for_a_connector_that_was_made_before() -> None:
         (_DURATION, CAPTURE, _INTERVALS, StringType(), (), True),
     ],
 )
-def test_a_connector_that_was_lost_is_made_again_with_the_types_that_the_lake_has(
+def test_a_lost_connector_is_recreated_with_the_types_of_the_lake(
     column: FoundColumn,
     capture: Capture,
     option: str,

@@ -1,4 +1,4 @@
-"""Missed changes of captured tables: what lakehold snapshots again, how often, and what it reports of the rest."""
+"""Missed changes of captured tables: lakehold snapshots the tables again, or reports the gap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakehold.upstream.capture_steps import (
 )
 from lakehold.upstream.found import FoundSnapshot
 from tests.upstream_meddling import SIGNAL_TABLE
-from tests.upstream_world import CAPTURE, World, converge, target
+from tests.upstream_world import CAPTURE, World, reconcile, target
 
 A, B, C = {"a1": "public.a"}, {"b1": "public.b"}, {"c1": "public.c"}
 
@@ -29,19 +29,19 @@ A, B, C = {"a1": "public.a"}, {"b1": "public.b"}, {"c1": "public.c"}
 def world() -> World:
     """Return a database whose table `public.a` is captured."""
     world = World(frozenset({"public.a", "public.b", "public.c"}))
-    assert converge(world, target(A))
+    assert reconcile(world, target(A))
     return world
 
 
 def again(object_id: str, upstream: str, *, confirms: bool = False) -> AskSnapshot:
-    """Build the step that asks for a snapshot of a table that the lake has not begun, or, if it `confirms`, has a snapshot of."""
+    """Build the step that requests a snapshot of a table that the lake has not begun, or if it `confirms`, has a snapshot of."""
     tables = {object_id: f"shop.{object_id}"}
     repeat = Repeat(CAPTURE.topic(upstream), tables, None if confirms else {}, confirms)
     return AskSnapshot("shop", upstream, object_id, repeat, SIGNAL_TABLE)
 
 
 def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_captured_again(world: World) -> None:
-    assert converge(world, target(A | B))
+    assert reconcile(world, target(A | B))
     world.unpublish("public.a")
     world.leave_out("public.b")
     goal = target(A | B)
@@ -56,7 +56,7 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
     assert planned.steps[-1] == ResumeConnector("shop")
     assert [hint.split(" were missed")[0] for hint in planned.hints] == ["changes of public.a", "changes of public.b"]
     assert not any("RESNAPSHOT" in hint for hint in planned.hints)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.missed == set()
     assert plan(goal, world.inspect(goal)).hints == ()
 
@@ -64,18 +64,18 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
 @pytest.mark.parametrize("cut_after", range(8))
 def test_missed_changes_arrive_wherever_the_repair_was_interrupted(world: World, cut_after: int) -> None:
     goal = target(A | B | C)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.unpublish("public.a")
     world.leave_out("public.b")
     world.republish("public.c")
-    converge(world, goal, cut_after)
-    assert converge(world, goal)
+    reconcile(world, goal, cut_after)
+    assert reconcile(world, goal)
     world.ingest()
     assert (world.missed, world.gone) == (set(), set())
 
 
 def test_only_a_table_that_left_the_publication_between_two_inspections_is_snapshotted_again(world: World) -> None:
-    assert converge(world, target(A | B))
+    assert reconcile(world, target(A | B))
     world.republish("public.a")
     goal = target(A | B)
     planned = plan(goal, world.inspect(goal))
@@ -87,14 +87,14 @@ def test_only_a_table_that_left_the_publication_between_two_inspections_is_snaps
     )
     (hint,) = planned.hints
     assert "changes of public.a were missed" in hint
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert plan(goal, world.inspect(goal)) == Steps()
 
 
 def test_a_recreated_publication_is_checked_before_its_tables_are_snapshotted_again(world: World) -> None:
     goal = target(A | B)
-    assert converge(world, goal)
-    world.publish_anew()
+    assert reconcile(world, goal)
+    world.recreate_publication()
     assert plan(goal, world.inspect(goal)).steps == (
         StopConnector("shop"),
         CheckLog("s", "p", "shop"),
@@ -103,67 +103,69 @@ def test_a_recreated_publication_is_checked_before_its_tables_are_snapshotted_ag
         NoteMembers("shop", "s1", "p", ("public.a", "public.b")),
         ResumeConnector("shop"),
     )
-    assert converge(world, goal)
+    assert reconcile(world, goal)
 
 
-def test_tables_that_lakehold_adds_and_drops_make_no_other_look_missed(world: World) -> None:
+def test_tables_that_lakehold_adds_and_drops_show_no_gap_of_others(world: World) -> None:
     for declared, released in [(A | B, []), (B, ["public.a"]), (B | {"a2": "public.a"}, [])]:
-        assert converge(world, target(declared, released))
+        assert reconcile(world, target(declared, released))
     assert world.repeats == {}
 
 
-def test_memberships_are_noted_for_a_source_without_such_a_note(world: World) -> None:
+def test_memberships_are_recorded_for_a_source_without_them(world: World) -> None:
     world.noted.clear()
     goal = target(A)
     assert plan(goal, world.inspect(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_a_second_snapshot_finds_deleted_rows_where_the_first_was_asked_for_too_early(
+def test_a_second_snapshot_finds_deleted_rows_where_the_first_was_requested_too_early(
     world: World, is_behind: bool
 ) -> None:
     goal = target(A)
     world.unpublish("public.a")
     if is_behind:
         world.unread.add("public.a")
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.gone
     world.ingest()
     assert bool(world.gone) is is_behind
     further = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
     assert further == ((again("a1", "public.a", confirms=True),) if is_behind else ())
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.ingest()
     assert world.gone == set()
 
 
-def test_it_is_asked_for_again_once_the_lake_has_the_first_of_all_tables_that_share_one(world: World) -> None:
+def test_a_shared_snapshot_is_requested_again_once_all_its_tables_have_the_first_one(world: World) -> None:
     goal = target(A | {"a2": "public.a"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.unpublish("public.a")
     world.unread.add("public.a")
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.ingest()
     last = world.repeated.pop("a1")
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.repeats["a2"].signal_id == last
     world.repeated["a1"] = last
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.repeats["a1"] == world.repeats["a2"]
     assert world.repeats["a1"].signal_id != last
 
 
 def test_a_table_that_joins_over_a_topic_that_lacks_changes_has_no_deleted_rows(world: World) -> None:
     world.unpublish("public.a")
-    assert converge(world, target(A))
+    assert reconcile(world, target(A))
     world.ingest()
     goal = target(A | {"a2": "public.a"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.ingest()
     assert not world.repeats["a2"].is_certain
-    assert converge(world, goal)
-    assert world.repeats["a2"].is_certain, "the second one tells, which was asked for when it had the topic"
+    assert reconcile(world, goal)
+    assert world.repeats["a2"].is_certain, (
+        "the second one shows deletes: it was requested when the lake had read the topic"
+    )
 
 
 def test_a_connector_that_has_not_sent_the_whole_log_counts_as_lagging(world: World) -> None:
@@ -177,10 +179,10 @@ def test_a_connector_that_has_not_sent_the_whole_log_counts_as_lagging(world: Wo
     assert asked.repeat.read is None
 
 
-def test_a_repeated_snapshot_that_failed_is_asked_for_again(world: World) -> None:
+def test_a_repeated_snapshot_that_failed_is_requested_again(world: World) -> None:
     goal = target(A)
     world.unpublish("public.a")
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.repeats["a1"] = replace(world.repeats["a1"], succeeded=False)
     assert plan(goal, world.inspect(goal)).steps == (again("a1", "public.a"),)
 
@@ -197,8 +199,8 @@ def test_missed_changes_of_a_table_without_a_key_are_only_reported(world: World)
     )
     (hint,) = planned.hints
     assert "no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them" in hint
-    assert converge(world, goal)
-    assert plan(goal, world.inspect(goal)).hints == (hint,), "it is told until all is snapshotted"
+    assert reconcile(world, goal)
+    assert plan(goal, world.inspect(goal)).hints == (hint,), "the gap is reported until all tables are snapshotted"
     for step in plan_resnapshot(goal, world.inspect(goal)).steps:
         world.perform(step)
     assert plan(goal, world.inspect(goal)) == Steps()
@@ -208,35 +210,35 @@ def test_missed_changes_arrive_when_the_table_gets_a_key(world: World) -> None:
     world.keyless = frozenset({"public.a"})
     world.unpublish("public.a")
     goal = target(A)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.keyless = frozenset()
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.ingest()
     assert (world.missed, world.gone) == (set(), set())
     assert plan(goal, world.inspect(goal)).hints == ()
 
 
-def test_a_failed_snapshot_is_asked_for_again_after_a_pause_and_reported_meanwhile(world: World) -> None:
+def test_a_failed_snapshot_is_requested_again_after_a_pause_and_reported_meanwhile(world: World) -> None:
     goal = target(A | B)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     denied = FoundSnapshot(asked=1, failures=("SQL_EXCEPTION",), failed_in_row=1, again_ms=30_000)
     world.snapshots["b1"] = denied
     early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
-    assert early.steps == (), "the connector would stand for it"
+    assert early.steps == (), "the connector would be stopped for the snapshot"
     (hint,) = early.hints
     assert "the snapshot of public.b failed: SQL_EXCEPTION" in hint
     assert "ALTER SOURCE shop REPAIR" in hint
     asked = AskSnapshot("shop", "public.b", "b1", None, SIGNAL_TABLE)
     assert late.steps == (StopConnector("shop"), asked, ResumeConnector("shop"))
-    assert late.hints == early.hints, "it is told once"
-    assert plan(goal, world.inspect(goal)).steps == late.steps, "whoever repairs by hand does not wait"
+    assert late.hints == early.hints, "the failure is reported once"
+    assert plan(goal, world.inspect(goal)).steps == late.steps, "a repair by hand does not wait"
 
 
 def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
     goal = target(A | {"a2": "public.a"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.unpublish("public.a")
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     for object_id in ("a1", "a2"):
         world.repeats[object_id] = replace(world.repeats[object_id], succeeded=False)
     world.snapshots["a2"] = replace(
@@ -247,10 +249,10 @@ def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
     assert [type(step) for step in late.steps] == [AskSnapshot]
 
 
-def test_a_snapshot_that_failed_without_a_key_is_asked_for_at_once_when_there_is_one(world: World) -> None:
+def test_a_snapshot_that_failed_without_a_key_is_requested_as_soon_as_one_exists(world: World) -> None:
     world.keyless = frozenset({"public.b"})
     goal = target(A | B)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.keyless = frozenset()
     planned = plan(goal, replace(world.inspect(goal), now_ms=0))
     assert any(isinstance(step, AskSnapshot) for step in planned.steps)

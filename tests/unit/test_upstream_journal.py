@@ -1,4 +1,4 @@
-"""When a failed snapshot is asked for again, by what the connector reported and when."""
+"""The time at which lakehold requests a failed snapshot again, by the connector's reports and their times."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _TOPICS = SideTopics("shop")
 class Conversation:
     """The signals and notifications of a connector, each with the second in which it was written."""
 
-    said: dict[str, list[tuple[int, bytes]]] = field(
+    written: dict[str, list[tuple[int, bytes]]] = field(
         default_factory=lambda: {_TOPICS.signals: [], _TOPICS.notifications: []}
     )
 
     def signal(self, text: str) -> str:
-        self.said[_TOPICS.signals].append((0, text.encode()))
+        self.written[_TOPICS.signals].append((0, text.encode()))
         return str(json.loads(text)["id"])
 
     def scanned(self, status: str, second: int) -> None:
         """Answer a new signal as the connector does."""
         last = self.signal(asked_snapshot("a1", "public.a"))
         data = {"scanned_collection": "public.a", "status": status}
-        said = {"id": last, "aggregate_type": "Incremental", "type": "TABLE_SCAN_COMPLETED", "additional_data": data}
-        self.said[_TOPICS.notifications].append((second, json.dumps(said).encode()))
+        written = {"id": last, "aggregate_type": "Incremental", "type": "TABLE_SCAN_COMPLETED", "additional_data": data}
+        self.written[_TOPICS.notifications].append((second, json.dumps(written).encode()))
 
     def again_s(self) -> float:
-        """Return when the table is to be asked for again."""
+        """Return the second in which the snapshot is requested again."""
         journal = Journal(cast("KafkaClient", self), _TOPICS, None)
         journal.refresh()
         return journal.snapshots["a1"].again_ms / 1000
@@ -47,11 +47,11 @@ class Conversation:
         return {name: SimpleNamespace(topic_id=name) for name in topics}
 
     def watermarks(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Any]:
-        return {tp: SimpleNamespace(earliest=0, end_exclusive=len(self.said[tp.topic])) for tp in partitions}
+        return {tp: SimpleNamespace(earliest=0, end_exclusive=len(self.written[tp.topic])) for tp in partitions}
 
     def records(self, ranges: list[Any]) -> Iterator[Any]:
         for each in ranges:
-            for offset, (second, value) in enumerate(self.said[each.topic_partition.topic]):
+            for offset, (second, value) in enumerate(self.written[each.topic_partition.topic]):
                 at = (1, second * 1000)
                 yield SimpleNamespace(
                     value=lambda value=value: value, offset=lambda offset=offset: offset, timestamp=lambda at=at: at
@@ -63,7 +63,7 @@ def conversation() -> Conversation:
     return Conversation()
 
 
-def test_a_failing_snapshot_is_asked_for_after_growing_pauses_up_to_an_hour(conversation: Conversation) -> None:
+def test_a_failing_snapshot_is_requested_after_growing_pauses_up_to_an_hour(conversation: Conversation) -> None:
     pauses = []
     for second in range(0, 100_000, 10_000):
         conversation.scanned("SQL_EXCEPTION", second)
@@ -79,7 +79,7 @@ def test_a_success_resets_the_pause(conversation: Conversation) -> None:
     assert conversation.again_s() == 80
 
 
-def test_a_first_snapshot_brings_what_failed(conversation: Conversation) -> None:
+def test_a_first_snapshot_includes_tables_whose_snapshots_failed(conversation: Conversation) -> None:
     conversation.scanned("SQL_EXCEPTION", 1)
     conversation.signal(noted_first_snapshot("a1", "public.a", 1))
     assert conversation.again_s() == 0

@@ -1,4 +1,4 @@
-"""Objects upstream that may be another's, or left by an earlier source; and commands that a person is told to run by hand."""
+"""Upstream objects that may belong to others or remain from an earlier source, and commands that a person must run by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.upstream.capture_steps import DropPublication, ForgetPosition, Ste
 from lakehold.upstream.failure import with_way_out
 from lakehold.upstream.found import FoundSignalTable, FoundTable
 from lakehold.upstream.refusals import publication_lost
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 
 def test_dropping_a_source_that_created_nothing_removes_nothing_of_others() -> None:
@@ -31,7 +31,7 @@ def test_dropping_a_source_that_created_nothing_removes_nothing_of_others() -> N
 
 def test_a_publication_is_dropped_with_its_source_even_if_nothing_else_is_left() -> None:
     world = World(frozenset({"public.a"}))
-    assert converge(world, target({"a": "public.a"}))
+    assert reconcile(world, target({"a": "public.a"}))
     world.config, world.slot, world.topics = None, None, set()
     dropped = target({}, released=["public.a"])
     assert plan(dropped, world.inspect(dropped)) == Steps((DropPublication("p"),))
@@ -50,7 +50,7 @@ def test_statements_to_run_by_hand_quote_names() -> None:
     with pytest.raises(UpstreamError) as refusal:
         plan(replace(goal, passed=world.position + 1), world.inspect(goal))
     assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.tables = frozenset()
     renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
     (gone,) = plan(renamed, world.inspect(renamed)).hints
@@ -61,22 +61,22 @@ def test_statements_to_run_by_hand_quote_names() -> None:
 def test_the_position_of_an_earlier_connector_of_the_name_is_deleted(capture: Capture) -> None:
     world = World(frozenset({"public.a"}), has_position=True, is_mariadb=capture is OF_MARIADB)
     goal = target({"a": "public.a"}, capture=capture)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.snapshots["a"].is_first, (
-        "with the position of another it would have no snapshot, and no schema history"
+        "with the position of another connector this one would have no snapshot and no schema history"
     )
     assert world.snapshotted == {"public.a"}
 
 
 def test_a_connector_that_was_deleted_by_hand_continues_at_its_position() -> None:
     world, goal = World(frozenset({"public.a"})), target({"a": "public.a"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.config = None
     for step in plan(goal, world.inspect(goal)).steps[:1]:
         world.perform(step)
     assert world.has_position
     assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.inspect(goal)).steps)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.config, world.slot = None, None
     with pytest.raises(UpstreamError, match="is lost"):
-        converge(world, goal)
+        reconcile(world, goal)

@@ -1,4 +1,4 @@
-"""What lakehold refuses, waits for and hints at before anything upstream changes."""
+"""Refusals, waits and hints of lakehold before anything upstream changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTab
 from lakehold.upstream.journal import asked_snapshot
 from lakehold.upstream.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 
@@ -39,7 +39,7 @@ A, B = {"a1": "public.a"}, {"b1": "public.b"}
 def world() -> World:
     """Return a database whose table `public.a` is captured."""
     world = World(frozenset({"public.a", "public.b"}))
-    assert converge(world, target(A))
+    assert reconcile(world, target(A))
     return world
 
 
@@ -105,16 +105,16 @@ def test_an_unusable_upstream_is_refused_with_a_way_out(
     assert way_out in refusal.value.hint
 
 
-def test_a_restored_database_says_how_far_it_went_back_and_may_be_dropped(world: World) -> None:
+def test_the_error_of_a_restored_database_gives_the_lost_range_and_its_source_may_be_dropped(world: World) -> None:
     world.position = 0x1_0000_00FF
     goal = target(A, passed=0x2_0000_0000)
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.inspect(goal))
     assert "ends at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
-    with pytest.raises(UpstreamError, match="gone back"):
+    with pytest.raises(UpstreamError, match="went back"):
         plan_resnapshot(goal, world.inspect(goal))
     gone = target({}, released=["public.a"])
-    assert converge(world, gone)
+    assert reconcile(world, gone)
     assert world.config is None
 
 
@@ -126,7 +126,7 @@ def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> Non
     assert waiting.hints == ("the tables that are new to connector shop join it when its first snapshot is complete",)
 
     assert found.connector is not None
-    assert plan(target(B, released=["public.a"]), found).steps, "what goes does not wait"
+    assert plan(target(B, released=["public.a"]), found).steps, "a table that is dropped does not wait"
     failed = replace(found.connector, status=ConnectorStatus("RUNNING", ("FAILED",), "java.net.ConnectException: no"))
     assert (
         AskSnapshot("shop", "public.b", "b1", signal_table=SIGNAL_TABLE)
@@ -137,7 +137,7 @@ def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> Non
 def test_two_tables_of_one_upstream_share_the_first_snapshot() -> None:
     world = World(frozenset({"public.a"}))
     both = target({"a1": "public.a", "a2": "public.a"})
-    assert converge(world, both)
+    assert reconcile(world, both)
     assert plan(both, world.inspect(both)).steps == ()
     assert world.asked == []
     assert all(snapshot.is_first for snapshot in world.snapshots.values())
@@ -151,7 +151,7 @@ def test_a_failed_task_is_restarted_with_its_reason(world: World) -> None:
     assert plan(goal, world.inspect(goal)).steps == (RestartConnector("shop", "IOException: inner"),)
 
 
-def test_a_snapshot_that_was_asked_of_a_task_that_did_not_know_the_table_is_asked_for_again(world: World) -> None:
+def test_a_snapshot_requested_from_a_task_that_did_not_know_the_table_is_requested_again(world: World) -> None:
     goal = target(A)
     for snapshot, asked_again in [
         (FoundSnapshot(asked=1), False),
@@ -172,28 +172,28 @@ def test_the_log_is_marked_after_the_snapshot_of_a_table_that_joined(world: Worl
     assert plan(both, world.inspect(both)).steps == (
         NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),
     ), "a first snapshot is of one moment"
-    assert converge(world, both)
+    assert reconcile(world, both)
     assert plan(both, world.inspect(both)).steps == ()
 
 
 def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
     world.keyless = frozenset({"public.b"})
-    assert converge(world, target(A | B))
+    assert reconcile(world, target(A | B))
     assert "public.b" not in world.snapshotted
     world.keyless = frozenset()
-    assert converge(world, target(A | B))
+    assert reconcile(world, target(A | B))
     assert "public.b" in world.snapshotted
 
 
-def test_a_joining_table_without_a_key_gets_a_hint_how_to_load_its_rows(world: World) -> None:
+def test_a_joining_table_without_a_key_gets_a_hint_for_loading_its_rows(world: World) -> None:
     world.keyless = frozenset({"public.b"})
     both = B | {"b2": "public.b"}
     goal = target(A | both, new=list(both))
     (hint,) = plan(goal, world.inspect(goal)).hints
     assert "ALTER SOURCE shop RESNAPSHOT" in hint
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     of_all, of_another = target(A | both), target(both, ["public.a"], new=[])
-    assert plan(of_all, world.inspect(of_all)).hints == (hint,), "once, though two tables of the lake are fed from it"
+    assert plan(of_all, world.inspect(of_all)).hints == (hint,), "one snapshot serves both tables of the lake"
     assert plan(of_another, world.inspect(of_another)).hints == ()
     for step in plan_resnapshot(of_all, world.inspect(of_all)).steps:
         world.perform(step)
@@ -208,11 +208,11 @@ def test_a_lost_publication_is_created_before_all_tables_are_snapshotted_again(w
     world.config = None
     assert not any(isinstance(step, CreatePublication) for step in plan(goal, world.inspect(goal)).steps)
     with pytest.raises(UpstreamError, match='publication "p" is lost'):
-        converge(world, goal)
+        reconcile(world, goal)
 
 
 def test_a_missing_table_stops_none_of_the_others(world: World) -> None:
-    assert converge(world, target(A | B))
+    assert reconcile(world, target(A | B))
     world.tables = frozenset({"public.b", "public.a2"})
     goal = target(A | B)
     planned = plan(goal, world.inspect(goal))
@@ -220,7 +220,7 @@ def test_a_missing_table_stops_none_of_the_others(world: World) -> None:
     assert planned.hints == (
         "table public.a is not in the database any more (was it renamed to public.a2?): DROP TABLE shop.a1",
     )
-    assert converge(world, target(B, ["public.a"], new=[]))
+    assert reconcile(world, target(B, ["public.a"], new=[]))
 
     declaring = target(A | B, new=["a1"])
     with pytest.raises(UpstreamError) as refusal:
@@ -230,16 +230,16 @@ def test_a_missing_table_stops_none_of_the_others(world: World) -> None:
     assert refusal.value.detail == "Its tables: public.a2, public.b."
 
 
-def test_a_table_that_is_captured_already_may_be_what_was_meant() -> None:
+def test_a_table_that_is_already_captured_may_be_the_intended_one() -> None:
     world, accounts = World(frozenset({"public.accounts", "public.notes"})), {"a1": "public.accounts"}
-    assert converge(world, target(accounts))
+    assert reconcile(world, target(accounts))
     declaring = target({**accounts, "x1": "public.acounts"}, new=["x1"])
     with pytest.raises(UpstreamError) as refusal:
         plan(declaring, world.inspect(declaring))
     assert refusal.value.hint == "Did you mean public.accounts?"
 
 
-def test_the_table_that_was_meant_is_found_among_all_of_a_large_database_and_some_of_them_are_shown() -> None:
+def test_the_intended_table_is_found_among_those_of_a_large_database_and_some_are_listed() -> None:
     world = World(frozenset(f"public.t{number:03}" for number in range(200)) | {"public.users"})
     declaring = target({"x1": "public.user"}, new=["x1"])
     with pytest.raises(UpstreamError) as refusal:
@@ -248,10 +248,10 @@ def test_the_table_that_was_meant_is_found_among_all_of_a_large_database_and_som
     assert refusal.value.detail.endswith("public.t048, public.t049 and 151 more.")
 
 
-def test_what_the_user_may_not_do_is_refused_before_anything_is_done(world: World) -> None:
+def test_missing_rights_are_refused_before_anything_is_done(world: World) -> None:
     world.may_publish = False
     goal = target(A)
-    assert plan(goal, world.inspect(goal)).steps == (), "nothing is to be changed"
+    assert plan(goal, world.inspect(goal)).steps == (), "the publication is not changed"
     goal = target(A | B)
     with pytest.raises(UpstreamRefused, match=r'may not add public\.b to publication "p", which is another'):
         plan(goal, world.inspect(goal))
@@ -268,7 +268,7 @@ def test_what_the_user_may_not_do_is_refused_before_anything_is_done(world: Worl
     with pytest.raises(UpstreamRefused, match='user "u" of source "shop" may not make publication "p"'):
         plan(goal, new.inspect(goal))
     new.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset({"public.a"}))
-    assert converge(new, goal)
+    assert reconcile(new, goal)
 
 
 def test_a_configuration_that_connect_would_refuse_is_refused_before_anything_is_done(world: World) -> None:
@@ -288,7 +288,7 @@ def test_a_publication_of_others_is_only_added_to(world: World) -> None:
     assert plan(goal, world.inspect(goal)).steps == ()
 
 
-def test_a_publication_of_others_that_leaves_something_out_says_what_and_is_not_joined() -> None:
+def test_an_incomplete_foreign_publication_is_refused_with_its_gaps() -> None:
     world = World(frozenset({"public.a", "public.b"}))
     world.publication = FoundPublication(
         False,
@@ -315,7 +315,7 @@ def test_tables_of_a_foreign_publication_that_was_narrowed_and_repaired_are_snap
     world.publication = replace(world.made_publication, is_own=False)
     world.narrow("public.a")
     noted = NoteMembers("shop", "s1", "p", ("public.a",))
-    assert plan(goal, world.inspect(goal)).steps == (noted,), "it is seen that it was so when it is mended"
+    assert plan(goal, world.inspect(goal)).steps == (noted,), "the marks show the narrowing after the repair"
     world.perform(noted)
     with pytest.raises(UpstreamError, match="leaves out changes"):
         plan(goal, world.inspect(goal))
@@ -323,7 +323,7 @@ def test_tables_of_a_foreign_publication_that_was_narrowed_and_repaired_are_snap
     assert AskSnapshot in map(type, plan(goal, world.inspect(goal)).steps)
 
 
-def test_what_the_database_lacks_is_hinted_at(world: World) -> None:
+def test_missing_settings_of_the_database_are_hinted_at(world: World) -> None:
     goal = target(A)
     found = world.inspect(goal)
     assert found.database is not None
@@ -371,23 +371,23 @@ def test_a_signal_names_tables_as_debezium_reads_them() -> None:
     assert named("My Schema.Order,Lines.x") == ['"My Schema"."Order,Lines.x"']
 
 
-def test_a_connector_of_postgresql_captures_tables_in_the_case_that_they_are_written_in() -> None:
+def test_a_connector_of_postgresql_captures_tables_in_their_declared_case() -> None:
     listed = target({"a": "public.Orders", "b": "my schema.a,b"}).config["table.include.list"]
     assert listed == r"(?-i:my\ schema\.a\,b),(?-i:public\.Orders)"
     assert CreateConnector("shop", {"table.include.list": listed}).description.endswith(
         "over my schema.a,b,public.Orders"
     )
     of_mariadb = target({"a": "shop.orders"}, capture=OF_MARIADB).config["table.include.list"]
-    assert of_mariadb == r"shop\.orders", "what case means there is the server's to say"
+    assert of_mariadb == r"shop\.orders", "the server decides whether case matters"
 
 
-def test_a_connector_whose_list_was_written_without_case_is_brought_over_without_a_snapshot() -> None:
+def test_a_connector_whose_list_was_written_without_case_is_migrated_without_a_snapshot() -> None:
     world, goal = World(frozenset({"public.a", "public.b"})), target({"a": "public.a", "b": "public.b"})
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert world.config is not None
     world.config["table.include.list"] = r"public\.a,public\.b"
     planned = plan(goal, world.inspect(goal))
     assert [type(step) for step in planned.steps] == [StopConnector, ConfigureConnector, ResumeConnector]
     assert planned.hints == ()
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert plan(goal, world.inspect(goal)) == Steps()

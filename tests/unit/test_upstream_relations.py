@@ -1,4 +1,4 @@
-"""Tables that a statement declares and that cannot be captured are refused before anything is declared."""
+"""Tables that cannot be captured, refused before a statement declares anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.wanted import Wanted
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, converge, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 _COLUMNS = tuple(
     FoundColumn(name, "text", FoundType("text", "text"), is_key=name == "id") for name in ("id", "Region", "placed_at")
@@ -102,9 +102,9 @@ def test_a_resnapshot_refuses_the_same_tables() -> None:
     ("one", "other"),
     [("public.заказы", "public.товары"), ("public.a$b", "public.a#b"), ("public.a.b", "public.a_b")],
 )
-def test_two_tables_whose_rows_would_come_in_one_topic_are_refused(one: str, other: str, capture: Capture) -> None:
+def test_two_tables_that_would_share_a_topic_are_refused(one: str, other: str, capture: Capture) -> None:
     world = World(frozenset({one, other}), is_mariadb=capture is OF_MARIADB)
-    assert converge(world, target({"a": one}, capture=capture))
+    assert reconcile(world, target({"a": one}, capture=capture))
     for declared, new in [({"a": one, "b": other}, ["b"]), ({"b": other, "a": one}, ["b"])]:
         goal = target(declared, capture=capture, new=new)
         with pytest.raises(UpstreamError, match=f'"{re.escape(one)}" and "{re.escape(other)}"') as refusal:
@@ -121,13 +121,13 @@ def test_tables_of_one_statement_that_would_share_a_topic_are_refused() -> None:
         plan(goal, world.inspect(goal))
 
 
-def test_two_tables_of_the_lake_may_come_of_one_upstream() -> None:
+def test_two_tables_of_the_lake_may_share_one_upstream_table() -> None:
     world = World(frozenset({"public.a"}))
     goal = target({"a": "public.a", "b": "public.a"}, new=["b"])
     assert plan(goal, world.inspect(goal)).steps
 
 
-def test_a_topic_that_kafka_could_not_have_is_refused() -> None:
+def test_a_topic_that_kafka_does_not_allow_is_refused() -> None:
     capture = replace(CAPTURE, topic_prefix="p" * 240)
     world = World(frozenset({"public.a", "public.ab"}))
     fits, goal = (target({"a": name}, capture=capture, new=["a"]) for name in ("public.a", "public.ab"))
@@ -157,7 +157,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
 
 
 @pytest.mark.parametrize(
-    ("kind", "told", "hint"),
+    ("kind", "message", "hint"),
     [
         (UNLOGGED, "is an unlogged table", 'ALTER TABLE public."A" SET LOGGED'),
         (TEMPORARY, "is a temporary table", "a table that stays"),
@@ -167,9 +167,11 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
         (WITHOUT_OVERLAPS, "is a table with a key WITHOUT OVERLAPS", 'Give public."A" another key'),
     ],
 )
-def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(kind: str, told: str, hint: str) -> None:
+def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(
+    kind: str, message: str, hint: str
+) -> None:
     world, goal = World(frozenset({"public.A"})), target({"a": "public.A"}, new=["a"])
-    with pytest.raises(UpstreamError, match=told) as refusal:
+    with pytest.raises(UpstreamError, match=message) as refusal:
         plan(goal, replace(world.inspect(goal), relations={"public.A": FoundRelation(kind)}))
     assert refusal.value.code == "upstream-table-unfit"
     assert hint in refusal.value.hint
@@ -193,7 +195,7 @@ def test_a_partition_beside_its_table_is_refused(first: dict[str, str], second: 
     world = World(frozenset({"public.leaf", "public.root"}))
     alone, goal = target(first), target(first | second, new=[new])
     assert plan(alone, inspected(world, alone)).steps
-    assert converge(world, alone)
+    assert reconcile(world, alone)
     with pytest.raises(UpstreamError, match=r'"public\.leaf" come as those of "public\.root"') as refusal:
         plan(goal, inspected(world, goal))
     assert refusal.value.code == "upstream-table-unfit"
@@ -201,7 +203,7 @@ def test_a_partition_beside_its_table_is_refused(first: dict[str, str], second: 
 
 
 @pytest.mark.parametrize(("members", "is_refused"), [({"public.root": "1"}, True), ({"public.leaf": "1"}, False)])
-def test_a_partition_that_a_publication_of_others_has_by_its_table_is_refused(
+def test_a_partition_that_a_foreign_publication_has_through_its_table_is_refused(
     members: dict[str, str], is_refused: bool
 ) -> None:
     tables = frozenset({"public.root", "public.leaf"})
@@ -216,6 +218,6 @@ def test_a_partition_that_a_publication_of_others_has_by_its_table_is_refused(
 
 def test_a_captured_table_that_became_a_partition_of_another_is_reported() -> None:
     world, goal = World(frozenset({"public.leaf", "public.root"})), target(LEAF | ROOT)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     (hint,) = plan(goal, inspected(world, goal)).hints
     assert hint.endswith("come as those of public.root, and none as its own: DROP TABLE shop.l")

@@ -1,4 +1,4 @@
-"""The table in which the connector marks snapshots of joining tables: lakehold creates it where it may."""
+"""The table in which the connector marks snapshots of joining tables, created by lakehold where it has the rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakehold.upstream.found import FoundPublication, FoundSignalTable
 from lakehold.upstream.mysql import last_gtid, rights
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
-from tests.upstream_world import OF_MARIADB, World, converge, target
+from tests.upstream_world import OF_MARIADB, World, reconcile, target
 
 A, B = {"a1": "public.a"}, {"b1": "public.b"}
 CREATE = CreateSignalTable(SIGNAL_TABLE, "p")
@@ -49,7 +49,7 @@ def _marks(world: World) -> str | None:
 def test_the_table_is_created_with_the_first_table_and_dropped_with_the_source(world: World) -> None:
     goal = target(A)
     assert CREATE in plan(goal, world.inspect(goal)).steps
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert _marks(world) == SIGNAL_TABLE
     gone = target({}, released=["public.a"])
     assert DropSignalTable(SIGNAL_TABLE) in plan(gone, world.inspect(gone)).steps
@@ -61,7 +61,7 @@ def test_a_table_that_the_user_does_not_own_is_used_and_stays(world: World) -> N
     world.may_publish = world.may_make_signal_table = False
     goal = target(A)
     assert CREATE not in plan(goal, world.inspect(goal)).steps
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert _marks(world) == SIGNAL_TABLE
     gone = target({}, released=["public.a"])
     assert DropSignalTable(SIGNAL_TABLE) not in plan(gone, world.inspect(gone)).steps
@@ -70,18 +70,18 @@ def test_a_table_that_the_user_does_not_own_is_used_and_stays(world: World) -> N
 @pytest.mark.parametrize("lost", ["table", "membership"])
 def test_a_lost_table_is_created_again_while_the_connector_is_stopped(world: World, lost: str) -> None:
     goal = target(A)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     if lost == "table":
         world.drop_signal_table()
     else:
         assert world.publication is not None
         world.publish(world.publication.tables - {SIGNAL_TABLE})
     assert plan(goal, world.inspect(goal)).steps == (StopConnector("shop"), CREATE, ResumeConnector("shop"))
-    assert converge(world, goal)
+    assert reconcile(world, goal)
 
 
 @pytest.mark.parametrize("denied", ["make", "publish", "write"])
-def test_tables_join_without_a_signal_table_with_a_hint_where_none_can_be_had(world: World, denied: str) -> None:
+def test_tables_join_without_a_signal_table_with_a_hint_where_none_is_possible(world: World, denied: str) -> None:
     if denied == "make":
         world.may_make_signal_table = False
     elif denied == "publish":
@@ -89,28 +89,28 @@ def test_tables_join_without_a_signal_table_with_a_hint_where_none_can_be_had(wo
         world.publication = FoundPublication(is_own=False, is_for_all=False, tables=frozenset(world.tables))
     else:
         world.signal_table = FoundSignalTable(may_write=False)
-    assert converge(world, target(A))
+    assert reconcile(world, target(A))
     assert _marks(world) is None
     goal = target(A | B, new=["b1"])
     (hint,) = plan(goal, world.inspect(goal)).hints
-    assert hint.startswith(f"user u can have no signal table {SIGNAL_TABLE} in the database")
-    assert converge(world, goal)
-    assert plan(goal, world.inspect(goal)).hints == (), "it has joined"
+    assert hint.startswith(f"user u cannot have the signal table {SIGNAL_TABLE}")
+    assert reconcile(world, goal)
+    assert plan(goal, world.inspect(goal)).hints == (), "the table has joined"
 
 
 def test_rights_that_are_granted_later_are_used(world: World) -> None:
     world.may_make_signal_table = False
     goal = target(A)
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     world.may_make_signal_table = True
     assert CREATE in plan(goal, world.inspect(goal)).steps
-    assert converge(world, goal)
+    assert reconcile(world, goal)
     assert _marks(world) == SIGNAL_TABLE
     world.may_make_signal_table = False
-    assert plan(goal, world.inspect(goal)).steps == (), "it is there"
+    assert plan(goal, world.inspect(goal)).steps == (), "the signal table exists"
 
 
-def test_a_publication_for_all_tables_has_it(world: World) -> None:
+def test_a_publication_for_all_tables_includes_the_signal_table(world: World) -> None:
     world.publication = FoundPublication(is_own=False, is_for_all=True, tables=frozenset({"public.a"}))
     goal = target(A)
     assert CreateSignalTable(SIGNAL_TABLE, None) in plan(goal, world.inspect(goal)).steps
@@ -118,7 +118,7 @@ def test_a_publication_for_all_tables_has_it(world: World) -> None:
 
 def test_the_signal_table_does_not_count_as_a_released_table(world: World) -> None:
     both = target(A | B)
-    assert converge(world, both)
+    assert reconcile(world, both)
     assert world.publication is not None
     world.publication = replace(world.publication, is_own=True)
     left = target(A, released=["public.b"])
@@ -126,18 +126,18 @@ def test_the_signal_table_does_not_count_as_a_released_table(world: World) -> No
     assert ChangePublication("p", (), ("public.b",)) in steps
 
 
-def test_its_name_is_one_that_postgresql_takes_without_quotes() -> None:
+def test_the_name_of_the_signal_table_needs_no_quotes_in_postgresql() -> None:
     assert signal_table_of("9") == "lakehold_signals.of_9"
     _, name = signal_table_of("s" * 63).split(".")
     assert len(name) == 63
 
 
-def test_in_mariadb_it_is_made_before_the_connector_and_marks_the_log(mariadb: World) -> None:
+def test_in_mariadb_the_signal_table_is_created_before_the_connector_and_marks_the_log(mariadb: World) -> None:
     goal = _of_mariadb(A)
-    told = [step.description for step in plan(goal, mariadb.inspect(goal)).steps]
+    described = [step.description for step in plan(goal, mariadb.inspect(goal)).steps]
     table = "create table lakehold_signals.of_7, and schema lakehold_signals unless it exists"
-    assert told.index(table) < told.index("create connector shop over public.a")
-    assert converge(mariadb, goal)
+    assert described.index(table) < described.index("create connector shop over public.a")
+    assert reconcile(mariadb, goal)
     both = _of_mariadb(A | B)
     asked = AskSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
     for step in (steps := plan(both, mariadb.inspect(both)).steps):
@@ -152,33 +152,30 @@ def test_in_mariadb_it_is_made_before_the_connector_and_marks_the_log(mariadb: W
         ResumeConnector("shop"),
         *steps[3:],
     )
-    assert converge(mariadb, both)
+    assert reconcile(mariadb, both)
     gone = _of_mariadb({}, ["public.a", "public.b"])
     assert DropSignalTable("lakehold_signals.of_7") in plan(gone, mariadb.inspect(gone)).steps
 
 
-def test_without_a_signal_table_tables_of_mariadb_are_in_the_first_snapshot_and_none_joins(mariadb: World) -> None:
+def test_without_a_signal_table_no_table_of_mariadb_joins_after_the_first_snapshot(mariadb: World) -> None:
     mariadb.may_make_signal_table = False
-    assert converge(mariadb, _of_mariadb(A))
+    assert reconcile(mariadb, _of_mariadb(A))
     assert _marks(mariadb) is None
     both = _of_mariadb(A | B, new=["b1"])
     beyond = mariadb.inspect(both)
     for found in (beyond, replace(beyond, first_snapshot_complete=False)):
         with pytest.raises(UpstreamRefused) as refusal:
             plan(both, found)
-        assert (
-            refusal.value.message
-            == 'user "u" of source "shop" can have no signal table lakehold_signals.of_7 in the database'
-        )
+        assert refusal.value.message == 'user "u" of source "shop" cannot have the signal table lakehold_signals.of_7'
         assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO u" in refusal.value.hint
     assert plan(_of_mariadb(A), mariadb.inspect(_of_mariadb(A))).steps == ()
     mariadb.may_make_signal_table = True
-    assert converge(mariadb, both)
+    assert reconcile(mariadb, both)
 
 
 def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariadb: World) -> None:
     both = _of_mariadb(A | B)
-    assert converge(mariadb, _of_mariadb(A))
+    assert reconcile(mariadb, _of_mariadb(A))
     for step in plan(both, mariadb.inspect(both)).steps:
         mariadb.perform(step)
     mariadb.signal_table, mariadb.may_make_signal_table = None, False
@@ -219,7 +216,7 @@ def test_rights_of_a_mysql_user_are_read_from_its_grants(
     assert rights(grants, "lakehold_signals", "of_7") & EVERY == of_table
 
 
-def test_the_last_of_some_transactions_of_mysql_is_that_of_its_server_or_its_group() -> None:
+def test_the_last_transaction_of_mysql_is_that_of_its_server_or_its_group() -> None:
     own, other = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
     assert last_gtid(f"{other}:9,\n{own}:1-5:7", own) == f"{own}:7"
     assert last_gtid(f"{other}:3-12", own) == f"{other}:12"
@@ -230,7 +227,7 @@ def _of_mariadb(declared: dict[str, str], released: Sequence[str] = (), new: Seq
     return target(declared, released, capture=OF_MARIADB, new=new)
 
 
-def test_slots_that_begin_alike_have_tables_of_their_own() -> None:
+def test_slots_with_a_common_prefix_have_separate_tables() -> None:
     begin = "lakehold_" + "x" * 51
     one, other = (signal_table_of(begin + end) for end in ("_eu", "_us"))
     assert one != other

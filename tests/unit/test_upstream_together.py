@@ -81,7 +81,7 @@ class ModelCapturing:
             if not planned.steps:
                 self.meanwhile()
                 return Steps(tuple(done))
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("reconciling does not end")
 
 
 @dataclass
@@ -143,24 +143,24 @@ def test_nothing_is_left_of_a_source_that_is_dropped_beside_an_ingest(beside: Be
 
 
 def test_topics_missing_while_a_source_is_dropped_are_no_error(beside: Beside) -> None:
-    """Topics go before the definition does, so an ingest that misses them checks that the source still exists."""
-    follow, said = beside.follow.captured, []
+    """Delete the topics before the definition, so that an ingest must check whether the source still exists."""
+    follow, codes = beside.follow.captured, []
 
     def ask() -> None:
         with pytest.raises(SourceBusy) as busy:
             follow.confirm_defined("shop")
-        said.append(busy.value.code)
+        codes.append(busy.value.code)
 
     follow.confirm_defined("shop")
     beside.capturing.meanwhile = ask
     beside.lake.sql("DROP SOURCE shop CASCADE")
-    assert set(said) == {"source-busy"}
+    assert set(codes) == {"source-busy"}
     with pytest.raises(DefinitionError) as refusal:
         follow.confirm_defined("shop")
     assert refusal.value.code == "source-missing"
 
 
-def test_one_snapshot_is_asked_for_a_table_that_is_created_beside_an_ingest(beside: Beside) -> None:
+def test_one_snapshot_is_requested_for_a_table_that_is_created_beside_an_ingest(beside: Beside) -> None:
     world = beside.world
     for number in range(_STEPS_MOST):
         beside.reconcile_at(number)
@@ -177,7 +177,7 @@ def test_a_statement_waits_for_a_process_that_died_and_not_for_ever_for_one_that
         with pytest.raises(SourceBusy) as refusal:
             beside.lake.sql(CREATE_B)
         assert (refusal.value.code, refusal.value.retryable) == ("source-busy", True)
-        assert "has had it since" in refusal.value.detail
+        assert "has held the lease since" in refusal.value.detail
     assert "shop.b" not in beside.lake.definitions.definitions().tables
 
     beside.leases.acquire("shop", "one that died", now_ms() + 100)
@@ -197,7 +197,7 @@ def test_a_refusal_of_the_database_is_reported_and_stops_no_ingest(
     beside.world.unpublish("public.a")
     beside.follow.captured.reconcile("shop")
     reason = 'user "u" of source "shop" may not add public.a to publication "lakehold_shop", which is another\'s'
-    assert f"source shop: {reason}. Tried again in 5 s" in caplog.messages
+    assert f"source shop: {reason}. Retrying in 5 s" in caplog.messages
     assert beside.lake.captured.problems() == [f"source shop: {reason}"]
     beside.world.may_publish = True
     beside.lake.sql("ALTER SOURCE shop REPAIR")
@@ -224,7 +224,7 @@ def test_a_declared_table_that_is_not_captured_is_reported(beside: Beside) -> No
     "statement",
     ["DROP SOURCE shop CASCADE", "DROP CONNECTION connect CASCADE", "DROP TABLE shop.a", "EXPLAIN DROP TABLE shop.a"],
 )
-def test_a_source_whose_systems_are_gone_can_be_dropped(
+def test_a_source_whose_systems_no_longer_exist_can_be_dropped(
     beside: Beside, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     def is_gone(_: Target, **__: bool) -> Steps:
@@ -242,7 +242,7 @@ def test_a_source_whose_systems_are_gone_can_be_dropped(
     assert not beside.lake.definitions.definitions().sources
 
 
-def test_a_transaction_is_explained_as_it_happens(beside: Beside) -> None:
+def test_a_transaction_is_explained_with_its_actual_steps(beside: Beside) -> None:
     beside.lake.sql("DROP SOURCE shop CASCADE")
     made = (
         f"{CREATE_SOURCE}; {CREATE_A}; {CREATE_B}; CREATE HOLD b ON shop.b; CREATE SUBSCRIPTION s AS SUBSCRIBE shop.a"
@@ -257,7 +257,7 @@ def test_a_transaction_is_explained_as_it_happens(beside: Beside) -> None:
     ]
     upstream = explained[5:]
     assert "create publication lakehold_shop for public.a, public.b" in upstream
-    assert len(set(upstream)) == len(upstream), "both tables are made upstream at once"
+    assert len(set(upstream)) == len(upstream), "both tables are captured in one change"
     assert not beside.lake.definitions.definitions().sources
     assert beside.world.config is None
 
@@ -276,7 +276,7 @@ def test_a_statement_that_lost_its_lease_ends_before_its_next_step(beside: Besid
     def taken_over() -> None:
         beside.reconcile_never()
         later.acquire("shop", "another", now_ms() + 120_000)
-        wait_for(lambda: is_lost(held), within_s=10)  # its renewal finds out
+        wait_for(lambda: is_lost(held), within_s=10)  # the renewal of the lease notices
 
     with beside.lake.captured.changing(["shop"]) as held:
         beside.capturing.meanwhile = taken_over

@@ -1,4 +1,4 @@
-"""What a process may read vectorized: large files, as many as its heap can bear (see `lakehold.ingest.write.vectorized`)."""
+"""Large files, which a process reads vectorized as far as its heap allows (see `lakehold.ingest.write.vectorized`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehold.ingest.write.vectorized import ROWS_PER_FILE, VectorizedReads
 
 
 def table(summary: dict[str, str] | None) -> TableState:
-    """A table whose current snapshot says `summary`; without a snapshot if that is None."""
+    """Return a table whose current snapshot has `summary`, or without a snapshot if that is None."""
     state = TableState("s.t", 3, Schema(), {}, cast("Table", SimpleNamespace()))
     state.__dict__["current"] = None if summary is None else SnapshotState(1, 1, 0, summary)
     return state
@@ -29,14 +29,14 @@ def test_small_files_are_read_row_by_row_and_do_not_count() -> None:
     assert reads.take(of_files(10))
 
 
-def test_large_files_are_read_vectorized_until_the_process_has_read_its_share() -> None:
+def test_large_files_are_read_vectorized_until_the_process_reaches_its_share() -> None:
     reads = VectorizedReads(files=10)
     assert [reads.take(of_files(4)) for _ in range(4)] == [True, True, False, False]
-    assert reads.take(of_files(2)), "two are left"
+    assert reads.take(of_files(2)), "two reads are left"
     assert not reads.take(of_files(1))
 
 
-def test_a_table_that_tells_nothing_of_its_files_is_read_row_by_row() -> None:
+def test_a_table_without_counts_of_its_files_is_read_row_by_row() -> None:
     reads = VectorizedReads(files=10)
     assert not reads.take(table(None))
     assert not reads.take(table({}))

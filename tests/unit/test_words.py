@@ -1,4 +1,4 @@
-"""The lint of words finds what it is for."""
+"""The lint of words finds faults in docstrings, comments, names and pages."""
 
 from __future__ import annotations
 
@@ -23,6 +23,22 @@ def test_a_docstring_that_begins_with_a_noun_clause_is_found(tmp_path: Path, mon
         (3, "'told'"),
         (5, "'anew'"),
     ]
+
+
+def test_a_name_with_a_word_that_has_a_better_synonym_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "test_module.py"
+    file.write_text("def test_what_a_table_holds() -> None: ...\n\nclass It:\n    def begin_anew(self) -> None: ...\n")
+    monkeypatch.setattr(words, "CODE", (file,))
+    monkeypatch.setattr(words, "PAGES", ())
+    assert [(line, text.split(":")[0]) for _, line, text in words.faults()] == [
+        (1, "a test name begins with 'what'"),
+        (4, "'anew'"),
+    ]
+
+
+def test_tests_are_searched_as_other_code_is() -> None:
+    folders = {path.relative_to(words.ROOT).parent.as_posix() for path in words.CODE}
+    assert {"spark/lakehold/cli", "dags", "tests", "tests/unit", "tests/spark", "tests/integration"} <= folders
 
 
 def test_a_sentence_that_is_too_long_is_found_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

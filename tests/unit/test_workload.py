@@ -1,4 +1,4 @@
-"""The shop's workload: the same for the same seed, and sound whatever happens in it."""
+"""The shop's workload: the same for the same seed, and consistent after every transaction."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_an_order_is_worth_its_items_after_every_transaction(seed: int) -> None:
         assert sums == totals
 
 
-def test_everything_that_a_shop_knows_happens() -> None:
+def test_every_kind_of_change_of_a_shop_happens() -> None:
     kinds = {transaction.kind for transaction in series(3)}
     assert len(kinds) == 14
     assert {"customer with a new number", "customers merged", "letter", "change of nothing", "tables altered"} <= kinds
 
 
-def test_the_tables_are_altered_once_and_used_as_they_are_then() -> None:
+def test_the_tables_are_altered_once_and_new_columns_are_used_after_that() -> None:
     transactions = series(3)
     altered = [at for at, transaction in enumerate(transactions) if transaction.kind == "tables altered"]
     assert altered == [ALTER_AFTER + 1]

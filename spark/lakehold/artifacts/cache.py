@@ -109,7 +109,7 @@ def _verify(artifact_set: ArtifactSet, fetched: Path) -> None:
             code="artifact-checksum",
             detail="; ".join(faults) + ".",
             hint="Delete the file from Maven's local repository (~/.m2/repository) and fetch again. "
-            "If it stays, what Maven gets was changed: do not use it.",
+            "If the error stays, the files that Maven downloads were changed: do not use them.",
         )
 
 

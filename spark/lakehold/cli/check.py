@@ -1,4 +1,4 @@
-"""`lakehold check`: the verdict of a suite, for people and for programs."""
+"""`lakehold check`: checks the data of a table against its suite of expectations, and prints the verdict."""
 
 from __future__ import annotations
 

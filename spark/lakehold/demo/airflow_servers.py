@@ -90,7 +90,7 @@ class Installation:
             check=False,
         )
         if done.returncode != 0:
-            raise ServerError("Airflow's database cannot be made", detail=done.stderr[-2_000:])
+            raise ServerError("Airflow's database cannot be created", detail=done.stderr[-2_000:])
 
     def health(self) -> Mapping[str, str | None]:
         """Fetch the status of Airflow's servers; empty if Airflow does not answer."""

@@ -195,7 +195,7 @@ class HoldCommands:
         self._changes.discard(tuple(hold for hold in self._changes.stored() if hold.kept_by == subscriber_id))
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Set the time of each hold that waits for one of these tables, if all tables of the hold are readable now."""
+        """Give a time to each hold that waits for one of these tables, once all tables of the hold are readable."""
         if any(hold.at_ms is None and any(map(hold.is_on, full_names)) for hold in self.all()):
             self.change(lambda holds: holds)
 

@@ -31,7 +31,7 @@ class FrontierReader:
     settings: Settings
 
     def read(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
-        """Read the frontiers of those of `tables` that still exist and can be read.
+        """Read the frontiers of `tables`, without tables that no longer exist or cannot be read.
 
         Args:
             tables: Tables that holds are on.

@@ -1,4 +1,4 @@
-"""Requests of many threads, done together: a commit does all requests that came during the commit before it."""
+"""Combines the requests of many threads: each commit takes all requests that came during the commit before it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Outcome = TypeVar("Outcome")
 
 
 class GroupCommit(Generic[Request, Outcome]):
-    """A queue that does requests in rounds: a request that comes during a round waits for the next one.
+    """A queue whose requests are committed in rounds: a request that comes during a round waits for the next one.
 
     Args:
-        run: Does a round of requests as one commit, and returns an outcome for each, in order. An exception among the
-            outcomes refuses its request.
+        run: Commits a round of requests, and returns an outcome for each, in order. An exception among the outcomes refuses
+            its request.
     """
 
     def __init__(self, run: Callable[[Sequence[Request]], Sequence[Outcome | Exception]]) -> None:
@@ -26,7 +26,7 @@ class GroupCommit(Generic[Request, Outcome]):
         self._waiting: list[tuple[Request, Future[Outcome]]] = []
 
     def submit(self, request: Request) -> Outcome:
-        """Do `request` in a round of this or another thread, and return its outcome.
+        """Commit `request` in a round that this or another thread runs, and return its outcome.
 
         Raises the exception that refused the request, or the one that its whole round failed with.
         """

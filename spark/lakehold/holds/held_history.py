@@ -33,5 +33,5 @@ class HeldHistory:
             self.begin([full_name])
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Set the time of each hold that waits for one of these tables, if all tables of the hold are readable now."""
+        """Give a time to each hold that waits for one of these tables, once all tables of the hold are readable."""
         self.holds.begin(full_names)

@@ -21,7 +21,7 @@ class RoleCommands:
     """The commands on the roles of one lake. Only superusers change roles; anybody may create the first one.
 
     Args:
-        guard: Has the store of the roles, and the role of the program.
+        guard: Has the store of the roles, and the role of this process (setting `role`).
     """
 
     guard: Guard
@@ -43,7 +43,7 @@ class RoleCommands:
 
         Raises:
             DefinitionError: The name is taken.
-            PermissionDenied: The program's role is not a superuser.
+            PermissionDenied: The role of this process is not a superuser.
         """
         made = Role(uuid4().hex, name, is_superuser, (), now_ms())
 
@@ -66,7 +66,7 @@ class RoleCommands:
 
         Raises:
             DefinitionError: The role does not exist, or is the last superuser while there are other roles.
-            PermissionDenied: The program's role is not a superuser.
+            PermissionDenied: The role of this process is not a superuser.
         """
 
         def dropped(roles: Roles) -> Roles:
@@ -89,7 +89,7 @@ class RoleCommands:
 
         Raises:
             DefinitionError: A role does not exist.
-            PermissionDenied: The program's role is not a superuser.
+            PermissionDenied: The role of this process is not a superuser.
         """
         self._regrant(names, "grant privileges", lambda held: tuple(dict.fromkeys((*held, *grants))))
 

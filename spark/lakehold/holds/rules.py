@@ -1,6 +1,6 @@
 """Rules of holds: holds and frontiers -> holds. Pure; each refusal reports what is readable and at which times holds are.
 
-The seed "Read holds" has the rules: a hold begins at a time at which its tables can be read. It may advance to any later time,
+A hold begins at a time at which its tables can be read. It may advance to any later time,
 but go back only as far as retention or another hold keeps its tables readable.
 """
 
@@ -90,7 +90,7 @@ def check_not_kept(hold: Hold, verb: str, definitions: Definitions) -> None:
     raise DefinitionError(
         f'hold "{hold.name}" cannot be {verb} by hand',
         code="hold-kept",
-        detail=f"It belongs to {who}, which advances it as it takes changes.",
+        detail=f"It belongs to {who}, which advances it when it has processed changes.",
         hint=f"Run {who}, and the hold moves; {ends} drops the hold, too.",
     )
 

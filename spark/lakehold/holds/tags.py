@@ -1,6 +1,6 @@
 """Iceberg tags on the snapshots that holds need: other tools that expire snapshots keep those with a tag.
 
-`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version (design, "Holds").
+`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def own_tags(table: Table) -> list[str]:
 
 
 def _holds_on(timeline: Timeline, holds: Holds) -> Holds:
-    """Select those of `holds` that are on the table which has the name now."""
+    """Select the holds on this table, and not on an earlier table of its name."""
     table_uuid = str(timeline.table.metadata.table_uuid)
 
     def is_it(held: HeldTable) -> bool:
@@ -145,7 +145,7 @@ class TableTags:
         return tuple(tag for tagging in self._taggings([full_name]) for tag in tagging.unneeded)
 
     def remove(self, full_name: str, tags: Collection[str]) -> None:
-        """Remove those of `tags` that still no hold needs, and add the missing ones, in one commit."""
+        """Remove the given tags unless a hold needs them by now, and add missing ones, in one commit."""
         for tagging in self._taggings([full_name]):
             self._commit(tagging, lambda newest: set(tags).intersection(newest.unneeded))
 

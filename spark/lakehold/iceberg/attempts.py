@@ -99,8 +99,8 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
             return made.result
         time.sleep(random.uniform(0, min(MAX_PAUSE_S, 0.01 * 2**tries)))
     raise CommitConflict(
-        f'others kept changing "{table_name}"',
-        detail=f"Each of {COMMIT_ATTEMPTS} tries to commit came after another's commit.",
+        f'other writers kept changing "{table_name}"',
+        detail=f"Each of {COMMIT_ATTEMPTS} attempts to commit came after another writer's commit.",
         hint="Try again.",
     )
 

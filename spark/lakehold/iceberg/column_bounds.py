@@ -1,4 +1,4 @@
-"""Bounds of a column's values, from the statistics that Iceberg keeps of each data file."""
+"""Bounds of a column's values, from the statistics that Iceberg keeps of each data file: readers skip files by them."""
 
 from __future__ import annotations
 

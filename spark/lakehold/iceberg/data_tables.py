@@ -216,7 +216,8 @@ class DataTables:
                 return None
             if table.metadata.current_snapshot_id != state.snapshot_id:
                 raise CommitConflict(
-                    f'another writer moved "{state.full_name}" first', hint="Ingest again: nothing was published."
+                    f'another writer changed table "{state.full_name}" first',
+                    hint="Ingest again: nothing was published.",
                 )
             return RefChanges(main=snapshot_id, tags={} if tag is None else {tag: snapshot_id})
 

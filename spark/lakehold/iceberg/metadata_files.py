@@ -1,8 +1,7 @@
-"""Metadata files as JSON: PyIceberg's models drop fields that they do not know, and cannot write format version 3.
+"""Reads and writes Iceberg's metadata files as JSON: PyIceberg's models drop unknown fields, and cannot write format version 3.
 
-A file contains all snapshots of its table: thousands if the table is held, and few that are not in the file before. So the
-text of snapshots is kept apart from the other fields: the part that is equal to the file before is neither parsed nor
-validated again.
+Each file lists all snapshots of its table. A hold may keep thousands of them, and nearly all were in the file before. So lakehold
+keeps the text of the snapshots apart from the other fields, and neither parses nor validates the part that did not change.
 """
 
 from __future__ import annotations

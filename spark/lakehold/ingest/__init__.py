@@ -1,1 +1,1 @@
-"""The way in: read, decode, apply the envelope, deduplicate, merge, record (design, "The way in")."""
+"""Ingests messages into tables: read, decode, apply the envelope, deduplicate, merge, record."""

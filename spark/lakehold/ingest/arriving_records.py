@@ -1,7 +1,8 @@
-"""The records of an offset range: read once, and decoded once for each table, before anything is written.
+"""The records of the batch that is being planned: read once, and decoded once for each table, before anything is written.
 
-A planner uses their headers to find where the batch ends; the tables of the batch take the same changes, without those after its
-end. Reading has no effects, so it comes before the intent.
+The planner reads a range (`read`) and uses the headers of its records to find where the batch ends, possibly earlier (`take`).
+Then each table of the batch applies the same changes, without those after the end. Reading has no effects, so it comes before the
+intent.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class ArrivingRecords:
     def headers(self, topic: str) -> pa.Table | None:
         """Return a topic's `HEADERS` (`lakehold.ingest.transactions.record_headers`), as decoded for one of its tables.
 
-        None if no table can give them: none can be decoded, or some message cannot, so that only its envelope may show what
-        it is.
+        None if all of its tables fail to decode the topic, or a message cannot be decoded: then the caller reads the
+        messages' envelopes by themselves.
         """
         if not self.has(topic):
             return HEADERS.empty_table()
@@ -155,9 +156,10 @@ class ArrivingRecords:
         return self._edges[table.topic].decoded(table, stored_key, scan_schemas=False)[0]
 
     def may_move_keys(self, topic: str, before_: HighWaterMarks) -> bool:
-        """Return whether keys may have moved to a partition from another one.
+        """Return whether the changes of one key may come from two partitions, as after somebody added partitions to the topic.
 
-        That is possible if a partition had no records before this batch and the topic has others.
+        That is possible if a partition had no records before this batch and the topic has others. Then offsets do not order
+        the changes of a key, and positions in the upstream's log must.
         """
         read = {r.topic_partition.partition for r in self._ranges_of([topic])}
         return bool(read - before_.passed.keys()) and len(read | before_.passed.keys()) > 1
@@ -178,7 +180,7 @@ class ArrivingRecords:
         return dict(zip(work, found, strict=True))
 
     def for_tables(self, names: Sequence[str], do: Callable[[str], Result]) -> dict[str, Result]:
-        """Run work for tables; those of one topic run one after the other. Returns the results by table, in their order."""
+        """Run work for tables, in one lane for each topic. Returns the results by table, in their order."""
         of_topic: dict[str, list[str]] = {}
         for name in names:
             of_topic.setdefault(self._entries[name].definition.topic, []).append(name)
@@ -189,7 +191,7 @@ class ArrivingRecords:
         return {name: found[name] for name in names}
 
     def close(self) -> None:
-        """Release what was read, unless another source takes it."""
+        """Release what was read; what another source still needs stays in the shared cache."""
         for arrival in self._of.values():
             arrival.close()
         for sampled in self._edges.values():
@@ -284,7 +286,7 @@ class TableArrival:
         return changes_of(self._arriving.decoded_edges(self.table, self._key).decoded, self.table, self._key)
 
     def may_move_keys(self, before_: HighWaterMarks) -> bool:
-        """Return whether keys may have moved to a partition from another one."""
+        """Return whether the changes of one key may come from two partitions, see `ArrivingRecords.may_move_keys`."""
         return self._arriving.may_move_keys(self.table.topic, before_)
 
     def end_at(self, ends: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Backfills: each new or stopped table is brought in sync with its source, and one that fails stops alone."""
+"""Backfills tables: brings each new or stopped one in sync with its source. A table that fails stops alone."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Backfilling:
             raise DefinitionError(
                 f'table "{name}" is not fed by a source',
                 code="table-not-fed",
-                detail="Another program writes it, so that there is nothing to catch up with.",
+                detail="Another program writes it, so there is nothing to catch up with.",
                 hint="SHOW TABLES lists the tables that sources feed.",
             )
         return defined.table(name).definition.source

@@ -112,7 +112,7 @@ def _read(of: LeasedSource, state: ReaderState, planned: Planned, arriving: Arri
             of.applier.prepare(arriving.of(name), state.tables[name])
         except (LeaseLost, UpstreamUnavailable):
             raise
-        # Not raised here: `bring` meets the same error again, and there it stops only this table.
+        # Not raised here: `bring_to_timestamp` meets the same error again, and there it stops only this table.
         except Exception as error:
             log.info("table %s cannot be prepared", name, exc_info=error)
 

@@ -1,4 +1,4 @@
-"""Catching up: tables read batches of their own until they reach the offsets of `main`, and then join it."""
+"""Lets new and stopped tables catch up: they read batches of their own until they reach the offsets of `main`, and join it."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
 
 
 def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
-    """Return the readers with the range that reader `name` has to catch up; its beginning stays that of the first time."""
+    """Record in the readers which range reader `name` has to catch up; what was recorded as its beginning stays."""
     state = readers[name]
     return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
 

@@ -49,7 +49,7 @@ class Planned:
 
     @classmethod
     def of(cls, plan: ReadPlan, available: Available) -> Planned:
-        """Make a planned batch from a plan, with what it implies about topics and their snapshots."""
+        """Make a planned batch from a plan, and derive from it which topics and snapshots are fully read."""
         ends = ends_of(available)
         unread = {tp.topic for tp, end in ends.items() if plan.position.get(tp, 0) < end}
         return cls(plan, available.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
@@ -111,7 +111,7 @@ class Planner:
         return {tp: begins[tp] for tp in of_topics}, {tp: ends[tp] for tp in of_topics}
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
-        """Return whether tables that catch up must wait for `main`; without transactions they never pass it."""
+        """Return whether tables that catch up are ahead of `main` and must wait; only with whole transactions they may be."""
         return False
 
     def plan_again(

@@ -1,4 +1,4 @@
-"""Records of one topic for all tables that take them: read once, and decoded in one pass for all of these tables."""
+"""Reads the records of one topic once, and decodes them in one pass for all tables that the topic feeds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SharedTopic:
         return next((found for each in self._together if (found := each.of(wanted)) is not None), None)
 
     def _decode_with_others(self, table: Table, wanted: Wanted, *, scan_schemas: bool) -> None:
-        """Decode the records for a table and for the other tables, as far as their definitions show what these need."""
+        """Decode the records for a table, and in the same pass for the other tables whose definitions show what they need."""
         others = [
             each for other in self._tables if other != table for each in self._wanted(other, scan_schemas=scan_schemas)
         ]

@@ -3,7 +3,7 @@
 A source has a reader `main` for the tables that are in sync. Other readers are for tables that are catching up: they were created
 while the source ran, or stopped by an error. These read batches of their own up to the position of `main`, and join it at
 identical offsets; so a table recovers by itself once the cause of its stop is removed. Meanwhile `main` continues with new
-records: a backfill is a temporary reader, which slows down no other table (seed "Dynamic resource sharing").
+records: a backfill is a temporary reader, which slows down no other table.
 """
 
 from __future__ import annotations

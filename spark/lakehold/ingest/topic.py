@@ -123,7 +123,7 @@ class TopicDecoder:
     def wanted(
         self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[Wanted, bool]:
-        """Return the columns that a table needs from a topic's records, and whether all schemas that they name were looked up.
+        """Return what a table wants decoded of a topic's records, and whether these schemas are all that the records use.
 
         Args:
             table: The table; it declares the columns of bare JSON.
@@ -143,7 +143,7 @@ class TopicDecoder:
         return Wanted(schemas, shape, has_heads), subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
-        """Decode the records of a topic for a table, as `wanted` says.
+        """Decode the records of a topic for a table.
 
         Raises:
             TableStopped: The schemas contradict each other.
@@ -210,7 +210,7 @@ def _declared_key(
 ) -> tuple[DeclaredColumn, ...]:
     """Return the columns of a bare JSON key: those of `KEY (…)`, else those that keys name, of the declared types.
 
-    A key that is not a record is a column `key` (design, "The way in"). A table keeps the key that it was created with.
+    A key that is not a record is a column `key`. A table keeps the key that it was created with.
     """
     declared = {c.name: c for c in table.columns}
     if table.key:
@@ -257,7 +257,7 @@ def _record(key: bytes) -> dict[str, Any] | None:
 
 def _columns_unknown(table: Table) -> TableStopped:
     return TableStopped(
-        f'nothing says which columns table "{table.full_name}" has',
+        f'the columns of table "{table.full_name}" are unknown',
         table=table.full_name,
         code="columns-unknown",
         detail="The messages are JSON without a schema.",

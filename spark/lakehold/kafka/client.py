@@ -317,7 +317,7 @@ class KafkaClient:
         raise UpstreamUnavailable(
             f"Kafka at {self._brokers} {'refuses the connection' if refused else 'does not answer'}",
             code="kafka-refused" if refused else "kafka-unavailable",
-            detail=f"{cause.str()}." if cause is not None else f"It was silent for {self._timeout_s:g} s.",
+            detail=f"{cause.str()}." if cause is not None else f"It did not answer within {self._timeout_s:g} s.",
             hint="Check the connection's SASL and SSL options and the user's rights to read the topics."
             if refused
             else "Check that the broker runs, and that this machine reaches it at the address in the connection.",

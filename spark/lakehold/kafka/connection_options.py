@@ -126,7 +126,7 @@ def _credentials(given: Mapping[str, str]) -> tuple[str, str]:
         raise DefinitionError(
             "a SASL connection needs a username and a password",
             code="option-missing",
-            detail="The option sasl.jaas.config gives none." if "sasl.jaas.config" in given else "",
+            detail="The option sasl.jaas.config does not contain them." if "sasl.jaas.config" in given else "",
             hint="Add SASL_USERNAME 'name', SASL_PASSWORD SECRET 'name of the secret'.",
         )
     if "sasl.jaas.config" in given:

@@ -15,6 +15,6 @@ def offsets_lost(tp: TopicPartition, position: int, earliest: int) -> UpstreamEr
         code="offsets-lost",
         detail=f"The next offset to read is {position}, but the partition now begins at {earliest}: "
         f"offsets {position} to {earliest - 1} are gone. The topic's retention (retention.ms, retention.bytes) "
-        "or a deletion took them.",
+        "or a deletion removed them.",
         hint=f"Raise the topic's retention above the longest pause between runs; then {LOAD_AGAIN}.",
     )

@@ -206,11 +206,11 @@ def _while_others_write(full_name: str, act: Callable[[], Result]) -> Result:
             said, is_last = f"{error.message} {error.detail}", attempt == _ATTEMPTS - 1
             if not is_conflict(said) and (is_last or not is_file_gone(said)):
                 raise
-            log.info("another writer moved %s first: %s", full_name, error.message)
+            log.info("another writer changed %s first: %s", full_name, error.message)
             if is_last:
                 raise CommitConflict(
-                    f'other writers kept moving "{full_name}"',
+                    f'other writers kept changing "{full_name}"',
                     detail="Its files are as they were; the rest of its maintenance was done.",
-                    hint="Maintain it again when fewer batches run.",
+                    hint="Run lakehold maintain again when fewer batches run.",
                 ) from error
     raise AssertionError("unreachable")

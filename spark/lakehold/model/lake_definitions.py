@@ -113,7 +113,7 @@ def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
         detail=f"Known: {known}.",
         hint=f'Did you mean "{close[0]}"?'
         if close
-        else f"SHOW {kind.upper()}S lists them, CREATE {kind.upper()} makes one.",
+        else f"SHOW {kind.upper()}S lists them, CREATE {kind.upper()} creates one.",
     )
 
 

@@ -23,8 +23,7 @@ class LeaseRules:
 
     Attributes:
         what: The object of the lease, as the subject of a sentence.
-        used: What its owner does to it, as in "is being read".
-        to_use: The infinitive of that, as in "to write".
+        used: What its owner does to it, as in "is being ingested".
         busy: The error for another process while the lease is live.
         when_busy: The hint of that error.
         when_lost: The hint for an owner that lost the lease.
@@ -32,13 +31,12 @@ class LeaseRules:
 
     what: str
     used: str
-    to_use: str
     busy: type[LakeholdError]
     when_busy: str
     when_lost: str
 
     def taken(self, lease: Lease | None, owner: str, now_ms: int, until_ms: int) -> Lease:
-        """Return the lease of `owner`, which prolongs its own or takes over one that ran out.
+        """Return the lease of `owner`, who prolongs its own lease or takes over one that expired.
 
         Raises:
             LakeholdError: Another's lease is live.
@@ -48,7 +46,8 @@ class LeaseRules:
         if lease and now_ms < lease.until_ms:
             raise self.busy(
                 f"{self.what} is being {self.used} by another process",
-                detail=f'"{lease.owner}" has had it since {iso(lease.since_ms)} UTC, until {iso(lease.until_ms)} or later.',
+                detail=f'"{lease.owner}" has held the lease since {iso(lease.since_ms)} UTC, '
+                f"until {iso(lease.until_ms)} or later.",
                 hint=self.when_busy,
             )
         return Lease(owner, now_ms, until_ms)
@@ -61,14 +60,12 @@ class LeaseRules:
         """
         if lease and lease.owner == owner:
             return lease
-        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "No process has it now"
-        raise self.lost(f'Expected the lease of "{owner}". {found}.')
+        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "No process holds it now"
+        raise self.lost(f'Expected "{owner}" as the lease holder. {found}.')
 
     def lost(self, detail: str) -> LeaseLost:
         """Return the error of an owner that lost the lease."""
-        return LeaseLost(
-            f"{self.what} is no longer this process's to {self.to_use}", detail=detail, hint=self.when_lost
-        )
+        return LeaseLost(f"this process lost the lease of {self.what}", detail=detail, hint=self.when_lost)
 
 
 def released(lease: Lease | None, owner: str) -> Lease | None:

@@ -191,8 +191,7 @@ def lease_rules(source: str) -> LeaseRules:
     """Return the lease rules for writing a source."""
     return LeaseRules(
         what=f'source "{source}"',
-        used="read",
-        to_use="write",
+        used="ingested",
         busy=SourceBusy,
         when_busy="Wait until that process has finished; if it died, the source is free when the lease runs out.",
         when_lost="Nothing was committed twice. Run it again.",

@@ -1,4 +1,4 @@
-"""Sources that share: they read a topic at the same place, in the same format (seed "Dynamic resource sharing")."""
+"""Finds sources that can share their reads: they read a topic from the same offsets on, in the same format."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Filled:
 
 
 def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
-    """Group the tables called `wanted`, or all that are new or stopped: those of one source share a reader.
+    """Group the tables called `wanted`, or all new and stopped ones, by the reader that they will share.
 
     Raises:
         DefinitionError: A table does not exist, or no source feeds it.

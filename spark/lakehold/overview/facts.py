@@ -75,7 +75,7 @@ class FollowerFacts:
 
     @property
     def is_lapsed(self) -> bool:
-        """Return whether changes that the follower has not taken are gone."""
+        """Return whether changes that the follower has not processed can no longer be read."""
         return self.state == "lapsed"
 
     @property

@@ -1,8 +1,8 @@
 """Durable clients: programs that process a SUBSCRIBE's output and, after a restart, continue where they stopped.
 
 A client is *not started* until its first run, then *reading* its first snapshot, and *following* once it has acknowledged that
-snapshot (the state machine of the seed "Subscribe output", with a stored position in each state). Rows are delivered again until
-they are acknowledged, and never after that.
+snapshot; its position is stored in each of these states. Rows are delivered again until they are acknowledged, and never after
+that.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class DurableClient:
             delivery.acknowledge()
 
     def deliveries(self, stop: Event | None = None) -> Generator[Delivery, None, None]:
-        """Yield what `run` passes to its callbacks, for clients that acknowledge by themselves. Raises as `run` does.
+        """Yield deliveries, which the client acknowledges itself; `run` does that for callbacks. Raises as `run` does.
 
         Acknowledging a delivery acknowledges all before it.
         """

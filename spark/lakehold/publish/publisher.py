@@ -193,7 +193,7 @@ class Publisher:
         )
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
-        """Store the position while there is nothing to publish, and let the hold follow."""
+        """Store the position while there is nothing to publish, and advance the hold to it."""
         output_ms = self._published.position_ms if self._published is not None else None
         self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
         self._input_hold.advance(complete.until_ms)
@@ -214,7 +214,8 @@ def subscriber_of(entry: Entry[Subscription]) -> Subscriber:
 def published_position_ms(subscriber: Subscriber | None, published: Published | None) -> int | None:
     """Return how far the output is complete; None if nothing has been published.
 
-    The output table records the position of its last commit; the subscriber, how long nothing came after that commit.
+    The output table records the position of its last commit. If nothing had to be published since, the subscriber's row has a
+    later position, together with that of the commit which it follows.
     """
     if published is None:
         return None

@@ -1,4 +1,4 @@
-"""The snapshot that a check reads: the newest, that of a time, or that of a hold."""
+"""Finds the snapshot that a check reads: the newest one, the one at a time, or the one at a hold's time."""
 
 from __future__ import annotations
 

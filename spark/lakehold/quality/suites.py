@@ -67,7 +67,7 @@ def read_suite(directory: Path | None, full_name: str) -> Suite | None:
     except FileNotFoundError:
         return None
     except json.JSONDecodeError as error:
-        raise invalid(str(path), f"Line {error.lineno}, column {error.colno} is no JSON: {error.msg}.") from error
+        raise invalid(str(path), f"Line {error.lineno}, column {error.colno} is not JSON: {error.msg}.") from error
     except ValidationError as error:
         raise invalid(str(path), _first_reason(error)) from error
     except (OSError, ValueError) as error:

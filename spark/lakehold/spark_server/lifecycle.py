@@ -1,4 +1,4 @@
-"""Start, stop and inspect the server of a directory."""
+"""Starts, stops and inspects a Spark Connect server, whose files are in a directory (`lakehold spark`)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _relation(cursor: Cursor) -> str | Query:
 
 
 def _refuse_second(cursor: Cursor, modifier: str) -> None:
-    """Refuse a second modifier: a SUBSCRIBE has at most one (seed "Subscribe output")."""
+    """Refuse a second modifier: a SUBSCRIBE has at most one."""
     second = next((m for m in _MODIFIERS if cursor.at_words(*m.split())), None)
     if not modifier or second is None:
         return

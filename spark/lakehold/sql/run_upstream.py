@@ -89,7 +89,9 @@ def _reconcile(effect: Converge, before: Definitions, leased: Changing) -> Steps
     try:
         return leased.reconcile(effect.source, before, resnapshot=effect.resnapshot)
     except LakeholdError as error:
-        committed = f"The definitions are committed: ALTER SOURCE {effect.source} REPAIR, or the next ingest, goes on."
+        committed = (
+            f"The definitions are committed: ALTER SOURCE {effect.source} REPAIR, or the next ingest, continues."
+        )
         error.hint = f"{error.hint} {committed}".strip()
         raise
 

@@ -354,7 +354,7 @@ def _described(definition: Definition) -> str:
 
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
-    """Refuse to change a fed table by hand: its rows would no longer be those of its topic."""
+    """Refuse to change a fed table by hand: its rows would no longer equal its topic's."""
     if verb in ("", "RENAME") or target not in definitions.tables:
         return
     table = definitions.tables[target].definition

@@ -1,1 +1,1 @@
-"""The lake's own state: tables of `mz_catalog`, each change a compare-and-set (design, "System tables")."""
+"""The lake's own state: tables of `mz_catalog`, each change a compare-and-set."""

@@ -1,4 +1,4 @@
-"""Opens the lake's catalog, and creates what it lacks: namespace, tables and columns of `mz_catalog`."""
+"""Opens the lake's catalog, and creates missing parts: the namespace, tables and columns of `mz_catalog`."""
 
 from __future__ import annotations
 

@@ -140,7 +140,6 @@ def _rules(subscriber: Subscriber) -> LeaseRules:
     return LeaseRules(
         what=str(subscriber),
         used="run",
-        to_use="run",
         busy=SubscriberBusy,
         when_busy="Wait until that process has finished; if it died, run it again when the lease runs out.",
         when_lost="Nothing was published twice. Run it again.",

@@ -53,9 +53,8 @@ class UpstreamLeases(Leases):
 
 def _rules(source: str) -> LeaseRules:
     return LeaseRules(
-        what=f'what is upstream of source "{source}"',
+        what=f'the upstream of source "{source}"',
         used="changed",
-        to_use="change",
         busy=SourceBusy,
         when_busy="Run it again when that process has finished; if it died, when its lease runs out.",
         when_lost="Run it again: that finishes what was begun.",

@@ -1,6 +1,6 @@
 """Compares two snapshots of a table and finds the rows that differ, as positions in data files, from metadata alone.
 
-Files that both snapshots share are never read, so the cost follows the size of the change (design, law 4). Only the two states
+Files that both snapshots share are never read, so the cost follows the size of the change. Only the two states
 are compared: snapshots between them may have been expired, and a rollback is a change like any other.
 """
 
@@ -205,7 +205,7 @@ class ChangedRows:
     def _described(
         self, deletes: Collection[LiveFile], paths: Collection[str], manifests: Mapping[str, Manifest]
     ) -> dict[str, LiveFile]:
-        """Find the data files at `paths`. A delete for a single file says enough about that file."""
+        """Find the data files at `paths`. A delete that names its file has all that is needed to know about the file."""
         if any(delete.referenced is None for delete in deletes):
             live = self._data(manifests.values())
             return {path: live[path] for path in paths if path in live}

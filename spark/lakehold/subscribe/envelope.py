@@ -1,4 +1,4 @@
-"""Envelopes: the diffs of a timestamp become one statement per key, for UPSERT and DEBEZIUM (seed "Subscribe output")."""
+"""Applies the envelopes of SUBSCRIBE, UPSERT and DEBEZIUM: converts the diffs of a timestamp to one row for each key."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _copy(rows: pa.Table) -> pa.Table:
 
 
 def _classified(rows: pa.Table, key: tuple[int, ...], first: Positions) -> _Groups:
-    """Map each group to one of the seed's four cases: row added, row removed, row replaced, or anything else."""
+    """Map each group to one of four cases: row added, row removed, row replaced, or anything else, which is a `key_violation`."""
     diffs = rows.column(1).to_numpy()
     sizes = np.diff(first, append=rows.num_rows)
     one, other = diffs[first], diffs[np.minimum(first + 1, rows.num_rows - 1)]

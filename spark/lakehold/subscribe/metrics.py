@@ -1,4 +1,4 @@
-"""Prometheus metrics of subscriptions: how many begin, and which diffs are read (seed "Testing and observability")."""
+"""Prometheus metrics of subscriptions: how many begin, and which diffs are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of the rows within one timestamp: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
+"""Sorts the rows within one timestamp: by row, by key, or as WITHIN TIMESTAMP ORDER BY says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of a SUBSCRIBE, in the words of the specification (seed "Subscribe output"): values only."""
+"""A parsed SUBSCRIBE, as plain values."""
 
 from __future__ import annotations
 

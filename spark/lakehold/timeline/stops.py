@@ -1,7 +1,7 @@
-"""Times at which tables were stopped, and what can be read around them.
+"""Stops: the time ranges in which a table was stopped by an error, and the readable times around them.
 
-A stopped table is not consistent with the other tables of its source: it reads what it missed later, in batches of its own. So
-no reader may read it at those times. Output over time omits them: changes during a stop appear at its end.
+A table that was stopped reads what it missed later, in batches of its own. At the times of the stop it is therefore not
+consistent with the other tables of its source, and nobody may read it there. SUBSCRIBE shows the changes of a stop at its end.
 """
 
 from __future__ import annotations

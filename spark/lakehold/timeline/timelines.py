@@ -52,7 +52,7 @@ class Timeline:
 
     @cached_property
     def shown(self) -> tuple[Version, ...]:
-        """Return the versions that readers see: of those written during a stop only the last, and that at the stop's end."""
+        """Return the versions that readers see: of those written during a stop only the last, dated to the stop's end."""
         if not self.stops:
             return self.versions
         dated = {first_in_sync(self.stops, version.mz_timestamp): version for version in self.versions}
@@ -177,8 +177,9 @@ class Timelines:
     def after_foreign_lag(self, names: Sequence[str], wanted_ms: Sequence[int] = ()) -> dict[str, Timeline]:
         """Build the timelines of `names`, including everything that foreign writers committed before the call.
 
-        If necessary this waits until `upper` of tables with foreign writers is above their newest snapshot, and above each time
-        in `wanted_ms` that is not in the future. It never waits for a source, nor for a writer whose clock is ahead.
+        `upper` of a table with foreign writers is `foreign_lag_ms` behind the clock. If necessary this waits until it is above
+        the table's newest snapshot, and above each time in `wanted_ms` that is not in the future. It never waits for a source,
+        nor for a writer whose clock is ahead.
         """
         now = self.clock()
         found = self.of(names)
@@ -201,7 +202,7 @@ class Timelines:
         return replace(timeline, versions=found, since_ms=min(timeline.since_ms, since_ms))
 
     def check_in_sync(self, names: Sequence[str], time_ms: int) -> None:
-        """Require that none of the tables was stopped at `time_ms`, even if that time is not readable. Loads no table.
+        """Raise if one of the tables was stopped at `time_ms`, which need not be readable. Loads no table.
 
         Raises:
             NotReadable: A table was stopped.

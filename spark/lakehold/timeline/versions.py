@@ -1,9 +1,8 @@
 """Versions of a table: the snapshot that it showed from each timestamp onward.
 
 A snapshot written by lakehold carries its timestamp in its summary. A snapshot of a foreign writer counts from the time at which
-it became the table's current one; timestamps are made strictly increasing (design, "Time and history"). lakehold reads Iceberg's
-snapshot log, not the ancestry: after a rollback the log still has what was current before, so a rollback is a change like any
-other.
+it became the table's current one. lakehold makes timestamps strictly increasing. It reads Iceberg's snapshot log, not the
+ancestry: after a rollback the log still has what was current before, so a rollback is a change like any other.
 """
 
 from __future__ import annotations
@@ -99,6 +98,7 @@ def _log(table: Table) -> list[SnapshotLogEntry]:
 
 
 def _is_cut(log: Sequence[SnapshotLogEntry], snapshots: Mapping[int, Snapshot]) -> bool:
+    """Return whether Iceberg may have removed entries from the log, at its start or within."""
     first = snapshots.get(log[0].snapshot_id) if log else None
     if first is None:
         return False

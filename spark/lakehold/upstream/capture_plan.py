@@ -1,7 +1,8 @@
-"""The plan: wanted and found -> steps. Pure. It refuses what it cannot do before anything changes.
+"""Plans the upstream objects of a source: the steps from what exists (`Found`) to what the definitions want (`Wanted`). Pure.
 
-The first step creates the topic of signals and the last one deletes it, so that this topic shows whether the rest is the source's
-own. A dropped table leaves the connector first, and lakehold deletes afterwards what the connector wrote until then.
+It refuses what lakehold cannot do, before anything changes. The first step creates the signal topic and the last one deletes it,
+so that this topic shows whether the other objects are the source's own. A dropped table leaves the connector first, and lakehold
+deletes afterwards what the connector wrote until then.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _other_timeline(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _must_wait(wanted: Wanted, found: Found) -> bool:
-    """Return whether tables join during the first snapshot: the connector would begin it again, as it does for removed tables."""
+    """Return whether tables want to join during the first snapshot. They must wait: the connector would begin it again."""
     connector = found.connector
     runs = connector is not None and connector.state == "RUNNING" and not connector.is_failed
     return runs and not found.first_snapshot_complete and not wanted.released and any(joining_tables(wanted, found))
@@ -197,7 +198,7 @@ def _topics(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step]:
-    """Stop the connector while what it reads is repaired."""
+    """Stop the connector while its publication or signal table is repaired."""
     connector = found.connector
     if is_stopped and connector is not None and connector.state != "STOPPED":
         yield StopConnector(wanted.connector)
@@ -206,10 +207,10 @@ def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step
 
 
 def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Ask for snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
+    """Request snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
 
-    The request precedes putting these tables back, and the note of it follows: after an interruption in between they still
-    count as out of the publication.
+    The request comes before these tables are back in the publication, and its record after that. So after an interruption in
+    between they still count as out of the publication, and the request is made again.
     """
     names = {table.upstream for table in out if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
@@ -243,9 +244,9 @@ def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
 
 
 def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Create or complete the publication, and note the memberships of tables that came in or were `out`.
+    """Create or complete the publication, and record the memberships of tables that came in or were `out`.
 
-    lakehold adds missing tables to a publication of somebody else, and changes nothing more of it.
+    To a publication of somebody else lakehold only adds missing tables.
     """
     name, tables = wanted.capture.publication, existing_tables(wanted, found)
     if name is None or found.database is None:
@@ -262,7 +263,7 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
         added = () if existing.is_for_all else tuple(sorted(set(tables) - existing.tables))
         if added:
             yield ChangePublication(name, added)
-    # After the signals that ask for snapshots: interrupted in between, the next run asks again.
+    # After the signals that request snapshots: interrupted in between, the next run requests them again.
     new = {*added, *unnoted_members(wanted, found), *(table.upstream for table in out)}
     noted = tuple(sorted(set(tables) if is_partial else new & set(tables)))
     if noted:
@@ -278,7 +279,7 @@ def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _is_published(wanted: Wanted, found: Found, database: FoundDatabase) -> bool:
-    """Return whether a publication exists or is about to. Without existing tables there is none."""
+    """Return whether a publication exists or this plan creates one, which it does only for existing tables."""
     # With a slot and without a connector, only a new connector shows whether changes are lost.
     is_unknown = found.connector is None and database.slot is not None
     return database.publication is not None or (bool(existing_tables(wanted, found)) and not is_unknown)
@@ -325,7 +326,7 @@ def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], 
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Remove what dropped tables leave behind, after the connector has released them."""
+    """Remove dropped tables from the publication, and delete their topics, after they left the connector's configuration."""
     existing = found.database.publication if found.database is not None else None
     name = wanted.capture.publication
     if name is not None and existing is not None and existing.is_own and not existing.is_for_all:
@@ -338,7 +339,7 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
 
 
 def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Mark the log for tables that joined: without a mark, a late connector may send their rows before older changes."""
+    """Write the sync point of tables that joined to the log: their rows may have come before older changes of other tables."""
     snapshots = {table: found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     joined = {
         table.object_id: table.upstream

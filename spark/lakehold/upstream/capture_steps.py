@@ -199,7 +199,7 @@ class RestartConnector:
 
 @dataclass(frozen=True)
 class CheckLog:
-    """A step that checks that PostgreSQL can decode what it logged for a slot with a recreated publication."""
+    """A check that PostgreSQL can decode the log of a slot after the publication was created again."""
 
     slot: str
     publication: str

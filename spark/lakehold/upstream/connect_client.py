@@ -19,7 +19,7 @@ _POLL_INTERVAL_S = 0.1
 _REBALANCING = 409
 
 _UNKNOWN = re.compile(r"\bconnector \S+ not found\b|\bunknown connector\b|\bno status found\b", re.IGNORECASE)
-"""What a worker says of a connector that it does not have."""
+"""Messages of a worker about a connector that does not exist."""
 
 _T = TypeVar("_T")
 
@@ -237,14 +237,14 @@ class ConnectClient:
                 code="connect-denied",
                 hint="Check the user and password of its connection.",
             )
-        if _may_be_of_another(response) and self._is_another():
-            # A worker that is starting knows no path at first, so this may pass.
+        if _is_unusual(response) and not self._is_connect():
+            # A worker that is starting knows no path at first, so a retry may succeed.
             raise UpstreamUnavailable(
                 f"what answers at {self._url} is not Kafka Connect",
                 code="connect-missing",
-                detail=f"{method} {path} gives {response.status_code}, and GET / no version of a worker.",
-                hint="URL of its connection must be the address of a worker's REST interface, such as 'http://host:8083'; "
-                "that of a schema registry belongs to a connection TO SCHEMA REGISTRY.",
+                detail=f"{method} {path} returns {response.status_code}, and GET / does not return a worker's version.",
+                hint="URL of its connection must be the address of a worker's REST interface, such as 'http://host:8083'. "
+                "The address of a schema registry belongs in a connection TO SCHEMA REGISTRY.",
             )
         if response.is_error:
             missing = response.status_code == httpx.codes.NOT_FOUND
@@ -255,19 +255,19 @@ class ConnectClient:
             )
         return response
 
-    def _is_another(self) -> bool:
-        """Return whether something else than a worker answers. A worker reports at `/` the Kafka cluster that it serves."""
+    def _is_connect(self) -> bool:
+        """Return whether a worker answers at `/`, with the Kafka cluster that it serves; also if nothing answers any more."""
         try:
             answer = self._http.get("/").json()
         except httpx.TransportError:
-            return False
-        except ValueError:
             return True
-        return not isinstance(answer, dict) or "kafka_cluster_id" not in answer
+        except ValueError:
+            return False
+        return isinstance(answer, dict) and "kafka_cluster_id" in answer
 
 
-def _may_be_of_another(response: httpx.Response) -> bool:
-    """Return whether no worker gives this response: it is not JSON, or denies a path that all workers have."""
+def _is_unusual(response: httpx.Response) -> bool:
+    """Return whether a worker would not respond so: the body is not JSON, or a path that all workers have is missing."""
     if response.is_server_error:
         return False
     try:
@@ -280,7 +280,7 @@ def _may_be_of_another(response: httpx.Response) -> bool:
 
 
 def _is_rebalancing(response: httpx.Response) -> bool:
-    """Return whether a retry of the request will succeed. A name that is taken is a conflict, too, and stays one."""
+    """Return whether a retry will succeed: the worker rebalances. It also answers 409 to a name that is taken, which stays so."""
     return response.status_code == _REBALANCING and "already exists" not in response.text
 
 

@@ -36,7 +36,7 @@ def _refuse_collision(table: CapturedTable, columns: Sequence[FoundColumn], want
         raise UpstreamError(
             f'columns "{one.name}" and "{other.name}" of table "{table.upstream}" have one name in Avro',
             code="column-collision",
-            detail=f"Debezium writes both as {written}, as Avro allows, and its connector fails then, for all of its tables.",
+            detail=f"Debezium writes both as {written}, as Avro allows, and its connector then fails for all of its tables.",
             hint=f"{_renaming(table, other.name, wanted)}, or create the source with FORMAT JSON.",
         )
 

@@ -16,7 +16,7 @@ from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.wanted import Wanted
 
-RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT brings all of its tables to what the database has."
+RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
 
 
 def is_on_other_timeline(found: Found) -> bool:
@@ -119,10 +119,10 @@ def _refuse_lost_branch(wanted: Wanted, found: Found, database: FoundDatabase) -
 def _restored(wanted: Wanted, seen: str, *, has_overtaken: bool = False) -> UpstreamError:
     source = object_text(wanted.source)
     return UpstreamError(
-        f'the database of source "{wanted.source}" has gone back',
+        f'the database of source "{wanted.source}" went back to an earlier state',
         code="database-restored",
-        detail=f"{seen}: it was restored from a backup, is a standby that was behind, or is another one. New changes would be "
-        "mistaken for old ones.",
+        detail=f"{seen}: it was restored from a backup, is a standby that was behind, or is another one. lakehold would "
+        "skip new changes as repeats.",
         hint=RESNAPSHOT_HINT.format(source)
         if has_overtaken
         else f"Load it again: DROP SOURCE {source} CASCADE, then create the source and its tables again.",

@@ -211,7 +211,7 @@ class FoundSnapshot:
     Attributes:
         is_first: The table is in the connector's first snapshot.
         said_until: Notifications before this offset are not about that first snapshot.
-        asked: How often a snapshot of the table was asked for.
+        asked: How often a snapshot of the table was requested.
         succeeded: The connector said that the snapshot is complete.
         failures: Reasons of failures, one for each that the connector reported.
         missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
@@ -232,7 +232,7 @@ class FoundSnapshot:
 
     @property
     def has_joined(self) -> bool:
-        """Return whether the snapshot was taken while other tables streamed: its rows may be newer than what they had sent."""
+        """Return whether the snapshot was taken while other tables streamed, so that its rows may be newer than their changes."""
         return self.succeeded and not self.is_first
 
     def is_complete(self, first_said: int | None) -> bool:
@@ -249,16 +249,17 @@ NO_SNAPSHOT = FoundSnapshot()
 
 @dataclass(frozen=True)
 class FoundRepeat:
-    """The last snapshot of one table that was asked for again because changes had been missed.
+    """The last repeated snapshot of one table, requested because changes had been missed.
 
     Attributes:
-        signal_id: Id of the signal that asked for it.
+        signal_id: Id of the signal that requested it.
         upstream: The table in the database.
-        replaces_through: Sequence number of the lake's table when the snapshot was asked for. Rows last changed at or before it,
-            and not in the snapshot, are deleted upstream.
-        is_certain: The lake then had everything that the database had logged before, so that no deleted row stays unseen.
+        replaces_through: Sequence number of the lake's table when the snapshot was requested. A row that was last changed at or
+            before it, and is not in the snapshot, no longer exists upstream.
+        is_certain: Whether the lake then had everything that the database had logged before. Otherwise a second snapshot
+            follows, to find deleted rows.
         succeeded: Whether the last scan of the table succeeded; None: there was none.
-        is_done: Nothing that was asked for until then is left to scan.
+        is_done: Whether everything requested until then was scanned.
     """
 
     signal_id: str

@@ -55,7 +55,7 @@ def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTab
 
 
 def unconfirmed_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
-    """Yield the tables of which the lake has a repeated snapshot that may not show all deleted rows."""
+    """Yield the tables whose repeated snapshot is in the lake, but may not show all deleted rows: they need a second one."""
     for table, repeats in _repeated(wanted, found):
         is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
         if is_had and not all(repeat.is_certain for repeat in repeats.values()):
@@ -63,7 +63,7 @@ def unconfirmed_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 
 
 def tables_to_retry(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
-    """Yield the tables with missed changes and no later snapshot, done or under way, though one can be taken."""
+    """Yield the tables with missed changes that need a snapshot: none was taken since or is under way, and one can be taken."""
     lacking = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
     one_of_each = {table.upstream: table for table in wanted.tables}
     for name in existing_tables(wanted, found):
@@ -119,7 +119,7 @@ def is_in_lake(object_id: str, repeat: FoundRepeat, wanted: Wanted) -> bool:
 
 
 def has_no_key(table: CapturedTable, found: Found) -> bool:
-    """Return whether no snapshot of a table alone can be taken, as far as is known."""
+    """Return whether the table is known to lack a key, so that no snapshot of it alone can be taken."""
     if found.database is not None and table.upstream in found.database.tables:
         return not found.database.tables[table.upstream].has_key
     return _NO_KEY in found.snapshots.get(table.object_id, NO_SNAPSHOT).failures

@@ -60,7 +60,7 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
         yield f"connector {wanted.connector} was paused by hand, and stays paused until its configuration changes"
     if found.database is not None and _will_wait(wanted, found):
         yield (
-            f"user {wanted.config['database.user']} can have no signal table {wanted.signal_table} in the database: while rows"
+            f"user {wanted.config['database.user']} cannot have the signal table {wanted.signal_table}: while rows"
             " of a table that joins are read, the other tables of the source wait. docs/operate/connectors.md says which rights"
             " it needs"
         )
@@ -106,8 +106,8 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     if wanted.declared is None:
         for table, reason in failing_tables(wanted, found):
             yield (
-                f"the snapshot of {table.upstream} failed: {reason}. The log of Kafka Connect's worker says more. It is "
-                f"asked for again after growing pauses, and at once by ALTER SOURCE {object_text(wanted.source)} REPAIR"
+                f"the snapshot of {table.upstream} failed: {reason}. The log of Kafka Connect's worker says more. lakehold "
+                f"requests it again after growing pauses; ALTER SOURCE {object_text(wanted.source)} REPAIR does at once"
             )
 
 
@@ -115,8 +115,8 @@ def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
     for table in tables_awaiting_repair(wanted, found):
         yield (
-            f"changes of {table.upstream} were missed while the connector did not capture it: until the next ingests have a "
-            "snapshot of it, rows may be outdated, or deleted upstream"
+            f"changes of {table.upstream} were missed while the connector did not capture it: until the lake has a new "
+            "snapshot of it, rows may be outdated or no longer exist upstream"
         )
 
 
@@ -132,9 +132,8 @@ def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
 def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:
     if _lacks_snapshot(table, wanted, found):
         yield (
-            f"table {table.upstream} has no primary key: no snapshot of it alone can be taken. It has changes from now on, "
-            "and its rows and a time to read it from with "
-            f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT, which takes all tables"
+            f"table {table.upstream} has no primary key, so it cannot be snapshotted alone. It gets changes from now on. "
+            f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots all tables, and makes it readable"
         )
     if found.database is not None and table.upstream in found.database.tables:
         yield from _of_replica_identity(table, wanted, found.database)
@@ -155,4 +154,4 @@ def _of_replica_identity(table: CapturedTable, wanted: Wanted, database: FoundDa
     is_unknown = not columns.has_key or columns.replica_identity == "n"
     if columns.replica_identity != "f" and (needs_before or is_unknown):
         quoted = table_text(name, wanted.capture.database)
-        yield f"table {name} lacks what updates need: ALTER TABLE {quoted} REPLICA IDENTITY FULL"
+        yield f"updates of table {name} lack the row before: ALTER TABLE {quoted} REPLICA IDENTITY FULL"

@@ -1,9 +1,13 @@
-"""The journal of a connector's snapshots: what it was asked and what it answered, in its topics of signals and notifications.
+"""The journal of a connector: the requests that lakehold sent it, and its reports, in its signal and notification topics.
 
-Both topics are kept for ever, and each refresh reads on from the last one. Every signal carries the object id of its table, and
-an id of its own. A signal that arrives while a snapshot is under way joins that snapshot. After each table's scan the connector
-reports the id of the signal that came last: this answers all signals up to it that asked for the table. The scan may have begun
-before the last of them arrived. So a repeated snapshot is complete when nothing that was asked for is left.
+A *signal* is a message to the connector. Some signals request the snapshot of one table. Others only record something for
+lakehold itself: the connector just logs them, and lakehold reads them from the topic, which is kept for ever. A *notification* is
+a report of the connector, such as that a table was scanned. Each `refresh` reads what both topics got since the last one.
+
+Every signal carries the object id of its table, and an id of its own. A signal that arrives during a snapshot joins that
+snapshot. After each table's scan the connector reports the id of the last signal: the scan answers all signals up to that one
+that requested the table. The scan may have begun before the last of them arrived. So a repeated snapshot is complete only when
+nothing requested is left to scan.
 """
 
 from __future__ import annotations
@@ -31,12 +35,12 @@ _ASKED = "execute-snapshot"
 _NOTED = "log"
 _GOOD = frozenset({"SUCCEEDED", "EMPTY"})
 _ENDED = frozenset({"COMPLETED", "ABORTED"})
-"""Kinds of notifications after which nothing that was asked for is left to scan."""
+"""Kinds of notifications after which nothing requested is left to scan."""
 _OF_ITS_OWN = "/"
 """Separates the object id in a signal's id from the part that makes the id unique."""
 _FIRST_PAUSE_MS = 30_000
 _LONGEST_PAUSE_MS = 3_600_000
-"""The pauses before a failed snapshot is asked for again: twice as long each time, up to this."""
+"""The longest pause before a failed snapshot is requested again; each pause is twice as long as the one before."""
 _NO_KEY = "NO_PRIMARY_KEY"
 _WIRE_FORMAT_BYTES = 5
 """The length of Confluent's prefix: a zero byte, and the schema's id in four bytes."""
@@ -45,7 +49,7 @@ _WIRE_FORMAT_BYTES = 5
 def asked_snapshot(
     object_id: str, upstream: str, replaces_through: Mapping[str, int] | None = None, *, is_certain: bool = False
 ) -> str:
-    """Build the signal that asks for a snapshot of one table.
+    """Build the signal that requests a snapshot of one table.
 
     Args:
         object_id: Object id of the table.
@@ -67,25 +71,25 @@ def _collection(upstream: str) -> str:
 
 
 def noted_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
-    """Build a signal that the connector only logs: the table is in its next first snapshot.
+    """Build a signal that records, for lakehold: the table is in the connector's next first snapshot.
 
     Args:
         object_id: Object id of the table.
         upstream: The table in the database.
-        said_until: End of the notifications: those before it are not about this snapshot.
+        said_until: End offset of the notification topic now: notifications before it are not about that snapshot.
     """
     data = {"message": f"{upstream} is in the first snapshot", "said_until": said_until}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
 def noted_missed(object_id: str, upstream: str) -> str:
-    """Build a signal that the connector only logs: changes of the table were missed, and it cannot be snapshotted alone."""
+    """Build a signal that records, for lakehold: changes of the table were missed, and it cannot be snapshotted alone."""
     data = {"message": f"changes of {upstream} were missed", "missed": True}
     return json.dumps({"id": object_id, "type": _NOTED, "data": data})
 
 
 def noted_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
-    """Build a signal that the connector only logs: the memberships of tables, by their names upstream, in a publication."""
+    """Build a signal that records, for lakehold: the memberships of tables, by their names upstream, in a publication."""
     data = {"message": f"{', '.join(sorted(members))} in publication {publication}", "members": dict(members)}
     return json.dumps({"id": source_id, "type": _NOTED, "data": data})
 
@@ -97,7 +101,7 @@ def noted_log(source_id: str, log: FoundLog) -> str:
 
 
 def noted_fit(object_id: str, upstream: str, log_position: LogPosition) -> str:
-    """Build a signal that the connector only logs: the sync point from which on the table fits the others."""
+    """Build a signal that records, for lakehold: the sync point of a table that joined."""
     where = f"{log_position.log} {'/'.join(map(str, log_position.at))}"
     data = {
         "message": f"{upstream} fits the other tables from {where} on",
@@ -108,7 +112,7 @@ def noted_fit(object_id: str, upstream: str, log_position: LogPosition) -> str:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A signal that asks for the snapshot of one table."""
+    """A signal that requested the snapshot of one table."""
 
     signal_id: str
     object_id: str
@@ -124,10 +128,10 @@ class Journal:
         schema_text: Returns the Avro schema of an id; None where the connector writes JSON.
 
     Attributes:
-        snapshots: The snapshot of each table, as it was asked for and reported, by object id.
+        snapshots: The snapshot of each table, as requested and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
-        members: The memberships in the publication that were noted last, by the table's name upstream.
-        log: The log of PostgreSQL that was noted last; None: none was.
+        members: The last recorded memberships in the publication, by the table's name upstream.
+        log: The last noted log of PostgreSQL; None: none was noted.
         first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
     """
 
@@ -154,7 +158,7 @@ class Journal:
         return frozenset(object_id for object_id, snapshot in self.snapshots.items() if snapshot.is_complete(said))
 
     def refresh(self) -> None:
-        """Read what the topics have had since the last call; a topic that was created again is read from its beginning."""
+        """Read what the topics got since the last call; if one was created again, read both from their beginning."""
         described = self._client.describe([self._topics.signals, self._topics.notifications])
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
@@ -163,11 +167,11 @@ class Journal:
             self.repeats, self.members, self.log = {}, {}, None
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
-            # Others may write to the topic, too, and the connector ignores what is no signal.
+            # Others may write to the topic, too. The connector ignores messages that are not signals, and so does lakehold.
             with suppress(ValueError, KeyError, TypeError):
                 self._take_signal(json.loads(value))
         for offset, at_ms, value in self._new(self._topics.notifications, identities):
-            # The connector may be somebody else's; `refuse_foreign` refuses it after this.
+            # If the connector is somebody else's, its messages may be anything: `refuse_foreign` refuses it after this.
             with suppress(ValueError, KeyError, TypeError):
                 self._take_notification(offset, at_ms, self._decoded(value))
 
@@ -238,18 +242,18 @@ class Journal:
             self._change_repeats(said["id"], lambda repeat: replace(repeat, is_done=True))
 
     def _change_repeats(self, last_id: str, change: Callable[[FoundRepeat], FoundRepeat]) -> None:
-        """Change the repeated snapshots that were asked for no later than by the given signal, and are not done."""
+        """Change the unfinished repeated snapshots that the given signal or an earlier one requested."""
         ids = {asked.signal_id for asked in self._asked[: self._index_of(last_id) + 1]}
         for object_id, repeat in self.repeats.items():
             if repeat.signal_id in ids and not repeat.is_done:
                 self.repeats[object_id] = change(repeat)
 
     def _index_of(self, signal_id: str) -> int:
-        """Return the index of a signal among those that ask; -1: it is not one of them."""
+        """Return the index of a signal among those that request snapshots; -1: it is not one of them."""
         return max((at for at, asked in enumerate(self._asked) if asked.signal_id == signal_id), default=-1)
 
     def _answered_by(self, last_id: str, scanned: str) -> list[_Asked]:
-        """Return the unanswered signals that asked for a table and came no later than the given one."""
+        """Return the unanswered signals that requested a table, up to the given signal."""
         asked_before = (asked for asked in self._asked[: self._index_of(last_id) + 1] if asked not in self._answered)
         return [asked for asked in asked_before if asked.upstream == scanned]
 
@@ -270,7 +274,7 @@ class Journal:
 
 
 def _failed(before: FoundSnapshot, status: str, at_ms: int, *, is_past: bool) -> FoundSnapshot:
-    """Record a failure; `is_past`: a first snapshot that began since brings what this one did not."""
+    """Record a failure. If a first snapshot began since (`is_past`), it brings the missing rows: plan no new request."""
     after = replace(before, failures=(*before.failures, status))
     if status == _NO_KEY or is_past:
         return after
@@ -279,7 +283,7 @@ def _failed(before: FoundSnapshot, status: str, at_ms: int, *, is_past: bool) ->
 
 
 def _scanned(upstream: str, status: str) -> Callable[[FoundRepeat], FoundRepeat]:
-    """Return the change that a scan of a table makes to its repeated snapshots; of several scans the last one decides."""
+    """Return a function that records a scan's outcome in the table's repeated snapshots; of several scans the last one counts."""
     return lambda repeat: replace(repeat, succeeded=status in _GOOD) if repeat.upstream == upstream else repeat
 
 

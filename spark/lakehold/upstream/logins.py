@@ -54,17 +54,17 @@ def mysql_unreachable(where: str, user: str, number: int, message: str) -> Upstr
 
 def _denied(where: str, user: str, said: str) -> UpstreamUnavailable:
     return UpstreamUnavailable(
-        f'{where} does not let user "{user}" in',
+        f'{where} rejects the login of user "{user}"',
         code="database-denied",
         detail=_sentence(said),
         hint="Check USER of its connection and the value of the SECRET that is its PASSWORD, "
-        "and that the server lets the user in from this machine.",
+        "and that the server accepts this user from this machine.",
     )
 
 
 def _silent(where: str, said: str, *, answers: bool) -> UpstreamUnavailable:
     return UpstreamUnavailable(
-        f"{where} {'takes no connection' if answers else 'does not answer'}",
+        f"{where} {'accepts no connection' if answers else 'does not answer'}",
         code="database-unavailable",
         detail=_sentence(said),
         hint="Check that it is up and accepts one more connection."

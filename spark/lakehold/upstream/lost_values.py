@@ -56,7 +56,7 @@ def _unknown_hint(table: str, lost: LostValues) -> str:
 
 
 def refuse_values(table: CapturedTable, found: Found, wanted: Wanted) -> None:
-    """Refuse a table with values at which the connector would fail, with all of its tables."""
+    """Refuse a table with values at which the connector would fail for all of its tables."""
     _refuse_money(table, found, wanted)
     lost = found.lost.get(table.upstream, LostValues(()))
     lossy = next((each for each in lost.columns if each.stops and not lost.query), None)

@@ -104,7 +104,7 @@ class MysqlUpstream:
         return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
-        """Fetch the columns of those of some tables, `database.name`, that exist and that the user may read."""
+        """Fetch the columns of tables, by `database.name`; tables that do not exist or cannot be read are skipped."""
         if not names:
             return {}
         query = " UNION ALL ".join([_COLUMNS_OF] * len(names)) + " ORDER BY 1, 2"
@@ -179,8 +179,8 @@ class MysqlUpstream:
         place = position_of_end(own)
         if place is None:
             raise UpstreamRefused(
-                f"{self._where} gives transactions no global ids",
-                detail="They show when the other tables are as far as one that joined.",
+                f"{self._where} does not use global transaction ids",
+                detail="lakehold needs them to see when the other tables have reached the sync point of a table that joined.",
                 hint="Set gtid_mode to ON; the next ingest continues.",
             )
         return place

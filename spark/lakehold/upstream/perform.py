@@ -1,4 +1,4 @@
-"""Performs one step. A step that was done before changes nothing."""
+"""Performs one step of a plan upstream. A step that was done before changes nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Systems:
         connect: Kafka Connect.
         kafka: The brokers.
         database: The database; steps for PostgreSQL only occur with a PostgreSQL.
-        table_state: Gives a table of the lake by its full name; None: there is none.
+        table_state: Loads a table of the lake by its full name; None if it does not exist.
     """
 
     connect: ConnectClient
@@ -133,7 +133,7 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a 
             on.connect.delete(name)
         case AskSnapshot(signal_table=str(table)):
             (signal,) = signals = _signals(step, on)
-            # Interrupted in between, the next run asks again.
+            # Interrupted in between, the next run requests the snapshot again.
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
         case NoteFirstSnapshot() | AskSnapshot() | NoteMissed() | NoteMembers() | NoteFit():

@@ -155,7 +155,7 @@ class PostgresUpstream:
         return {name: FoundRelation(_KINDS[kind], may_read) for name, kind, may_read in found}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
-        """Fetch the columns of those of some tables, `schema.name`, that exist."""
+        """Fetch the columns of tables, by `schema.name`; tables that do not exist are skipped."""
         with self._connected() as connection:
             return columns_of(connection, names)
 

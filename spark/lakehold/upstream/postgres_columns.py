@@ -55,7 +55,7 @@ _COLUMNS = f"""
 def columns_of(
     connection: psycopg.Connection[tuple[Any, ...]], tables: Sequence[str]
 ) -> dict[str, tuple[FoundColumn, ...]]:
-    """Fetch the columns of those of some tables, `schema.name`, that exist."""
+    """Fetch the columns of tables, by `schema.name`; tables that do not exist are skipped."""
     columns: dict[str, list[FoundColumn]] = {}
     for table, name, text, type_name, type_text, kind, *flags in connection.execute(_COLUMNS, [list(tables)]):
         column = FoundColumn(name, text, FoundType(type_name, type_text, TypeKind(kind)), *flags)

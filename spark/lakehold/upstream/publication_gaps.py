@@ -24,7 +24,7 @@ def lacking_operations(wanted: Wanted, found: Found) -> tuple[str, ...]:
 
 
 def narrowed(wanted: Wanted, found: Found) -> Mapping[str, str]:
-    """Return the wanted tables that are only partly in the publication, each with what it leaves out, in words."""
+    """Return the wanted tables that are only partly published, each with a phrase about what the publication leaves out."""
     publication = found.database.publication if found.database is not None else None
     of_all = publication.narrowed if publication is not None else {}
     return {name: of_all[name] for name in wanted.upstream_tables if name in of_all}

@@ -67,7 +67,7 @@ def left_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
-    """Refuse a database that cannot be captured as it is, and declared tables that it does not have."""
+    """Refuse a database whose settings prevent capturing, and declared tables that the database does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
             close = database.meant_by(table.upstream)
@@ -168,8 +168,8 @@ def refuse_unmarked(wanted: Wanted, found: Found) -> None:
     if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]
         raise UpstreamRefused(
-            f'user "{user}" of source "{wanted.source}" can have no signal table {wanted.signal_table} in the database',
-            detail="The connector marks in it what it reads of a joining table, so that its rows fit those of the other tables.",
+            f'user "{user}" of source "{wanted.source}" cannot have the signal table {wanted.signal_table}',
+            detail="Without it the connector cannot snapshot a single table consistently with the others.",
             hint=signal_rights_hint(user),
         )
 

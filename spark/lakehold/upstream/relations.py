@@ -45,7 +45,7 @@ _WHY = {
     OF_DOTTED_SCHEMA: "The first dot of a name separates the schema from the table.",
     VERSIONED: _MORE_COLUMNS,
     HASHED: _MORE_COLUMNS,
-    WITHOUT_OVERLAPS: "Debezium cannot read the definition of such a table: the connector would fail, with all of its tables.",
+    WITHOUT_OVERLAPS: "Debezium cannot read the definition of such a table: the connector would fail for all of its tables.",
 }
 _LONGEST_TOPIC = 249
 """Longest name of a topic, in characters."""
@@ -57,7 +57,7 @@ def declared(wanted: Wanted) -> tuple[CapturedTable, ...]:
 
 
 def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
-    """Refuse declared names that are no tables, do not exist, or have columns of which lakehold can make no table."""
+    """Refuse declared tables that do not exist, are not tables, or have columns that prevent capturing them."""
     for table in declared(wanted):
         _refuse_topic(table, wanted)
         found = upstream.relations.get(table.upstream)
@@ -101,7 +101,7 @@ def _refuse_types(table: CapturedTable, columns: Sequence[FoundColumn], wanted: 
         raise UpstreamError(
             f'column "{unfit.name}" of "{table.upstream}" in the database of source "{wanted.source}" is of type {unfit.text}',
             code="upstream-table-unfit",
-            detail=f"{sent_type(unfit, database).lost}: the connector would fail, with all of its tables.",
+            detail=f"{sent_type(unfit, database).lost}: the connector would fail for all of its tables.",
             hint=f"ALTER TABLE {name} to another type, or leave the table out.",
         )
 
@@ -127,7 +127,7 @@ def _refuse_topic(table: CapturedTable, wanted: Wanted) -> None:
         raise UpstreamError(
             f'tables "{other.upstream}" and "{table.upstream}" of source "{wanted.source}" would share one topic',
             code="topic-shared",
-            detail=f"Their topics are {other.topic} and {table.topic}: their names differ in nothing that Kafka distinguishes.",
+            detail=f"Their topics are {other.topic} and {table.topic}: Kafka does not distinguish these names.",
             hint="Capture one of them by another source, which has a TOPIC PREFIX of its own, or rename it in the database.",
         )
     if len(table.topic) > _LONGEST_TOPIC:

@@ -1,4 +1,7 @@
-"""The upstream of all captured sources of one lake, for statements, ingests and the status."""
+"""The upstream objects (connector, slot, publication, topics) of all sources of a lake that capture a database.
+
+Statements plan and apply changes to them, each ingest reconciles them, and the status reports what they lack.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _WHILE_BUSY_S = 1.0
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 _CALM_S = 60.0
-"""How long nothing may fail after a pause until earlier failures are forgotten."""
+"""Earlier failures are forgotten when nothing has failed for this long after a pause; then pauses are short again."""
 
 
 @dataclass
@@ -81,8 +84,8 @@ class CapturedSources:
         definitions: Reads the current definitions.
         readers: Reads the states of a source's readers, which say how far the lake is.
         leases: Says which process may change what exists upstream of which source.
-        settings: How long a system may stay silent, and a process without a sign of life.
-        table_state: Gives a table of the lake by its full name; None: there is none.
+        settings: Has the timeouts of upstream systems and of leases.
+        table_state: Loads a table of the lake by its full name; None if it does not exist.
     """
 
     def __init__(
@@ -146,7 +149,7 @@ class CapturedSources:
             return None
         except (UpstreamUnavailable, UpstreamRefused, ConnectorError) as error:
             pause_s, target = schedule.failed(), self._targets.now(source)
-            log.warning("source %s: %s. Tried again in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
+            log.warning("source %s: %s. Retrying in %.0f s", source, self._stuck(target, _reason(error)), pause_s)
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
@@ -158,7 +161,7 @@ class CapturedSources:
             pause_s = schedule.failed()
             reason = with_way_out(restarted[0].reason, source)
             log.warning(
-                "source %s: its connector failed and was restarted: %s. Checked again in %.0f s",
+                "source %s: its connector failed and was restarted: %s. Checking again in %.0f s",
                 source,
                 reason,
                 pause_s,
@@ -168,7 +171,9 @@ class CapturedSources:
         return self._record_seen(source)
 
     def confirm_defined(self, source: str) -> None:
-        """Raise, unless the source is declared and nobody changes its upstream right now.
+        """Raise if the source was dropped, or another process changes its upstream objects right now.
+
+        An ingest that misses an upstream object calls it first: then the missing object is no fault.
 
         Raises:
             SourceBusy: Another process changes it.
@@ -194,7 +199,7 @@ class CapturedSources:
         return UpstreamColumns() if target is None else self._capturing.columns_of(target, table.upstream or "")
 
     def _repaired(self, source: str) -> Steps:
-        """Perform what is left to do, under a lease only if there is anything: taking and releasing one are two commits."""
+        """Plan and apply the steps that are left. Without any, take no lease: taking and releasing one are two commits."""
         planned = self._planned_now(source)
         if planned is not None and not planned.steps:
             return planned
@@ -202,18 +207,20 @@ class CapturedSources:
             return alone.reconcile(source, patient=True)
 
     def _record_seen(self, source: str) -> int | None:
-        """Record in the database that it was inspected, and found to be the one that it was."""
+        """Record the time of this inspection in the database; a database restored from a backup shows an earlier one."""
         try:
             target = self._targets.now(source)
             return None if target is None else self._capturing.record_seen(target)
         except (UpstreamUnavailable, UpstreamRefused) as error:
             log.warning(
-                "source %s: the time of this inspection is not kept in its database: %s", source, _reason(error)
+                "source %s: the time of this inspection could not be recorded in its database: %s",
+                source,
+                _reason(error),
             )
             return None
 
     def _planned_now(self, source: str) -> Steps | None:
-        """Compute the steps that are left; None: unknown, because another process may be half done with them."""
+        """Plan the steps that are left; None if upstream does not fit together, as while another process is half done."""
         target = self._targets.now(source)
         try:
             return Steps() if target is None else self._capturing.plan(target, patient=True)
@@ -226,7 +233,7 @@ class CapturedSources:
         return changing(sources, self._targets, self._capturing, self._leases, self._settings, wait_ms)
 
     def problems(self) -> list[str]:
-        """List a line for each source of which something is not captured, with the reason, and for each missing table."""
+        """Return a line for each source that does not capture everything, with the reason, and for each missing table."""
         defined = self._definitions()
         return [
             f"source {name}: {problem}"
@@ -243,7 +250,7 @@ class CapturedSources:
             return (self._stuck(target, _reason(error)),)
 
     def _problems_upstream(self, target: Target) -> Sequence[str]:
-        """Return why something is not captured, if so, and a sentence for each missing table."""
+        """Return why some tables are not captured yet, and a sentence for each table at fault, such as a missing one."""
         source, connector = target.wanted.source, target.wanted.connector
         status = self._capturing.status(target)
         if status is not None and not status.is_running:
@@ -253,16 +260,16 @@ class CapturedSources:
                 else f"failed: {with_way_out(status.reason, source)}"
             )
             return (self._stuck(target, f"its connector {state}"),)
-        left, gone = self._capturing.lacking(target)
+        left, faults = self._capturing.lacking(target)
         if status is None:
-            return (self._stuck(target, f"there is no connector {connector}; the next ingest creates it"), *gone)
-        coming = self._named(target, self._capturing.snapshots(target).unasked)
-        goes_on = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, continues"
-        reason = goes_on if left.steps else "; ".join(hint for hint in left.hints if hint not in gone)
-        return (_uncaptured(coming, reason), *gone) if coming and reason else gone
+            return (self._stuck(target, f"there is no connector {connector}; the next ingest creates it"), *faults)
+        unasked = self._named(target, self._capturing.snapshots(target).unasked)
+        continues = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, continues"
+        reason = continues if left.steps else "; ".join(hint for hint in left.hints if hint not in faults)
+        return (_uncaptured(unasked, reason), *faults) if unasked and reason else faults
 
     def _stuck(self, target: Target | None, reason: str) -> str:
-        """Return why a source does not continue, after the tables whose snapshot is incomplete, as far as they are known."""
+        """Put the tables that wait for their snapshot, if they can be found, before the reason why a source does not continue."""
         try:
             return (
                 reason
@@ -273,7 +280,7 @@ class CapturedSources:
             return reason
 
     def _named(self, target: Target, object_ids: Collection[str]) -> list[str]:
-        """Return the full names of those of some tables that are not readable yet."""
+        """Return the full names of the tables with these ids, without tables that are readable already."""
         readers = self._targets.readers(target.wanted.source)
         progress = [each for state in readers.values() for each in state.tables.values()]
         readable = {each.object_id for each in progress if each.since_ms is not None}

@@ -1,4 +1,7 @@
-"""Decodes only the fields around the rows of Debezium's messages, and its transaction topic."""
+"""Decodes only the envelope fields of Debezium's messages, without their rows, and the messages of the transaction topic.
+
+Whole transactions need no more of topics whose rows no table can decode. Every message must still be counted there.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ class HeadSchemas:
     """The schemas of the values of a source with a transaction topic; `ANY_JSON` for JSON.
 
     Args:
-        changes: Those of the other topics.
-        transactions: Those of the transaction topic.
+        changes: The schemas in topics of changes.
+        transactions: The schemas in the transaction topic.
     """
 
     changes: AvroIds | JsonDeclared

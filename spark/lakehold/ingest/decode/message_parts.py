@@ -108,10 +108,10 @@ def part(
     as_declared: Callable[[ConnectSchema], ConnectSchema] = lambda row: row,
     fields: Fields | None = None,
 ) -> Part:
-    """Return a part without versions with those of `schemas`.
+    """Add to a part a version for each of its schemas.
 
     Args:
-        of: The part.
+        of: The part, without versions.
         schemas: The schemas of its records.
         as_declared: Puts an envelope around declared columns.
         fields: The wanted fields; None: all.

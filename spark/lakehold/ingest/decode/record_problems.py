@@ -1,4 +1,7 @@
-"""Problems of records: a code and a sentence for each record that cannot be decoded, in SQL over parser results."""
+"""Writes the SQL that finds why a message cannot be decoded: an error code and a sentence for its key, and for its value.
+
+A message with a problem becomes a row of the error table instead of a row of its table.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,21 @@ from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, struct_of
 
 UNKNOWN_SCHEMA = "unknown-schema"
-"""The error of a message whose schema is not known: the registry may know it, if it was not asked yet."""
+"""The error of a message whose schema is unknown here: the caller fetches the schema from the registry and decodes again."""
 
 
 def problem(part: Part, structures: Sequence[Structure], *, is_debezium: bool) -> str:
-    """Write the problem of a part, which becomes `structures`, as `struct<code, detail>`; null if there is none."""
+    """Write the SQL of a message's first problem as `struct<code, detail>`; null if there is none.
+
+    Args:
+        part: The key or the value, with a parser for each schema that its messages use.
+        structures: The structures of columns made from it: `key`, or `value`, or Debezium's `before` and `after`.
+        is_debezium: Whether a value must be Debezium's envelope.
+    """
     if not part.versions and not part.written_with:
         return "CAST(NULL AS struct<code:string,detail:string>)"
     name, undecodable = part.name, f"undecodable-{part.name}"
+    # In the order of importance; a condition with None as its code ends the search: nothing is wrong.
     unread = [
         (f"{name} IS NULL", None, ""),
         (f"NOT ({part.is_small})", "oversized", literal("The record is longer than the limit.")),
@@ -49,6 +59,7 @@ def _finding(code: str | None, detail: str) -> str:
 
 
 def _corrupt(part: Part, code: str) -> Iterator[tuple[str, str, str]]:
+    """Yield for each schema the condition that its parser could not read the message, with code and sentence."""
     sentence = (
         f"The {part.name} cannot be read {'with its schema' if part.written_with else 'as JSON with its columns'}"
     )
@@ -63,6 +74,7 @@ def _corrupt(part: Part, code: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _wrong_columns(structure: Structure, undecodable: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the conditions that a column's value does not fit its type, or is null against the schema."""
     for condition, column in structure.undecodable():
         yield condition, undecodable, literal(f'Column "{column}" holds a value that its type cannot hold.')
     # Debezium may know only the key of the old row, whatever the schema requires.

@@ -52,7 +52,7 @@ class JsonDeclared:
     columns: tuple[DeclaredColumn, ...] = ()
 
     def joined(self, other: JsonDeclared) -> JsonDeclared | None:
-        """Return these columns with those of another; None if one name has two types, or names differ in case alone."""
+        """Combine two lists of declared columns; None if one name has two types, or names differ in case alone."""
         own = {column.name.lower(): column for column in self.columns}
         if any(own.get(column.name.lower(), column) != column for column in other.columns):
             return None

@@ -1,4 +1,7 @@
-"""Finds the schemas of a batch's records, from their first bytes, before anything is decoded."""
+"""Finds which schemas the messages of a batch use, from their first bytes, so that only these are fetched and decoded with.
+
+An Avro message begins with the id of its schema in the registry, a message of Connect's JSON converter with the schema itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from lakehold.spark_sql import literal
 HEAD = r'^\s*\{\s*"schema"\s*:\s*\{.*?\}\s*,\s*"payload"\s*:(?!\s*null)'
 """The text that Connect's JSON converter writes before a payload, as a pattern for Java and Python; `.` matches line ends, too.
 
-The schema of a null shows nothing about rows.
+A message whose payload is null does not match: its schema shows nothing about rows.
 """
 
 _HEADER_BYTES = 5
@@ -32,7 +35,7 @@ class SchemaIds:
 
 
 def schema_ids(raw: DataFrame, written: FormatType) -> SchemaIds:
-    """Find the schemas of raw records by one aggregation."""
+    """Find the schemas of a large batch, whose records Spark holds, by one aggregation."""
     found = raw.select(*(_distinct(raw, part, written).alias(part) for part in ("key", "value"))).first()
     keys, values = (found.key, found.value) if found is not None else ([], [])
     if written is FormatType.AVRO:
@@ -49,7 +52,7 @@ def _distinct(raw: DataFrame, part: str, written: FormatType) -> Column:
 
 
 def schema_ids_of(raw: pa.Table, written: FormatType) -> SchemaIds:
-    """Find the schemas of raw records in the driver."""
+    """Find the schemas of a small batch, whose records are in the driver, without a Spark job."""
     keys, values = (raw.column(part).combine_chunks() for part in ("key", "value"))
     if written is FormatType.AVRO:
         return SchemaIds(_avro_ids(_begins(keys)), _avro_ids(_begins(values)))

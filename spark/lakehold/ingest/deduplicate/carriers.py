@@ -73,7 +73,7 @@ class Carrier(ABC):
 
         Args:
             decisions: The engine's decisions on `headers`.
-            givers: See `Engine.givers`: winners get these values, and the other columns they lack stay in `_lh_kept`.
+            givers: See `Engine.givers`: applied changes get these values, and the other columns they lack stay in `_lh_kept`.
 
         Returns:
             The frame of `Changes` and `_lh_counts boolean`, `_lh_applied boolean`: see `Decisions`.
@@ -182,7 +182,7 @@ class SparkRows(Carrier):
         )
 
     def _filled(self, givers: Integers) -> DataFrame:
-        """Set the values that winners get from other changes."""
+        """Set the values that applied changes get from other changes."""
         kept, is_given = self.headers.kept, givers >= 0
         if not is_given.any():
             return self._rows
@@ -197,11 +197,11 @@ class SparkRows(Carrier):
         return filled.selectExpr(*(f"{found.get(n, quoted(n))} AS {quoted(n)}" for n in self._names))
 
     def _given(self, sent: pa.Table, values: Mapping[str, str]) -> DataFrame:
-        """Collect the values that winners get, a row for each winner.
+        """Collect the values that applied changes get, a row for each of these changes.
 
         Args:
-            sent: For each value the change that gives it, the winner that gets it, and the column's name.
-            values: For each column the replacement `struct<value>`; null if the winner gets none.
+            sent: For each value the change that gives it, the applied change that gets it, and the column's name.
+            values: For each column the replacement `struct<value>`; null if the applied change gets none.
         """
         giving = self._rows.join(F.broadcast(self._rows.sparkSession.createDataFrame(sent)), [*_ID])
         return giving.groupBy(_TARGET).agg(

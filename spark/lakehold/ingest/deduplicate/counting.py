@@ -1,4 +1,4 @@
-"""Batch statistics from headers and decisions. Pure."""
+"""Computes the statistics of a batch from the headers of its changes and the decisions on them (`engine.py`). Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks)
     counts, applied, ranks = decisions.counts, decisions.applied, headers.positions.ranks
     lacks_values = np.zeros(len(headers), bool)
     lacks_values[headers.kept.rows] = True
-    standing = ranks[counts & (ranks > 0)]
+    counting_ranks = ranks[counts & (ranks > 0)]
     return BatchStatistics(
         records=len(headers),
         errors=sum(headers.errors.values()),
@@ -40,7 +40,7 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks)
         truncates=_count(counts & headers.is_truncate),
         truncate_position=_highest(headers, counts & headers.is_truncate),
         streamed_position=_highest(headers, counts & headers.is_streamed),
-        lowest_position=headers.positions.at(int(standing.min())) if len(standing) else None,
+        lowest_position=headers.positions.at(int(counting_ranks.min())) if len(counting_ranks) else None,
         before_missing=_count(headers.before_missing),
         before_missing_offset=_extreme(np.min, headers.offset[headers.before_missing]),
         connectors=headers.connectors,
@@ -83,7 +83,11 @@ def _key_bounds(headers: Headers, applied: Booleans) -> Mapping[str, Bounds]:
 
 
 def _went_back(headers: Headers, marks: HighWaterMarks) -> WentBack | None:
-    """Find the first change that lies below an earlier one of its partition, though it was committed after all of these."""
+    """Find the first change that shows that the upstream log went back, as after a restore.
+
+    It has a lower position than an earlier change of its partition, or than the high-water mark, but a later commit time than
+    every change before it. A repeat also has a lower position, but no later commit time.
+    """
     known = np.flatnonzero((headers.positions.ranks > 0) & headers.has_source_ms)
     partition = Groups.by(headers.partition[known], headers.offset[known])
     rows = known[partition.rows]
@@ -104,14 +108,15 @@ def _went_back(headers: Headers, marks: HighWaterMarks) -> WentBack | None:
 
 
 def _time_ranks(source_ms: Integers, seen_ms: int | None) -> tuple[Integers, int]:
-    """Rank times from 1; `seen_ms` too, which gets 0 if it is None."""
+    """Return the ranks of times, from 1, and the rank of `seen_ms` among them; 0 if it is None."""
     seen = np.array([] if seen_ms is None else [seen_ms], np.int64)
     ranks = 1 + np.unique(np.concatenate((source_ms, seen)), return_inverse=True)[1]
     return ranks[: len(source_ms)], int(ranks[len(source_ms) :].max(initial=0))
 
 
 def _is_comparable(headers: Headers, rows: Integers) -> Booleans:
-    """Return whether log positions are certain: the first transaction of a connector has no known last commit."""
+    """Mark changes whose position is certain: in a connector's first transaction the commit before it is unknown."""
+    # Known positions have even ranks, from 2 on; a rank in between stands for a position that no change has.
     positions = headers.positions.distinct[headers.positions.ranks[rows] // 2 - 1]
     is_comparable: Booleans = headers.in_snapshot[rows] | (positions[:, 0] != positions[:, 1])
     return is_comparable

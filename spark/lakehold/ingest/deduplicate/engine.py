@@ -74,7 +74,7 @@ class Engine:
         return Decisions(counts, self._last_of_key(counts & self._headers.changes_row))
 
     def givers(self, decisions: Decisions, columns: Collection[str]) -> Integers:
-        """Find, for each value that Debezium omitted from a winner, the change that gives the value.
+        """Find, for each value that Debezium omitted from an applied change, the change that gives the value.
 
         Args:
             decisions: The decisions on the changes.
@@ -82,8 +82,8 @@ class Engine:
 
         Returns:
             `(k,)`, one for each entry of `headers.kept`: the row of the change that gives the value. It is the last change of the
-            same key that counts, has the column and does not come after the winner. -1: there is none, or the change of the
-            entry does not win.
+            same key that counts, has the column and does not come after the applied change. -1: there is none, or the change of
+            the entry is not applied.
         """
         kept, rows = self._headers.kept, self._by_key.rows
         place = self._by_key.by_row(np.arange(len(rows)))

@@ -16,7 +16,7 @@ BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The smallest and largest value of a key column among the winners, both inclusive; dates as days since 1970."""
+    """The smallest and largest value of a key column among the applied changes, both inclusive; dates as days since 1970."""
 
     type: IcebergType
     lowest: Any
@@ -25,9 +25,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WentBack:
-    """A change below an earlier one of its partition, though it was committed later.
+    """A change with a lower position than an earlier one of its partition, and a later commit time.
 
-    Changes that are sent again are no newer than those seen before; so the database's log has gone back.
+    A change that is sent again has no later commit time than those seen before. So the database's log has gone back.
     """
 
     partition: int
@@ -40,8 +40,30 @@ class WentBack:
 class BatchStatistics:
     """The counts and extremes over the changes of one batch to one table.
 
-    `passed` has the highest position applied per partition; `snapshot_ends`, by partition with the last row of a connector
-    snapshot, the position of that snapshot.
+    A change *counts* if it is neither a repeat nor an error; the last one of its key is *applied* (`engine.py`).
+
+    Attributes:
+        records: All changes, one for each message.
+        errors: Changes that cannot be applied.
+        keyless: Errors for want of a message key.
+        upserts: Applied changes that write a row.
+        deletes: Applied changes that delete a row.
+        repeated: Changes of rows that do not count.
+        null_key_parts: Applied changes whose key has a null.
+        kept: Applied changes that lack a value, because Debezium omits it when it did not change.
+        truncates: TRUNCATEs that count.
+        truncate_position: The highest position of these.
+        streamed_position: The highest position of a streamed change that counts.
+        lowest_position: The lowest position of a change that counts.
+        before_missing: Updates without the row before.
+        before_missing_offset: The least offset of these.
+        connectors: The names of the connectors that sent the changes.
+        passed: By partition, the highest position that counts.
+        snapshot_position: The highest position of a connector snapshot whose rows count.
+        snapshot_ends: By partition that has the last row of a connector snapshot, the position of that snapshot.
+        key_bounds: By key column, the smallest and largest value of applied changes.
+        latest_ms: The latest commit time of changes with a position.
+        went_back: A change which shows that the upstream log went back.
     """
 
     records: int

@@ -1,4 +1,4 @@
-"""INCLUDE: parts of messages other than their values become columns, after those of the rows and in the clause's order."""
+"""Adds the columns of INCLUDE: a message's key, partition, offset, timestamp and headers, after the columns of rows."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Key:
 
 
 def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str) -> Key:
-    """Return the key's columns: those that the table declares, or those of the messages, or those of the stored key.
+    """Return the columns of the key: as the table declares them, else as the messages have them, else as stored.
 
     Args:
         decoded: The messages.

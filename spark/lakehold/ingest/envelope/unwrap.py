@@ -1,4 +1,4 @@
-"""Envelopes: decoded messages become changes (`envelopes.md`, "Description"; design, "Envelopes in").
+"""Unwraps decoded messages: applies the table's envelope, so that each message becomes a change of a row (`envelopes.md`).
 
 NONE           each value is one more row; a null value is none
 UPSERT         a null value deletes, any other is the row's new state
@@ -69,7 +69,7 @@ class _Mapped:
         key: The key's columns.
         row: The row of a message, in SQL.
         change: SQL for the internal columns that describe the effect of a message.
-        first: SQL for those of them which others refer to by name.
+        first: SQL for columns that `change` refers to by name, so that each is computed once.
     """
 
     decoded: Decoded
@@ -216,10 +216,10 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
 
 
 def _source_ms(envelope: Envelope) -> str:
-    """Write when a change was committed, for envelopes that compare its position with others.
+    """Write the SQL of the commit's time, where changes are put into the order of their positions; null elsewhere.
 
-    Streamed changes of MySQL are in the order of their server, and continue at another position when a replica takes over.
-    DEBEZIUM UPSERT needs no position, so that this does not count as going back there.
+    ENVELOPE DEBEZIUM always uses positions. DEBEZIUM UPSERT does not for streamed changes of MySQL: they arrive in the server's
+    order, and a replica that takes over continues at another position, which must not count as going back.
     """
     if envelope is Envelope.DEBEZIUM:
         return "source.ts_ms"
@@ -228,7 +228,11 @@ def _source_ms(envelope: Envelope) -> str:
 
 
 def _phase(source: str, op: str) -> str:
-    """Write the phase: `source.snapshot` is true, first…, last… in a snapshot, incremental, false or null when streaming."""
+    """Write the SQL of a change's `Phase`, from `op` and Debezium's `source.snapshot`.
+
+    That field is `true`, `first…` or `last…` in a snapshot, `incremental` in one of a single table, `false` or null in the
+    stream.
+    """
     return (
         f"CASE WHEN {is_ad_hoc(source, op)} THEN '{Phase.AD_HOC}'"
         f" WHEN {op} = 'r' AND {source}.snapshot IN ('last', 'last_in_data_collection') THEN '{Phase.SNAPSHOT_END}'"
@@ -239,7 +243,7 @@ def _phase(source: str, op: str) -> str:
 def _contracted(
     table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
 ) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
-    """Return the declared columns, and those of the key: other columns of messages are left out, missing ones are null.
+    """Return the key's and the declared columns: other columns of messages are skipped, missing ones are null.
 
     Raises:
         TableStopped: The messages have a column in a type that the declared one does not hold.
@@ -258,7 +262,7 @@ def _contracted(
                 f"the messages have {incoming.spark_type}",
                 table=table.full_name,
                 code="contract-broken",
-                detail="Not every value of the messages' type has an equal in the declared one.",
+                detail="Some values of the messages' type do not fit the declared type.",
                 hint="Declare the messages' type, or change the column upstream.",
             )
         contracted[declared.name] = (f"CAST({value} AS {spark_text(wanted)})", ColumnType(declared.name, wanted))

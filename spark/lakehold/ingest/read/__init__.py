@@ -1,1 +1,1 @@
-"""Reads the records of a source: fetch offsets, plan, read (design, "One batch")."""
+"""Reads the records of a source: fetch offsets, plan, read."""

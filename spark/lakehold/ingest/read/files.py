@@ -1,4 +1,4 @@
-"""Reads a directory of recorded messages: `*.jsonl`, one Kafka message a line (design, "The way in").
+"""Reads a directory of recorded messages: `*.jsonl`, one Kafka message a line.
 
 Topics have partitions with offsets, as in Kafka. In addition, a position has for each file the byte up to which the file was
 scanned, as the offset of a partition of an internal topic. The records of the internal topic are the lines that are

@@ -1,4 +1,4 @@
-"""A line of a FILES source: one Kafka message as JSON (design, "The way in")."""
+"""Reads a line of a FILES source: one Kafka message as JSON."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def parse(line: bytes) -> Message:
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise LineError(f"no JSON: {error}") from error
+        raise LineError(f"not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise LineError("no JSON object")
+        raise LineError("not a JSON object")
     try:
         return Message(
             _topic(fields["topic"]),
@@ -80,7 +80,7 @@ def parse(line: bytes) -> Message:
 
 def _topic(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise LineError("field topic is no text")
+        raise LineError("field topic is not text")
     if value.startswith(INTERNAL_PREFIX):
         raise LineError(f"topic names must not begin with {INTERNAL_PREFIX}")
     return value
@@ -89,7 +89,7 @@ def _topic(value: Any) -> str:
 def _integer(fields: dict[str, Any], name: str, most: int, least: int = 0) -> int:
     value = fields[name]
     if type(value) is not int:  # a bool is an int to isinstance
-        raise LineError(f"field {name} is no integer")
+        raise LineError(f"field {name} is not an integer")
     if not least <= value <= most:
         raise LineError(f"field {name} is out of range: {value}")
     return value
@@ -101,7 +101,7 @@ def _headers(fields: dict[str, Any]) -> list[tuple[str, bytes | None]] | None:
     if pairs is None:
         return None
     if not isinstance(pairs, list) or not all(_is_header(pair) for pair in pairs):
-        raise LineError("field headers is no list of [name, value] pairs")
+        raise LineError("field headers is not a list of [name, value] pairs")
     return [(name, _bytes({"headers": value}, "headers")) for name, value in pairs] or None
 
 

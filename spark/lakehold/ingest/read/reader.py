@@ -178,7 +178,7 @@ class Reader(ABC):
 
     @abstractmethod
     def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
-        """Plan to end exactly at `ends` for each partition of a topic they name, and to read nothing of the others.
+        """Plan to read each partition in `ends` exactly to its end there, and nothing of other topics.
 
         It is for a caller that moves the ends of a plan, for example to transaction boundaries.
         """
@@ -200,7 +200,7 @@ class Reader(ABC):
         """
 
     def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:  # noqa: ARG002 - for FILES
-        """Return the unusable lines that `plan` passes; each is passed by exactly one batch."""
+        """Return the malformed lines in the ranges of `plan`; each is in exactly one batch."""
         return ()
 
 
@@ -210,7 +210,7 @@ def fetch_in_order(
     topics: Collection[str],
     ordered: str | None,
 ) -> Available:
-    """Fetch the ends of `ordered`, those of the other topics, then `Available.written`: see `Reader.fetch_offsets`."""
+    """Fetch the ends of topic `ordered`, then of the others, then `Available.written`, see `Reader.fetch_offsets`."""
     if ordered is None:
         return fetch(topics)
     first, others = fetch([ordered]), fetch([topic for topic in topics if topic != ordered])

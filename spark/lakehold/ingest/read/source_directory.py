@@ -24,7 +24,7 @@ def directory_of(path: str) -> Path:
         return Path(path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise UpstreamError(
-            f'"{path}" is no directory of this machine',
+            f'"{path}" is not a directory on this machine',
             code="directory-missing",
             detail="A FILES source reads a path or a file: URI.",
             hint="Copy the files to a directory, or read them from Kafka.",

@@ -147,7 +147,7 @@ class _Search:
         )
 
     def _stop(self, number: int, tp: TopicPartition) -> _Stop:
-        """Find the end in a partition: before the first run that is not taken, and never inside a repetition.
+        """Find where the batch ends in a partition: before the first run that it does not take, and never inside a repetition.
 
         After a restart a connector sends some events again. A batch that ended among these could set a table back (rule 5).
         """
@@ -250,7 +250,7 @@ class _Search:
         return frozenset(runs.partitions[number].topic for number in np.unique(after).tolist())
 
     def _blocked(self, *, is_uncertain: bool) -> Blocked | None:
-        """Return the first transaction that is not taken, and what it lacks; None: no transaction has to wait."""
+        """Return the first incomplete transaction, for which the source waits, and what it lacks; None: there is none."""
         found, candidate, ranking, last = self._found, self._candidate, self._ranking, self._last
         if last == found.complete and last < ranking.count:
             row = int(ranking.rows[last])

@@ -1,4 +1,8 @@
-"""Finds the runs of each partition in headers: one engine in Arrow and NumPy, for few records and for many."""
+"""Groups the headers of a batch into runs: consecutive events of one transaction in one partition.
+
+The rest of the package compares runs instead of records to find which transactions are complete. It computes on Arrow and NumPy
+columns, for few records and for many.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +53,12 @@ class Runs:
         sent_ms: When the last one was sent (epoch milliseconds).
         transaction: For events, the number of the transaction; -1 for others.
         id: For events, the transaction's id as the last one writes it.
-        log: For events, the number of the log in which it commits; -1: unknown.
+        log: For events, the number of the upstream log in which the transaction commits (MySQL and MariaDB can have several);
+            -1: unknown.
         at: For events, the log position of the commit, as columns (`lakehold.ingest.transactions.ids`).
         has_position: Whether the position of the last record is known; a snapshot's rows share its position.
         position: That position, as four columns, see `lakehold.ingest.envelope.position`.
-        new: How many of its events are in no earlier run.
+        new: How many of its events are in no earlier run: the others are repeats that a restarted connector sent again.
         commits: Whether it is an event that commits by itself; its transaction has a BEGIN, this event and no END.
     """
 
@@ -116,8 +121,8 @@ def runs_of(
     Args:
         headers: `HEADERS`, in any order.
         transaction: The number of each header's transaction; -1 if it is not an event.
-        names: The transactions.
-        logs: See `places_of`.
+        names: The ids of the transactions, by their numbers.
+        logs: The numbers of upstream logs, to which new ones are added, see `places_of`.
         partitions: The partitions of the headers, and perhaps others.
     """
     partition = _partition_of(headers, partitions)
@@ -140,7 +145,7 @@ def runs_of(
     log, at = places_of(names, logs)
     # The appended log position is for runs that are not events.
     log, at = np.append(log, np.int16(UNKNOWN))[transaction], np.pad(at, ((0, 0), (0, 1)))[:, transaction]
-    # A transaction of PostgreSQL commits after the one before it, whose LSN its events contain.
+    # PostgreSQL's events contain the LSN of the commit before theirs: the transaction commits at the earliest one above it.
     is_postgres = are_true(pc.match_substring_regex(id_, POSTGRES_ID)) & has_position
     log[is_postgres] = logs.setdefault(WAL, len(logs))
     at[0, is_postgres] = at_position[0, is_postgres] + 1

@@ -62,22 +62,22 @@ def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
     return TransactionIncomplete(
         f'{waiting.what} of source "{source}" is incomplete',
         detail=f"{waiting.detail} Nothing more of it has arrived since {iso(waiting.since_ms)} UTC, for longer than the setting "
-        "transaction_timeout_ms. The tables contain everything that was committed before it. It blocks itself and all later "
-        f"changes of {', '.join(waiting.tables)}.",
-        hint="Check that the connector runs, and restart it: when the rest arrives, the next ingest continues. If it never does, "
-        "drop the source's tables and create them again, so that they are loaded again.",
+        "transaction_timeout_ms. The tables contain everything that was committed before it. It and all later changes of "
+        f"{', '.join(waiting.tables)} wait.",
+        hint="Check that the connector runs, and restart it: when the rest arrives, the next ingest continues. If the rest never "
+        "arrives, drop the source's tables and create them again, so that they are loaded again.",
     )
 
 
 def _detail(blocked: Blocked) -> str:
     if not blocked.transaction:
-        return f"{blocked.arrived:,} of its rows have come, and no sign yet that these are all."
+        return f"{blocked.arrived:,} of its rows have arrived, and nothing shows yet that these are all."
     if blocked.repeats:
-        return f'Topic "{blocked.repeats}" repeats changes from it on, and has not yet come as far as before.'
+        return f'Topic "{blocked.repeats}" repeats changes from this transaction on, and has not yet reached its earlier end.'
     if not blocked.lacking:
-        return f"Its END has not come; {blocked.arrived:,} of its changes have."
+        return f"Its END has not arrived; {blocked.arrived:,} of its changes have."
     counts = (
         f'{arrived:,} of {count:,} changes of topic "{topic}"'
         for topic, (arrived, count) in sorted(blocked.lacking.items())
     )
-    return f"Of what its END counts, {', '.join(counts)} have come."
+    return f"Its END counts more changes than have arrived: {', '.join(counts)}."

@@ -158,7 +158,7 @@ class IcebergApplier:
         return _done(batch, changes, report_of(table, statistics, written, identity), after)
 
     def _deduplicate(self, batch: TableBatch, state: TableState | None) -> tuple[TableReport, TableProgress]:
-        """Deduplicate the changes, and write the winners to the table."""
+        """Deduplicate the changes, and write the applied ones to the table."""
         table, identity, carrier = batch.table, batch.identity, batch.arrival.carrier
         has_rows = state is not None and state.row_count != 0
         sequence_number = (

@@ -49,7 +49,7 @@ def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
             moved = now is None or now.snapshot_id != before
             if not moved or attempt == _ATTEMPTS - 1:
                 raise
-            log.info("another writer moved %s first, trying again: %s", full_name, str(error).split("\n", 1)[0])
+            log.info("another writer changed %s first, retrying: %s", full_name, str(error).split("\n", 1)[0])
         else:
             now = tables.table_state(full_name)
             return now if now is None or now.snapshot_id != before else None

@@ -1,4 +1,4 @@
-"""Direct loads: rows that are all new are written as they are read, in one pass over the records.
+"""Loads directly: writes rows that are all new as they are read, in one pass over the records, without deduplicating them.
 
 Deduplication brings the header of each change to the driver, and caches all decoded records for that. The first load of a table
 does not need it: every row is new and occurs once. But only after reading everything is that known. So the first and last records
@@ -88,7 +88,7 @@ def expected(
         read_ends: The offsets up to which the batch reads the table's topic.
     """
     found, marks = statistics_of_few(edges, rule), rule.marks
-    if not (found.records and found.went_back is None and _is_plain(found) and _stands_at_once(found)):
+    if not (found.records and found.went_back is None and _is_plain(found) and _is_of_one_snapshot(found)):
         return None
     if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:
         return None
@@ -115,8 +115,8 @@ def _is_plain(statistics: BatchStatistics) -> bool:
     return statistics.upserts == statistics.records and odd == 0 and len(statistics.connectors) <= 1
 
 
-def _stands_at_once(statistics: BatchStatistics) -> bool:
-    """Return whether all changes share one position, that of a snapshot, or have none."""
+def _is_of_one_snapshot(statistics: BatchStatistics) -> bool:
+    """Return whether all changes have the position of one connector snapshot, or none has a position."""
     if statistics.streamed_position is not None:
         return False
     return statistics.snapshot_position == statistics.lowest_position and len(set(statistics.passed.values())) <= 1
@@ -170,7 +170,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
 
 
 def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
-    """Mark all changes as winners; changes that contradict the expectation lose their key, which shows afterwards.
+    """Mark all changes as applied; changes that contradict the expectation lose their key, which shows afterwards.
 
     No other way to find them is as cheap: counting splits the code that Spark generates for a row.
     """
@@ -191,7 +191,7 @@ def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
 
 
 def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
-    """Raise `Unexpected` if a key of the staged rows occurs twice, among them or together with those of the table."""
+    """Raise `Unexpected` if a key of the staged rows occurs twice: in the staged rows, or in these and the table."""
     if how.guard is None and all(isinstance(staged.table.schema.find_type(c), BOUNDED_TYPES) for c in key):
         # Read the keys of one batch from its files: comparing them here takes less time than Spark's planning.
         keys = staged.table.table.scan(snapshot_id=staged.snapshot.snapshot_id, selected_fields=tuple(key)).to_arrow()

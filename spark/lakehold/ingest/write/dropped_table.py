@@ -1,4 +1,4 @@
-"""Removes a dropped table completely: first what a kill, or a batch in progress, left of it, then its reader."""
+"""Removes what a killed DROP TABLE left of a table, or what a batch that ran beside the DROP created again."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ log = logging.getLogger(__name__)
 
 
 def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None:
-    """Remove a dropped table's messages in error, and its Iceberg table if that still exists, or exists again.
+    """Remove a dropped table's rows in the error table, and its Iceberg table if that still exists, or exists again.
+
+    The next ingest calls it, before it removes the table from its reader.
 
     Args:
         writing: Writes to the lake.
-        source: The source that fed it.
-        full_name: The name, which another table may have by now.
-        object_id: Distinguishes it from that one, and from a table that was renamed to this name.
+        source: The source that fed the table.
+        full_name: The table's name, which another table may have by now.
+        object_id: Distinguishes the dropped table from another one of this name.
     """
     writing.errors.forget(source, full_name)
     state = writing.tables.table_state(full_name)

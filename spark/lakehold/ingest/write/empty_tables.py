@@ -71,7 +71,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
 
 
 def _columns(table: Table, found: UpstreamColumns) -> tuple[ColumnType, ...]:
-    """Return the declared columns after those of the key that are not declared, as a batch makes them; without a list all."""
+    """Return the table's columns as a batch would: undeclared key columns, then declared ones; all, if none is declared."""
     if not table.columns:
         return found.columns
     declared = [ColumnType(c.name, from_spark(DataType.fromDDL(c.type))) for c in table.columns]

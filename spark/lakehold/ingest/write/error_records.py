@@ -185,7 +185,7 @@ class ErrorRecords:
             return self.spark().table(self._table).filter(f"{own} AND healed_at IS NULL").count()
 
     def _retried(self, write: Callable[[], object]) -> None:
-        """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry (design, "System tables").
+        """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry.
 
         Within a process, tables write one after the other: otherwise all but one would fail each time.
         """
@@ -203,10 +203,10 @@ class ErrorRecords:
                     raise
                 if attempt == _ATTEMPTS - 1:
                     raise CommitConflict(
-                        f'other writers kept moving "{TABLE}"',
+                        f'other writers kept changing "{TABLE}"',
                         hint="Ingest again: the batch continues where it stopped.",
                     ) from error
-                log.info("another writer moved %s first, trying again", TABLE)
+                log.info("another writer changed %s first, retrying", TABLE)
             else:
                 return
 

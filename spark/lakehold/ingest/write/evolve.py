@@ -61,7 +61,7 @@ OBJECT_ID = "lakehold.object-id"
 
 @dataclass(frozen=True)
 class Evolution:
-    """The statements that bring a table's schema to that of a batch.
+    """The statements that change a table's schema to the schema of a batch.
 
     Args:
         statements: SQL to run first, in order.
@@ -147,7 +147,7 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
         return
     name = entry.definition.full_name
     raise TableStopped(
-        f'an Iceberg table "{name}" exists already and is not this table\'s',
+        f'an Iceberg table "{name}" already exists and is not this table\'s',
         table=name,
         code="table-foreign",
         detail="Another definition or another tool created it; merging into it would mix their rows.",
@@ -212,8 +212,8 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
         detail="Iceberg cannot promote one to the other, so nothing of this batch was written to the table.",
         hint=(
             f"Rename the stored column (ALTER TABLE {full_name_text(table.full_name)} RENAME COLUMN {object_text(column)} TO …) "
-            "and ingest again: the new one is added beside it, and a row has its value there when it changes. Or load the table "
-            "again. To change the type back upstream does not help: messages of this one stay in the topic."
+            "and ingest again: the new type gets a column beside it, which has a row's value from its next change on. Or load "
+            "the table again. Changing the type back upstream does not help: messages of the new type stay in the topic."
         ),
     )
 

@@ -1,9 +1,9 @@
-"""Repeated snapshots of single tables, which were requested because changes had been missed: rows they lack are deleted.
+"""Repeated snapshots: lakehold requests the snapshot of a table again after changes were missed, and deletes the rows it lacks.
 
-Rows of such a snapshot have no position, so that they do not show where it begins and ends (others are in
-`lakehold.ingest.deduplicate.snapshots`). The request recorded the table's sequence number of its time. Each key that still exists
-upstream is written after that, by a row of the snapshot or by a change in place of one. When all of the snapshot was read, rows
-with a greater number stay, and the others no longer exist upstream.
+Rows of such a snapshot have no position in the log. (A re-snapshot of all tables has one:
+`lakehold.ingest.deduplicate.snapshots`.) Instead the request recorded the sequence number that the Iceberg table had then. Each
+row that still exists upstream is written with a greater number, from the snapshot or from a change in place of it. When the
+snapshot was read completely, rows with a lower number no longer exist upstream.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class RepeatedSnapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The state of captured tables' connector snapshots as upstream reports it, by object id.
+    """The connector snapshots of a source's tables as the connector reports them, by object id; empty without capturing.
 
     Args:
-        awaited: Tables without a complete snapshot, or whose sync point with the others is not known yet.
-        unasked: Those among them whose upstream objects are not all created yet.
+        awaited: Tables without a complete snapshot, or whose sync point is not known yet.
+        unasked: The awaited tables whose upstream objects are not all created yet, so that no snapshot was requested.
         repeated: The last repeated snapshot of a table, unless the lake has all of it.
-        fits_from: Sync points: a table that joined is consistent with the others once they have reached its place in the log.
-        are_told: Whether upstream reports for every table when its first snapshot is complete; otherwise only messages show it.
+        fits_from: The sync points of tables that joined: a table is readable when the others have reached its sync point.
+        are_told: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
     """
 
     awaited: frozenset[str] = frozenset()
@@ -58,11 +58,11 @@ class Snapshots:
     are_told: bool = False
 
     def tells_complete(self, object_id: str) -> bool:
-        """Return whether upstream reports that the first snapshot of a table has been sent completely."""
+        """Return whether the connector has reported that the first snapshot of a table was sent completely."""
         return self.are_told and object_id not in self.awaited
 
     def keeps_back(self, object_id: str, transactions: CommittedTransactions) -> bool:
-        """Return whether a table must stay unreadable by upstream's report, whatever its topic contains.
+        """Return whether a table must stay unreadable: its snapshot is incomplete, or its sync point is not reached.
 
         Args:
             object_id: Id of the table.

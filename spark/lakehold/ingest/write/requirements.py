@@ -1,4 +1,4 @@
-"""Requirements of Debezium's envelopes on a topic; a refusal says what to change upstream (`envelopes.md`)."""
+"""Checks that a topic has what its table's envelope requires; the error says what to change upstream (`envelopes.md`)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _check_connectors(table: Table, statistics: BatchStatistics) -> None:
 
 def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: bool) -> TableStopped:
     if lacks_before:
-        upstream = "Let the producer send before: something between the database and the topic takes the field away."
+        upstream = "Let the producer send before: something between the database and the topic removes the field."
         schema = " The schema of the values has no such field."
     else:
         upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
@@ -92,12 +92,12 @@ def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> Tabl
 
     reload = "drop the table, delete its topic, have the connector snapshot the table again, and create the table again"
     return TableStopped(
-        f'the database of table "{table.full_name}" has gone back',
+        f'the database of table "{table.full_name}" went back to an earlier state',
         table=table.full_name,
         code="database-restored",
         detail=f"The change at offset {found.offset} of topic {table.topic}, partition {found.partition}, is at "
         f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.passed)}: the database was "
-        "restored from a backup, or is another one. New changes would be taken for old ones.",
+        "restored from a backup, or is another one. lakehold would skip new changes as repeats.",
         hint=f"Load it again from a topic without the old changes: {reload}. With a transaction topic do so for all of the "
         "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of "
         "that.",

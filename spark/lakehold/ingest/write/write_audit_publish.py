@@ -74,7 +74,8 @@ class Publishing:
         now = self.tables.table_state(decided_on.full_name)
         if now is None or now.snapshot_id != decided_on.snapshot_id:
             raise CommitConflict(
-                f'another writer moved "{decided_on.full_name}" first', hint="Ingest again: nothing was published."
+                f'another writer changed table "{decided_on.full_name}" first',
+                hint="Ingest again: nothing was published.",
             )
         snapshot = now.staged(wap_id)
         return None if snapshot is None else Staged(now, snapshot)

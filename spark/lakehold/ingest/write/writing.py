@@ -1,4 +1,4 @@
-"""The means to commit to the tables of a source: each step of a batch is committed once, however often the batch is begun."""
+"""Commits to the tables of a source. Each step of a batch is committed once, also if a crash makes the batch run again."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class HeldHistory(Protocol):
         """Return whether some hold is on a table."""
 
     def keep(self, full_name: str) -> None:
-        """Tag the snapshots that holds need of a table as it is now; does nothing for one without holds."""
+        """Tag the snapshots of a table that holds need; does nothing for a table without holds."""
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Set the time of holds that wait for one of these tables, which are readable now."""
+        """Give a time to holds that wait for one of these tables, which are readable now."""
 
 
 @dataclass(frozen=True)

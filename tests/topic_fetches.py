@@ -1,4 +1,4 @@
-"""What is seen of a model's topics while its connectors write them, by looks at partitions one after the other."""
+"""The ends of a model's topics as a reader fetches them, one partition after the other, while connectors write."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from lakehold.model.offsets import Offsets, TopicPartition
 from tests.upstream_log import TRANSACTIONS, Topics
 
 OPEN = 0.8
-"""How often a Kafka transaction goes on behind a message."""
+"""The probability that a Kafka transaction continues after a message."""
 
 
-class Looks:
-    """What is seen of topics while connectors write them: each partition's end at a moment of its own.
+class TopicFetches:
+    """The ends of topics while connectors write them, each partition's end fetched at its own moment.
 
     Args:
-        random: Of when they are looked at, and of how far Kafka transactions go.
-        topics: Have been written.
-        commits_to_kafka: Messages are visible only when their Kafka transaction is committed: in each partition in its own time,
-            and in all of them before the next one begins.
-        lag: How many moments after it was sent a message is written at the latest.
+        random: Source of the moments of fetches and the lengths of Kafka transactions.
+        topics: Topics that the connectors have written.
+        commits_to_kafka: Messages are visible only when their Kafka transaction is committed, in each partition at another
+            moment, and in all partitions before the next transaction begins.
+        lag: The most moments between the sending and the writing of a message.
 
     Attributes:
-        written: Where the partitions ended after the last look, with what was not visible.
-        life: The number of the connector that wrote then, from 1.
-        sent: Of each partition the moments at which its messages were sent.
-        began: The moment at which it began.
+        written: End offsets of the partitions after the last fetch, including invisible messages.
+        life: The number of the connector that wrote during the last fetch, from 1.
+        sent: The moments at which the messages of each partition were sent.
+        began: The moment at which the last fetch began.
     """
 
     def __init__(self, random: Random, topics: Topics, *, commits_to_kafka: bool, lag: int = 0) -> None:
         self._random = random
         self._lag = lag
-        # At each moment what is visible of each partition, and what is written to it.
+        # For each moment the visible and the written ends of each partition.
         self._moments: list[tuple[Offsets, Offsets]] = []
         at_first = {tp: end - topics.order.count(tp) for tp, end in topics.ends.items()}
         self._remember(at_first, at_first)
@@ -53,22 +53,22 @@ class Looks:
         self.began = 0
 
     def during(self, life: int) -> Offsets:
-        """Look while connector number `life` writes, at the transaction topic first. Returns what is seen."""
+        """Fetch the visible ends while connector number `life` writes, those of the transaction topic first."""
         end = self._lives[life]
         now = max(self._now, self._lives[life - 1])
         now = self._random.randint(now, min(end, now + 20))
         self.began = now
-        looks = []
-        for what in (0, 0, 1):
+        fetches = []
+        for of in (0, 0, 1):
             until = min(end, now + self._random.choice([0, 8, 16]))
-            looks.append({tp: self._moments[self._random.choice([now, until])][what][tp] for tp in self._moments[0][0]})
+            fetches.append({tp: self._moments[self._random.choice([now, until])][of][tp] for tp in self._moments[0][0]})
             now = until
         self._now, self.life = now, life
-        first, found, self.written = looks
+        first, found, self.written = fetches
         return {**found, TRANSACTIONS: first[TRANSACTIONS]}
 
     def at_rest(self) -> None:
-        """Look when all have."""
+        """Fetch after all connectors have written everything."""
         self._now = len(self._moments) - 1
         self.began = self._now + self._lag
         self.written = self._moments[self._now][1]
@@ -89,7 +89,7 @@ class Looks:
                     self._remember(visible, written)
 
     def _write_late(self, order: Sequence[TopicPartition]) -> None:
-        """Some partitions lag behind the others."""
+        """Write messages in an order in which some partitions lag behind the others."""
         first = len(self._moments)
         lags = {tp: self._random.choice([0, self._lag]) for tp in self._moments[-1][1]}
         arriving: defaultdict[int, list[TopicPartition]] = defaultdict(list)

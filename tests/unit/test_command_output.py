@@ -102,7 +102,7 @@ def test_one_column_and_no_rows_are_tables_at_any_width(monkeypatch: pytest.Monk
     assert "".join(written(OutputFormat.TABLE, Result(("v",), [("a" * 30,)]))[0].split()).count("a") == 30
 
 
-def test_csv_tells_null_from_empty_and_quotes_what_it_must() -> None:
+def test_csv_distinguishes_null_from_empty_and_quotes_where_needed() -> None:
     out, _ = written(OutputFormat.CSV, Result(("a", "b,c"), [(None, ""), ('say "x"', "two\nlines"), (True, 1.5)]))
     assert out == 'a,"b,c"\n,""\n"say ""x""","two\nlines"\ntrue,1.5\n'
 
@@ -133,11 +133,11 @@ def test_json_keeps_values_exactly(value: object, text: str) -> None:
     assert written(OutputFormat.JSON, Result(("v",), [(value,)]))[0] == f'{{"v": {text}}}\n'
 
 
-def test_a_name_that_comes_twice_is_written_twice() -> None:
+def test_a_repeated_column_name_is_written_twice() -> None:
     assert written(OutputFormat.JSON, Result(("a", "a"), [(1, 2)]))[0] == '{"a": 1, "a": 2}\n'
 
 
-def test_errors_say_all_their_parts_on_stderr() -> None:
+def test_errors_are_written_to_stderr_with_all_their_parts() -> None:
     out, err = io.StringIO(), io.StringIO()
     output = open_output(None, out, err)
     output.error(DefinitionError('source "a" is still used', code="source-in-use", detail="Used by b.", hint="Drop b."))
@@ -159,7 +159,7 @@ def test_progress_suits_where_it_is_shown() -> None:
     assert isinstance(open_progress(Terminal(), quiet=True), NoProgress)
 
 
-def test_log_lines_tell_what_is_done(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_report_progress(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lakehold.progress")
     with open_progress(io.StringIO()).task("reading shop", unit="records", total=10) as task:
         task.advance(4)
@@ -167,7 +167,7 @@ def test_log_lines_tell_what_is_done(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["reading shop: 10 of 10 records (partition 1)"]
 
 
-def test_how_many_there_are_may_be_known_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_total_may_be_known_later(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lakehold.progress")
     with open_progress(io.StringIO()).task("reading shop", unit="records") as task:
         task.advance(4)
@@ -175,7 +175,7 @@ def test_how_many_there_are_may_be_known_later(caplog: pytest.LogCaptureFixture)
     assert caplog.messages == ["reading shop: 4 of 12 records"]
 
 
-def test_bars_show_and_go() -> None:
+def test_bars_appear_and_disappear() -> None:
     screen = Terminal()
     with open_progress(screen).task("reading [shop]", unit="records") as task:
         task.expect(1_500)

@@ -1,4 +1,4 @@
-"""A connector's snapshot taken anew replaces what a table had, once: batches behind it are batches like any other."""
+"""A re-snapshot replaces the rows of a table once, and later batches are ordinary batches again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def row(id_: int, name: str) -> dict[str, Any]:
     return {"id": id_, "name": name}
 
 
-def test_what_it_lacks_goes_with_its_last_batch_only(lake: Lake, tmp_path: Path) -> None:
+def test_rows_that_a_resnapshot_lacks_are_deleted_by_its_last_batch_only(lake: Lake, tmp_path: Path) -> None:
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     directory = tmp_path / "topics"
     lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
@@ -26,11 +26,11 @@ def test_what_it_lacks_goes_with_its_last_batch_only(lake: Lake, tmp_path: Path)
     topic.write(directory)
     lake.ingest("shop")
     topic.lsn, topic.last_commit = 5_000, None
-    topic.snapshot([row(2, "anew")])
+    topic.snapshot([row(2, "again")])
     topic.write(directory)
-    (anew,) = lake.ingest("shop")
-    assert [(t.updated, t.deleted) for t in anew.tables] == [(1, 1)]
-    topic.update(row(2, "anew"), row(2, "b"))
+    (resnapshot,) = lake.ingest("shop")
+    assert [(t.updated, t.deleted) for t in resnapshot.tables] == [(1, 1)]
+    topic.update(row(2, "again"), row(2, "b"))
     topic.create(row(3, "c"))
     topic.write(directory)
     (behind,) = lake.ingest("shop")
@@ -42,7 +42,7 @@ def test_what_it_lacks_goes_with_its_last_batch_only(lake: Lake, tmp_path: Path)
 
 
 @pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
-def test_a_blocking_snapshot_of_some_rows_takes_none_of_the_others(lake: Lake, tmp_path: Path, envelope: str) -> None:
+def test_a_blocking_snapshot_of_some_rows_deletes_no_others(lake: Lake, tmp_path: Path, envelope: str) -> None:
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     directory = tmp_path / "topics"
     lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")

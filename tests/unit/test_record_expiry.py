@@ -1,4 +1,4 @@
-"""What lakehold writes down of its work goes when it is old, and what a hold that is there was checked with does not."""
+"""Records of lakehold's own work: old ones are deleted, except the checks of existing holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page(directory: Path, name: str) -> str:
     return str(path)
 
 
-def test_checks_and_pages_stay_as_long_as_somebody_may_ask_for_them(tmp_path: Path) -> None:
+def test_checks_and_pages_stay_as_long_as_a_reader_may_need_them(tmp_path: Path) -> None:
     checks, holds = MemoryState().log(HOLD_CHECKS), HoldStore(MemoryState())
     holds.change(lambda _: (HELD,))
     on_held, on_gone, young = (
