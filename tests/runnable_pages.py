@@ -1,65 +1,101 @@
 """Pages of the documentation as programs: their blocks run in order, and must print the output that the page shows.
 
-A page is Markdown. Blocks of SQL, shell and Python run; `text` directly after such a block is its output; TOML becomes the
-configuration file. A comment before a block marks the exceptions:
+A page is Markdown. Blocks of SQL, shell and Python run, and SQL of PostgreSQL in the page's database; `make` in a shell does not.
+The `text` that comes next is the output, unless lines drawn in it show that it is a picture. TOML becomes the configuration file.
+A comment before a block says when that is not so:
 
-    <!-- test: NAME -->         the upstream changes as NAME says, before the next block
-    <!-- only parsed: WHY -->   the next block is SQL or a command that is only parsed
-    <!-- not run: WHY -->       the next block is no program of lakehold
+    <!-- test: NAME -->         a step: what happens here besides, or holds here
+    <!-- live: NAME -->         a step, too; the blocks from here to the next `test` need PostgreSQL, Kafka and Kafka Connect
+    <!-- file: PATH -->         the next block is saved as this file
+    <!-- checked by: PATH -->   this test runs the next block, or compares it with the code
+    <!-- not run: WHY -->       nothing runs the next block; `tests/unit/test_runnable_pages.py` counts these
 
-Timestamps, their texts and snapshot ids differ from run to run. When a page shows such a text for the first time, it stands for
-the printed one; later outputs and programs of the page use the printed one in its place.
+Timestamps, their texts and snapshot ids differ from run to run. The first time a page shows one, it stands for the one that was
+printed; from then on, in outputs and in programs, for that.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from tests.doc_pages import DOCS, ROOT
+
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+RUN = ("sql", "sh", "python", "postgresql")
 
 _PART = re.compile(
-    r"^<!-- (?P<kind>test|only parsed|not run): (?P<note>.+?) -->$|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^<!-- (?P<comment>test|live|file|checked by|not run): (?P<note>.+?) -->$"
+    r"|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 _FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 _CHANGING = re.compile(r"\b1[67]\d{11}\b|\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\b|\b\d{17,19}\b")
 _RULES = re.compile(r"[│┃━╇┿─]+")
-RUN = ("sql", "sh", "python")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A block of a page, or a comment before one.
+    """A block of a page, or a step.
 
     Attributes:
-        kind: The language of a block; `test`, `only parsed` or `not run` of a comment.
-        text: Content of the block or comment.
-        line: Number of its first line.
-        is_output: The block shows the output of the block before it.
+        kind: The language of a block; `step`.
+        text: What it holds; the name of a step.
+        line: Where it begins.
+        is_live: Whether it needs the stack.
+        is_output: Whether it is what the block before it prints.
+        mark: The first words of the comment before a block: `file`, `checked by` or `not run`.
+        note: The rest of that comment.
     """
 
     kind: str
     text: str
     line: int
+    is_live: bool
     is_output: bool = False
+    mark: str = ""
+    note: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Return whether the block is a program that runs where it stands."""
+        return self.kind in RUN and not self.mark
+
+    @property
+    def is_picture(self) -> bool:
+        """Return whether the block is drawn, not printed."""
+        return self.kind == "text" and "━" not in self.text and not {"─", "│"}.isdisjoint(self.text)
 
 
 def parts(page: str) -> Iterator[Part]:
     """Read a page.
 
     Raises:
-        ValueError: A block is indented or not closed, so that this function would miss it.
+        ValueError: A block would not be seen, as it is indented or not closed, or a comment has no block.
     """
     found = list(_PART.finditer(page))
     if len(_FENCE.findall(page)) != 2 * sum(match["language"] is not None for match in found):
         raise ValueError("a block is indented or has no end")
-    before, ended = "", 0
+    before, ended, is_live = None, 0, False
+    mark, note = "", ""
     for match in found:
-        kind = match["kind"] or match["language"]
-        text = match["note"] or match["text"]
-        follows = not page[ended : match.start()].strip()
-        yield Part(kind, text, page.count("\n", 0, match.start()) + 1, kind == "text" and before in RUN and follows)
-        before, ended = kind, match.end()
+        line = page.count("\n", 0, match.start()) + 1
+        if mark and (match["comment"] or page[ended : match.start()].strip()):
+            raise ValueError(f"no block follows the comment above line {line}")
+        if match["comment"] in ("test", "live"):
+            is_live = match["comment"] == "live"
+            before = Part("step", match["note"], line, is_live)
+            yield before
+        elif match["comment"]:
+            mark, note = match["comment"], match["note"]
+        else:
+            block = Part(match["language"], match["text"], line, is_live, False, mark, note)
+            prints = before is not None and before.runs and block.kind == "text"
+            before = replace(block, is_output=prints and not mark and not block.is_picture)
+            yield before
+            mark, note = "", ""
+        ended = match.end()
 
 
 @dataclass

@@ -208,6 +208,11 @@ def _showing() -> Iterable[Form]:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
+def _block(text: str) -> str:
+    """Return a block of the page, marked as `tests/runnable_pages.py` wants it."""
+    return f"<!-- checked by: tests/unit/test_sql_grammar.py -->\n```text\n{text}\n```"
+
+
 def summary() -> str:
     """Return the block of the page: statements, their options, and the forms of values."""
     statements = "\n\n".join("\n".join(texts) for texts in _by_topic().values())
@@ -224,8 +229,8 @@ def summary() -> str:
     width = max(len(name) for name, _ in values) + 2
     written = "\n".join(f"{name:<{width}}{meaning}" for name, meaning in values)
     return (
-        f"```text\n{statements}\n```\n\nOptions, each a name, an optional `=` and a value:\n\n"
-        f"```text\n{_options_text()}\n```\n\nValues:\n\n```text\n{written}\n```"
+        f"{_block(statements)}\n\nOptions, each a name, an optional `=` and a value:\n\n"
+        f"{_block(_options_text())}\n\nValues:\n\n{_block(written)}"
     )
 
 

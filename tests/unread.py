@@ -41,10 +41,10 @@ class NoSubscriptions:
 class NothingUpstream:
     """An upstream that fails the test when a database, Kafka or Kafka Connect would be contacted."""
 
-    def planned(self, *_: object, **__: object) -> NoReturn:
+    def plan_change(self, *_: object, **__: object) -> NoReturn:
         pytest.fail("a statement over other definitions reached upstream")
 
-    changing = planned
+    changing = plan_change
 
 
 def no_roles() -> RoleCommands:

@@ -14,7 +14,6 @@ from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.capture_steps import (
-    AskSnapshot,
     ChangePublication,
     CheckLog,
     CompletePublication,
@@ -29,11 +28,12 @@ from lakehold.upstream.capture_steps import (
     DropSignalTable,
     DropSlot,
     ForgetPosition,
-    NoteFirstSnapshot,
-    NoteFit,
-    NoteMembers,
-    NoteMissed,
+    RecordFirstSnapshot,
+    RecordMembers,
+    RecordMissed,
+    RecordSyncPoint,
     Repeat,
+    RequestSnapshot,
     RestartConnector,
     ResumeConnector,
     Step,
@@ -118,9 +118,9 @@ class World(Meddled):
         keyless: Tables without a primary key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
-        gone: Tables with rows in the lake that were deleted while the connector did not capture them.
+            gone: Tables with rows in the lake that were deleted while the connector did not capture them.
         unread: Tables whose earlier changes the lake has not read completely.
-        noted: The recorded memberships of the tables in the publication.
+            noted: The recorded memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
         signal_table: The signal table of the connector.
         may_make_signal_table: The source's user may create the signal table.
@@ -138,7 +138,7 @@ class World(Meddled):
     publication: FoundPublication | None = None
     topics: set[str] = field(default_factory=set)
     snapshots: dict[str, FoundSnapshot] = field(default_factory=dict)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requested: list[tuple[str, str]] = field(default_factory=list)
     snapshotted: set[str] = field(default_factory=set)
     keyless: frozenset[str] = frozenset()
     may_publish: bool = True
@@ -147,7 +147,7 @@ class World(Meddled):
     unread: set[str] = field(default_factory=set)
     made: int = 0
     counter: Iterator[int] = field(default_factory=count)
-    noted: dict[str, str] = field(default_factory=dict)
+    recorded: dict[str, str] = field(default_factory=dict)
     repeats: dict[str, FoundRepeat] = field(default_factory=dict)
     shows_deletes: set[str] = field(default_factory=set)
     repeated: dict[str, str] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class World(Meddled):
             frozenset(names & self.topics),
             dict(self.snapshots),
             dict(self.repeats),
-            dict(self.noted),
+            dict(self.recorded),
             self.has_position,
             None if self.is_mariadb else database,
             signals=self._signals(wanted.signal_table),
@@ -243,9 +243,9 @@ class World(Meddled):
                 self.gone -= gone
                 if any(name.endswith(".signal") for name in names):
                     self.snapshots.clear()
-                    self.asked.clear()
+                    self.requested.clear()
                     self.repeats.clear()
-                    self.noted.clear()
+                    self.recorded.clear()
             case CreatePublication(_, tables, _):
                 if self.publication is None:
                     self.publication = FoundPublication(True, False, frozenset())
@@ -291,25 +291,25 @@ class World(Meddled):
                 self.has_position = False
             case DeleteConnector():
                 self.config, self.has_position = None, False
-            case NoteFirstSnapshot(prefix, noted):
+            case RecordFirstSnapshot(prefix, recorded):
                 assert SideTopics(prefix).signals in self.topics
-                for object_id in noted:
+                for object_id in recorded:
                     self._signal(object_id, is_first=True)
                     self.repeats.pop(object_id, None)
-            case NoteMissed(_, noted):
-                for object_id in noted:
+            case RecordMissed(_, recorded):
+                for object_id in recorded:
                     before = self.snapshots.get(object_id, NO_SNAPSHOT)
                     self.snapshots[object_id] = replace(before, missed=True)
-            case NoteMembers(_, _, _, names):
+            case RecordMembers(_, _, _, names):
                 assert self.publication is not None
-                self.noted |= {
+                self.recorded |= {
                     name: self.publication.members[name] for name in names if name in self.publication.members
                 }
-            case NoteFit(_, noted, signal_table):
+            case RecordSyncPoint(_, recorded, signal_table):
                 assert not self.is_mariadb or self._hears(signal_table)
-                for object_id in noted:
+                for object_id in recorded:
                     self.snapshots[object_id] = replace(
-                        self.snapshots[object_id], fits_from=LogPosition("log", (self.position,))
+                        self.snapshots[object_id], sync_point=LogPosition("log", (self.position,))
                     )
             case CopySlot(name):
                 assert self.state == "STOPPED"
@@ -317,13 +317,13 @@ class World(Meddled):
                 self.failover = replace(self.failover, is_copied=True)
             case TakeLog(_, _, log, _, _):
                 self.log = log
-            case AskSnapshot(prefix, upstream, object_id, repeat, signal_table):
+            case RequestSnapshot(prefix, upstream, object_id, repeat, signal_table):
                 assert SideTopics(prefix).signals in self.topics
                 if signal_table is not None:
                     assert self._hears(signal_table)
                 before = self.snapshots.get(object_id, NO_SNAPSHOT)
-                self.snapshots[object_id] = replace(before, asked=before.asked + 1)
-                self.asked.append((object_id, upstream))
+                self.snapshots[object_id] = replace(before, requested=before.requested + 1)
+                self.requested.append((object_id, upstream))
                 if repeat is not None:
                     self._repeat(upstream, repeat)
                 if self.state == "RUNNING":
@@ -346,7 +346,7 @@ class World(Meddled):
             self.gone -= captured
             self.slot = self.slot or self.config.get("slot.name")
         self.has_position = True
-        for object_id, upstream in self.asked:
+        for object_id, upstream in self.requested:
             before = self.snapshots[object_id]
             if upstream in self.keyless:
                 self.snapshots[object_id] = replace(before, failures=(*before.failures, "NO_PRIMARY_KEY"))
@@ -356,12 +356,12 @@ class World(Meddled):
                 self.snapshots[object_id] = replace(before, succeeded=True)
             else:
                 self.snapshots[object_id] = replace(before, failures=(*before.failures, "UNKNOWN_SCHEMA"))
-        asked = {upstream for _, upstream in self.asked}
+        requested = {upstream for _, upstream in self.requested}
         for object_id, repeat in self.repeats.items():
-            if repeat.upstream in asked and not repeat.is_done:
+            if repeat.upstream in requested and not repeat.is_done:
                 succeeded = repeat.upstream in captured - self.keyless
                 self.repeats[object_id] = replace(repeat, succeeded=succeeded, is_done=True)
-        self.asked.clear()
+        self.requested.clear()
 
     def _hears(self, signal_table: str) -> bool:
         is_published = self.is_mariadb or (self.publication is not None and signal_table in self.publication.tables)

@@ -20,8 +20,8 @@ from lakehold.state.batch_protocol import BATCHES, BatchStore
 from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import HoldStore
 from lakehold.state.iceberg_state import IcebergState
-from lakehold.state.long_reads import LongReadStore
 from lakehold.state.objects import DefinitionStore
+from lakehold.state.read_lease_store import ReadLeaseStore
 
 if TYPE_CHECKING:
     from lakehold.holds.commands import HoldCommands
@@ -63,7 +63,7 @@ class LakeParts:
         self.definitions = DefinitionStore(self.state)
         self.batches = BatchStore(self.state)
         self.hold_store = HoldStore(self.state)
-        self.long_reads = LongReadStore(self.state)
+        self.read_lease_store = ReadLeaseStore(self.state)
         self.tables = DataTables(self.catalog)
 
     def close(self) -> None:
@@ -196,8 +196,8 @@ class LakeParts:
         from lakehold.quality.pages import Pages
         from lakehold.state.hold_checks import HOLD_CHECKS
 
-        holds, reads = self.hold_store, self.long_reads
-        survey = Survey(self.catalog, self.timelines, self.batches, holds, reads, self.tags, self.settings)
+        holds, leases = self.hold_store, self.read_lease_store
+        survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, self.settings)
         procedures = Procedures(self._call, self.settings.catalog_name)
         pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
         batches, checks = self.state.log(BATCHES), self.state.log(HOLD_CHECKS)
@@ -224,7 +224,7 @@ class LakeParts:
         shared = SharedDiffs(self.settings.shared_diffs_max_bytes)
         driver_rows, far = self.settings.driver_diff_max_rows, not self.settings.warehouse_path
         reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
-        read_leases = ReadLeases(self.long_reads, self.settings.expire_grace_ms)
+        read_leases = ReadLeases(self.read_lease_store, self.settings.expire_grace_ms)
         return Subscribing(self.timelines, reading, self.settings, read_leases)
 
     @cached_property

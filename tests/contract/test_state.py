@@ -22,7 +22,7 @@ from lakehold.state.batch_protocol import BATCHES, READERS, Batch, TableChange
 from lakehold.state.hold_checks import HOLD_CHECKS, HoldCheck
 from lakehold.state.holds import HOLDS, Check, HeldTable, Hold
 from lakehold.state.iceberg_state import IcebergState
-from lakehold.state.long_reads import READS, LongRead
+from lakehold.state.read_lease_store import READS, StoredReadLease
 from lakehold.state.roles import ROLES, Grant, GrantedOn, Privilege, Role
 from lakehold.state.rows import Row, Rows
 from lakehold.state.store import State
@@ -67,7 +67,7 @@ VALUES: list[tuple[Rows[Any], Any]] = [
     (SUBSCRIBERS, Subscriber("app", SubscriberKind.CLIENT, "app", "SUBSCRIBE t", 5, None, 3, Lease("me", 1, 2))),
     (SUBSCRIBERS, Subscriber("s", SubscriberKind.SUBSCRIPTION, "s", "SUBSCRIBE u")),
     (HOLD_CHECKS, CHECK),
-    (READS, LongRead("1", ("s.t", "s.u"), 5, 6)),
+    (READS, StoredReadLease("1", ("s.t", "s.u"), 5, 6)),
     (UPSTREAM_LEASES, UpstreamLease("shop", Lease("me", 1, 2))),
 ]
 """Values of each table, in the order of `golden/state_rows.jsonl`, which has their rows as lakes store them."""

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.airflow_process import DAGS, ROOT, environment
+from tests.doc_pages import page
+from tests.runnable_pages import parts
 
 HEAVY = (
     "pyspark",
@@ -128,6 +130,20 @@ def test_dags_keep_the_rules_of_all_dags(home: Path) -> None:
         if pool == "lakehold_writers"
     }
     assert pools == {("lakehold_ingest", "ingest"), ("lakehold_backfill", "backfill")}
+
+
+def test_the_dag_of_the_documentation_parses(home: Path) -> None:
+    (shown,) = (part.text for part in parts(page("airflow.md")) if part.kind == "python")
+    folder = home / "documented"
+    folder.mkdir()
+    (folder / "after_orders.py").write_text(shown)
+    program = (
+        "from airflow.dag_processing.dagbag import DagBag; bag = DagBag('.'); print(bag.dag_ids, bag.import_errors)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(home), cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "['after_orders'] {}"
 
 
 def test_dag_files_are_written_for_the_installed_airflow() -> None:

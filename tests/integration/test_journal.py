@@ -14,12 +14,12 @@ from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.journal import (
     Journal,
-    asked_snapshot,
-    noted_first_snapshot,
-    noted_fit,
-    noted_log,
-    noted_members,
-    noted_missed,
+    recorded_first_snapshot,
+    recorded_log,
+    recorded_members,
+    recorded_missed,
+    recorded_sync_point,
+    requested_snapshot,
 )
 from tests.kafka_broker import Broker
 
@@ -44,13 +44,13 @@ class Conversation:
 
     def ask(self, object_id: str, table: str) -> str:
         """Signal that a table be snapshotted; return the id of the signal."""
-        signal = asked_snapshot(object_id, table)
+        signal = requested_snapshot(object_id, table)
         self._broker.produce(self._topics.signals, [signal.encode()])
         return str(json.loads(signal)["id"])
 
     def ask_again(self, *object_ids: str, table: str = "public.a", through: int = 7) -> str:
         """Signal that a table be snapshotted again for the lake tables that it feeds; return the id of the signal."""
-        signal = asked_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
+        signal = requested_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
         self.signal(signal)
         return str(json.loads(signal)["id"])
 
@@ -68,7 +68,7 @@ class Conversation:
 
     def note(self, object_id: str, table: str) -> None:
         """Note that a table is in a first snapshot that has not begun."""
-        signal = noted_first_snapshot(object_id, table, self._said)
+        signal = recorded_first_snapshot(object_id, table, self._said)
         self._broker.produce(self._topics.signals, [signal.encode()])
 
     def scanned(self, last_signal: str, table: str, status: str = "SUCCEEDED") -> None:
@@ -181,8 +181,8 @@ def test_a_scan_that_began_before_the_request_does_not_complete_the_repeated_sna
 def test_a_repeated_snapshot_that_is_aborted_or_without_a_scan_is_not_complete(broker: Broker) -> None:
     said = Conversation(broker, "stopped")
     for kind in ("ABORTED", "COMPLETED"):
-        asked = said.ask_again("a1")
-        said.ended(asked, kind)
+        requested = said.ask_again("a1")
+        said.ended(requested, kind)
         assert said.repeated() == {}
         assert said.journal.repeats["a1"].is_failed
 
@@ -190,7 +190,7 @@ def test_a_repeated_snapshot_that_is_aborted_or_without_a_scan_is_not_complete(b
 def test_a_first_snapshot_has_the_changes_missed_before_it(broker: Broker) -> None:
     said = Conversation(broker, "restarted")
     said.ask_again("a1")
-    said.signal(noted_missed("b1", "public.b"))
+    said.signal(recorded_missed("b1", "public.b"))
     said.complete()
     assert said.journal.snapshots["b1"].missed
     for table in ("a", "b"):
@@ -202,7 +202,7 @@ def test_a_first_snapshot_has_the_changes_missed_before_it(broker: Broker) -> No
 
 def test_missed_changes_are_forgotten_when_the_table_is_snapshotted_again(broker: Broker) -> None:
     said = Conversation(broker, "missed")
-    said.signal(noted_missed("a1", "public.a"))
+    said.signal(recorded_missed("a1", "public.a"))
     said.ask_again("a1")
     said.complete()
     assert not said.journal.snapshots["a1"].missed
@@ -210,8 +210,8 @@ def test_missed_changes_are_forgotten_when_the_table_is_snapshotted_again(broker
 
 def test_the_last_note_of_each_membership_counts(broker: Broker) -> None:
     said = Conversation(broker, "members")
-    said.signal(noted_members("s1", "p", {"public.a": "1/2", "public.b": "3/4"}))
-    said.signal(noted_members("s1", "p", {"public.a": "5/2"}))
+    said.signal(recorded_members("s1", "p", {"public.a": "1/2", "public.b": "3/4"}))
+    said.signal(recorded_members("s1", "p", {"public.a": "5/2"}))
     assert said.complete() == set()
     assert said.journal.members == {"public.a": "5/2", "public.b": "3/4"}
     assert said.journal.snapshots == {}
@@ -221,7 +221,7 @@ def test_the_last_note_of_the_databases_log_counts(broker: Broker) -> None:
     said = Conversation(broker, "wal")
     assert said.journal.log is None
     for log in (FoundLog("7", 1), FoundLog("7", 3, ((1, 500), (2, 2**40)), is_awaited=True)):
-        said.signal(noted_log("s1", log))
+        said.signal(recorded_log("s1", log))
         assert said.complete() == set()
         assert said.journal.log == log
     assert said.journal.snapshots == {}
@@ -230,9 +230,9 @@ def test_the_last_note_of_the_databases_log_counts(broker: Broker) -> None:
 def test_the_position_where_a_joined_table_fits_the_others_is_noted(broker: Broker) -> None:
     said = Conversation(broker, "fits")
     position = LogPosition("domain 0", (7,))
-    said.signal(noted_fit("a1", "public.a", position))
+    said.signal(recorded_sync_point("a1", "public.a", position))
     assert said.complete() == set()
-    assert said.journal.snapshots == {"a1": FoundSnapshot(fits_from=position)}
+    assert said.journal.snapshots == {"a1": FoundSnapshot(sync_point=position)}
 
 
 def test_notifications_in_another_format_are_skipped(broker: Broker) -> None:

@@ -40,7 +40,7 @@ def test_tables_share_a_connector_and_a_joining_one_is_snapshotted_alone(shop: S
         "create topic shop.transaction with 1 partition",
         "create topic shop.public.orders with 1 partition",
         "create publication lake for public.orders",
-        "note that public.orders is in publication lake",
+        "record that public.orders is in publication lake",
         "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it exists",
         "create connector shop over public.orders, with replication slot shop and publication lake",
         "first snapshot: public.orders",
@@ -57,7 +57,7 @@ def test_tables_share_a_connector_and_a_joining_one_is_snapshotted_alone(shop: S
     assert shop.steps(shop.creating("items"))[1:] == [
         "create topic shop.public.items with 1 partition",
         "publication lake: add public.items",
-        "note that public.items is in publication lake",
+        "record that public.items is in publication lake",
         "stop connector shop",
         r"connector shop: table.include.list from (?-i:public\.customers),(?-i:public\.orders) "
         r"to (?-i:public\.customers),(?-i:public\.items),(?-i:public\.orders)",

@@ -53,7 +53,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_are_fetched(
         "snapshot of public.items alone",
         "snapshot of public.orders alone",
         "publication lake: add public.items, public.orders",
-        "note that public.items, public.orders are in publication lake",
+        "record that public.items, public.orders are in publication lake",
         "start connector shop",
     ]
     shop.reopen()
@@ -82,7 +82,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_between_inspections_
     assert shop.steps("ALTER SOURCE shop REPAIR") == [
         "stop connector shop",
         "snapshot of public.orders alone",
-        "note that public.orders is in publication lake",
+        "record that public.orders is in publication lake",
         "start connector shop",
     ]
     shop.reopen()
@@ -162,7 +162,7 @@ def test_a_dropped_publication_stops_the_source_until_all_tables_are_snapshotted
         "connector shop: forget its position",
         "drop replication slot shop",
         "create publication lake for public.items, public.orders",
-        "note that public.items, public.orders are in publication lake",
+        "record that public.items, public.orders are in publication lake",
         "create table lakehold_signals.of_shop in publication lake, and schema lakehold_signals unless it exists",
         "first snapshot: public.items, public.orders",
         "start connector shop",

@@ -39,7 +39,7 @@ def test_changes_that_its_own_publication_left_out_are_published_and_fetched(sho
         "snapshot of public.items alone",
         "snapshot of public.orders alone",
         "publication lake: publish all operations",
-        "note that public.items, public.orders are in publication lake",
+        "record that public.items, public.orders are in publication lake",
         "start connector shop",
     ]
     shop.reopen()

@@ -19,7 +19,9 @@ from lakehold.status import status_of
 from tests.captured_shop import Shop, grant_capture
 from tests.captured_shop import poor as poor  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory
+from tests.doc_pages import page
 from tests.live_source import execute
+from tests.runnable_pages import parts
 from tests.stack_fixtures import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -162,8 +164,7 @@ def test_tables_join_without_a_signal_table_and_the_next_inspection_uses_one_a_s
 
 def _statements_of_a_superuser() -> list[str]:
     """Return the statements for a superuser that the documentation shows."""
-    text = (Path(__file__).parents[2] / "docs" / "operate" / "connectors.md").read_text()
-    (block,) = re.findall(r"```sql\n(\s*CREATE SCHEMA IF NOT EXISTS lakehold_signals.*?)```", text, re.DOTALL)
+    (block,) = (part.text for part in parts(page("operate/connectors.md")) if part.kind == "postgresql")
     return [statement for statement in block.split(";") if statement.strip()]
 
 

@@ -89,7 +89,7 @@ def test_upstream_objects_changed_by_hand_are_reported_and_repaired(shop: Shop) 
             "stop connector shop",
             "snapshot of public.customers alone",
             "publication lake: add public.customers",
-            "note that public.customers is in publication lake",
+            "record that public.customers is in publication lake",
             "connector shop: tombstones.on.delete from false to true",
             "start connector shop",
         ]

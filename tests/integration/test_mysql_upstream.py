@@ -22,10 +22,12 @@ from lakehold.upstream.found import (
     FoundSignalTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.journal import asked_snapshot
+from lakehold.upstream.journal import requested_snapshot
 from lakehold.upstream.mysql import MysqlUpstream
+from tests.doc_pages import page
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.runnable_pages import parts
 
 pytestmark = pytest.mark.stack
 
@@ -69,7 +71,7 @@ def test_a_signal_table_keeps_the_time_of_the_last_inspection(mariadb: MariaDb) 
 def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
     upstream.create_signal_table(TABLE, None)
-    upstream.send_signal(TABLE, asked_snapshot("t1", "shop.it's"))
+    upstream.send_signal(TABLE, requested_snapshot("t1", "shop.it's"))
     (first,) = mariadb.rows("SELECT @@gtid_binlog_pos")
     assert upstream.mark_log(TABLE) == position_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
     mariadb.execute("CREATE DATABASE shop")
@@ -138,6 +140,14 @@ def test_a_read_only_server_is_not_written_to(mariadb: MariaDb) -> None:
     assert upstream.inspect(TABLE).may_be_had
 
 
+def test_a_superuser_makes_one_as_documented(mariadb: MariaDb) -> None:
+    upstream = _granted(mariadb, [])
+    (shown,) = (part.text for part in parts(page("operate/connectors.md")) if part.kind == "mysql")
+    mariadb.execute(*shown.replace("<server id>", "7").replace("<user>", "u").split(";"))
+    assert upstream.inspect(TABLE).table == FoundSignalTable(is_owned=False)
+    upstream.mark_log(TABLE)
+
+
 def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:
     server.execute("CREATE ROLE admin", "GRANT ALL ON lakehold_signals.* TO admin", "CREATE USER u IDENTIFIED BY 'p'")
     server.execute(*(f"GRANT {grant} TO u" for grant in grants), "SELECT 1")
@@ -166,7 +176,7 @@ def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
         "CREATE TABLE seen (id text, type text, data text)",
         "CREATE TRIGGER see AFTER INSERT ON of_7 FOR EACH ROW INSERT INTO seen VALUES (NEW.id, NEW.type, NEW.data)",
     )
-    signal = asked_snapshot("t1", "shop.items")
+    signal = requested_snapshot("t1", "shop.items")
     upstream.send_signal(TABLE, signal)
     ((found_id, kind, data),) = mariadb.rows("SELECT * FROM lakehold_signals.seen")
     assert {"id": found_id, "type": kind, "data": json.loads(data)} == json.loads(signal)

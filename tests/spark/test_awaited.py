@@ -47,7 +47,7 @@ def test_a_table_of_an_empty_topic_waits_for_the_end_of_its_snapshot(
     lake.ingest("shop")
     assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
     with lake._parts.ingesting.held("shop") as ingesting:
-        list(saying(ingesting, Snapshots(are_told=True)).drain())
+        list(saying(ingesting, Snapshots(are_reported=True)).drain())
     assert since(lake, "shop.t") is not None, "the connector reports complete snapshots"
 
 
@@ -70,12 +70,12 @@ def test_a_table_that_joined_is_readable_when_the_others_reach_the_position_of_i
     define_table(lake, "t", "DEBEZIUM UPSERT")
     object_id = lake.definitions.definitions().table("shop.t").object_id
     connector.transaction(("others", 1, 2), ("t", 1, 2))
-    fits_from = LogPosition(WAL, (2_000,))
+    sync_point = LogPosition(WAL, (2_000,))
     for commit, is_readable in ((1_500, False), (1_999, False), (2_000, True)):
         connector.commits_at(commit)
         connector.transaction(("others", 1, commit))
         with lake._parts.ingesting.held("shop") as ingesting:
-            list(saying(ingesting, Snapshots(fits_from={object_id: fits_from})).drain())
+            list(saying(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
         assert (since(lake, "shop.t") is not None) == is_readable
 
 
@@ -93,7 +93,7 @@ def test_a_snapshot_with_an_unreadable_last_row_is_complete_when_the_connector_s
     lake.ingest("shop")
     assert since(lake) is None
     with lake._parts.ingesting.held("shop") as ingesting:
-        (report,) = saying(ingesting, Snapshots(are_told=True)).drain()
+        (report,) = saying(ingesting, Snapshots(are_reported=True)).drain()
     assert since(lake) == report.timestamp_ms
 
 

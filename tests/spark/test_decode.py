@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.ingest.decode.decoded import Shape, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
-from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
 from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.envelope.unwrap import changes_of
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
@@ -302,7 +302,7 @@ def test_the_schemas_of_a_batch_are_found(spark: SparkSession) -> None:
     for written, records in batches.items():
         raw = raw_records(spark, records)
         table = pa.table({n: pa.array([r[i] for r in records], pa.binary()) for i, n in enumerate(("key", "value"))})
-        assert schema_ids(raw, written) == schema_ids_of(table, written) == expected[written]
+        assert schema_ids_by_spark(raw, written) == schema_ids_in_driver(table, written) == expected[written]
     heads = expected[FormatType.JSON]
     schemas = TopicSchemas(JsonHeads(tuple(map(str, heads.keys))), JsonHeads(tuple(map(str, heads.values))))
     first = decode(raw_records(spark, batches[FormatType.JSON][:1]), schemas, Shape.FLAT).frame.first()

@@ -26,7 +26,7 @@ from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY, is_file_g
 from lakehold.maintenance.survey import ORPHANS_EVERY_MS
 from lakehold.progress import NoProgress
 from lakehold.state.iceberg_state import IcebergState
-from lakehold.state.long_reads import LongRead, LongReadStore
+from lakehold.state.read_lease_store import ReadLeaseStore, StoredReadLease
 from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
 from tests import recorded_files
@@ -131,8 +131,8 @@ def test_a_dry_run_reports_its_plan_and_changes_nothing(make_lake: LakeFactory) 
 def test_a_running_read_keeps_the_history_it_needs(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake, batches=3)
-    reads = LongReadStore(IcebergState(lake.catalog))
-    reads.put(LongRead("slow", ("shop.other", NAME), times(lake)[1], now_ms() + 600_000))
+    reads = ReadLeaseStore(IcebergState(lake.catalog))
+    reads.put(StoredReadLease("slow", ("shop.other", NAME), times(lake)[1], now_ms() + 600_000))
     assert [report.snapshots for report in lake.maintain([NAME])] == [1]
     reads.remove("slow")
     assert [report.snapshots for report in lake.maintain([NAME])] == [3], "all snapshots but the one of the compaction"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlglot
 import typer
 from pydantic_core import PydanticUndefined
 
@@ -28,63 +25,43 @@ from lakehold.secrets import SECRET_PREFIX
 from lakehold.settings import ENVIRONMENT_PREFIX, Settings, load_settings
 from lakehold.spark_server.cli import app as spark_app
 from lakehold.sql import list_holds, options, plan_show, run_roles
-from lakehold.sql.parse import parse_script
-from lakehold.sql.statements import ForSpark
 from lakehold.stack.addresses import StackPorts
 from lakehold.stack.cli import app as stack_app
 from lakehold.state.schema_files import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 from lakehold.upstream import value_options
-from tests import type_tables
-from tests.doc_pages import DOCS, ROOT, inline_code, page, section, table_rows
+from tests import runnable_pages, type_tables
+from tests.doc_pages import ROOT, inline_code, page, section, table_rows
+from tests.runnable_pages import parts
 
 GROUPS = {"spark": spark_app, "stack": stack_app}
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*runnable_pages.PAGES, ROOT / "CHANGELOG.md"]
 COMMANDS = page("reference/commands.md")
 METRICS = page("reference/metrics.md")
 SETTINGS = page("reference/settings.md")
 SQL = page("reference/sql.md")
 TYPES = page("reference/types.md")
 
-_BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bLAKEHOLD_[A-Z_]*[A-Z](?![A-Z_])")
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block and its place on a page."""
-
-    page: str
-    line: int
-    language: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
 
 
 def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def blocks(*languages: str) -> list[Block]:
-    """Return the blocks in `languages` of all pages."""
-    found = (
-        Block(_name(path), text.count("\n", 0, match.start()) + 1, match["language"], match["text"])
-        for path, text in ((path, path.read_text()) for path in PAGES)
-        for match in _BLOCK.finditer(text)
-    )
-    return [block for block in found if block.language in languages]
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Return the blocks in a language of all pages, each with its place."""
+    found = ((_name(path), part) for path in PAGES for part in parts(path.read_text()))
+    return [(f"{name}:{part.line}", part.text) for name, part in found if part.kind == language]
 
 
 def shell_lines() -> Iterator[tuple[str, list[str]]]:
     """Yield every command of a shell block, and each command that is alone in a cell of the commands' table."""
-    for block in blocks("sh", "console"):
-        for line in block.text.replace("\\\n", " ").splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            if words:
-                yield f"{block}: {line}", words
+    for place, text in blocks("sh"):
+        for line in text.replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                yield f"{place}: {line}", words
     for cells in table_rows(section(COMMANDS, "## All commands") + section(COMMANDS, "## Make")):
         for code in inline_code(cells[0]):
             if code.startswith(("lakehold ", "make ")):
@@ -143,29 +120,6 @@ def test_every_make_target_in_the_text_exists() -> None:
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
-
-
-def embedded_sql(block: Block) -> Iterator[str]:
-    """Yield the statements in a Python block, which are the arguments of `.sql(…)`."""
-    for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sql":
-            (argument,) = node.args
-            assert isinstance(argument, ast.Constant)
-            yield str(argument.value)
-
-
-SCRIPTS = [(str(b), b.text) for b in blocks("sql")] + [(str(b), s) for b in blocks("python") for s in embedded_sql(b)]
-
-
-@pytest.mark.parametrize("sql", [sql for _, sql in SCRIPTS], ids=[where for where, _ in SCRIPTS])
-def test_sql_is_parsed(sql: str) -> None:
-    script = parse_script(sql)
-    assert script
-    for parsed in script:
-        if isinstance(parsed.statement, ForSpark):
-            written = parsed.written.text
-            assert written.startswith("SELECT"), "only queries are checked against Spark's grammar"
-            sqlglot.parse_one(written, read="spark")
 
 
 def test_every_option_is_described_with_its_choices() -> None:
@@ -302,11 +256,11 @@ def test_settings_are_described_with_their_defaults() -> None:
         ], name
 
 
-@pytest.mark.parametrize("block", blocks("toml"), ids=str)
-def test_configuration_files_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lakehold.toml").write_text(block.text)
+@pytest.mark.parametrize("text", [text for _, text in blocks("toml")], ids=[place for place, _ in blocks("toml")])
+def test_configuration_files_are_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lakehold.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    given = tomllib.loads(block.text)
+    given = tomllib.loads(text)
     assert load_settings().model_dump(include=set(given)) == given
 
 

@@ -14,7 +14,9 @@ from lakehold.ingest.read.line_index import shared_index
 from lakehold.ingest.read.lines import LineError, Message, parse
 from lakehold.ingest.read.reader import Limits, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks, from_json
+from tests.doc_pages import page
 from tests.recorded_files import append, line
+from tests.runnable_pages import parts
 
 LARGE = Limits(1_000, 1_000_000)
 T, FILE = TopicPartition("t", 0), TopicPartition("$files/a.jsonl", 0)
@@ -30,6 +32,12 @@ def offsets(reader: FilesReader, plan: ReadPlan) -> list[int]:
 
 def test_an_empty_directory_has_nothing_to_read(tmp_path: Path) -> None:
     assert planned(FilesReader(str(tmp_path)), {}).ranges == ()
+
+
+def test_the_message_of_the_documentation_is_one() -> None:
+    shown = next(part.text for part in parts(page("reference/sql.md")) if part.text.startswith('{"topic"'))
+    message = parse(shown.replace("\n", "").encode())
+    assert message == ("shop.public.orders", 0, 41, 1717156800000, b'{"id": 1}', None, [("trace", b"abc")])
 
 
 @pytest.mark.parametrize("path", ["{}", "file:{}", "file://{}", "file://localhost{}"])

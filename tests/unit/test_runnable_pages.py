@@ -1,10 +1,26 @@
-"""Comparison of pages with printed output, which must see every block of a page."""
+"""Comparison of pages with printed output, which must see every block of a page, and the list of blocks that do not run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.runnable_pages import Standins, parts
+from tests.doc_pages import ROOT
+from tests.runnable_pages import PAGES, Part, Standins, parts
+
+UNRUN = [
+    "docs/airflow.md: make airflow",
+    "docs/how-to/migrate-from-delta-cdf.md: a program for Delta",
+    "docs/how-to/migrate-from-hudi-streamer.md: of Hudi",
+    "docs/how-to/migrate-from-kafka-connect-iceberg.md: a connector's configuration",
+    "docs/how-to/migrate-from-materialize.md: of Materialize",
+    "docs/operate/database-log.md: it changes the whole server",
+    "docs/start/real-stack.md: make setup-stack",
+    "docs/start/real-stack.md: make demo-live",
+]
+"""Blocks, and commands of blocks, that no test runs."""
 
 PAGE = """# A page
 <!-- test: something happens -->
@@ -12,26 +28,77 @@ PAGE = """# A page
 SELECT 1;
 ```
 
+Words.
+
 ```text
 1
 ```
 
-Words.
+```text
+──▶
+```
+
+<!-- live: PostgreSQL runs -->
+<!-- checked by: tests/a_test.py -->
+```sh
+lakehold status
+```
 
 ```text
-a picture
+unseen
 ```
 """
 
 
-def test_blocks_and_comments_come_in_order() -> None:
-    found = [(part.kind, part.text, part.is_output) for part in parts(PAGE)]
-    assert found == [
-        ("test", "something happens", False),
-        ("sql", "SELECT 1;\n", False),
-        ("text", "1\n", True),
-        ("text", "a picture\n", False),
+def blocks() -> Iterator[tuple[str, Part]]:
+    """Yield all blocks of all pages, each with its place."""
+    for page in PAGES:
+        for part in parts(page.read_text()):
+            if part.kind != "step":
+                yield f"{page.relative_to(ROOT)}:{part.line}", part
+
+
+def test_every_block_runs_or_says_what_becomes_of_it() -> None:
+    unseen = [
+        place
+        for place, part in blocks()
+        if not (part.runs or part.is_output or part.is_picture or part.mark or part.kind == "toml")
     ]
+    assert unseen == []
+
+
+def test_blocks_that_nothing_runs_are_these() -> None:
+    found = list[str]()
+    for place, part in blocks():
+        page, _, _ = place.partition(":")
+        if part.mark == "not run":
+            found.append(f"{page}: {part.note}")
+        elif part.kind == "sh" and not part.mark:
+            found += [f"{page}: {line}" for line in part.text.splitlines() if line.startswith("make ")]
+    assert found == UNRUN
+
+
+def test_tests_that_check_blocks_exist() -> None:
+    named = {part.note for _, part in blocks() if part.mark == "checked by"}
+    assert {path for path in named if not Path(ROOT, path).is_file()} == set()
+
+
+def test_blocks_and_steps_come_in_order() -> None:
+    found = [(part.kind, part.text, part.is_live, part.mark or part.is_output) for part in parts(PAGE)]
+    assert found == [
+        ("step", "something happens", False, False),
+        ("sql", "SELECT 1;\n", False, False),
+        ("text", "1\n", False, True),
+        ("text", "──▶\n", False, False),
+        ("step", "PostgreSQL runs", True, False),
+        ("sh", "lakehold status\n", True, "checked by"),
+        ("text", "unseen\n", True, False),
+    ]
+
+
+def test_a_mark_without_a_block_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no block follows the comment above line 3"):
+        list(parts("<!-- not run: it is long -->\nWords.\n```sql\nSELECT 1;\n```\n"))
 
 
 @pytest.mark.parametrize("text", ["- item\n  ```sql\n  SELECT 1;\n  ```\n", "```sql\nSELECT 1;\n"])

@@ -8,12 +8,12 @@ import pytest
 
 from lakehold.upstream.capture_plan import plan, plan_resnapshot
 from lakehold.upstream.capture_steps import (
-    AskSnapshot,
     ChangePublication,
     CheckLog,
-    NoteMembers,
-    NoteMissed,
+    RecordMembers,
+    RecordMissed,
     Repeat,
+    RequestSnapshot,
     ResumeConnector,
     Steps,
     StopConnector,
@@ -33,11 +33,11 @@ def world() -> World:
     return world
 
 
-def again(object_id: str, upstream: str, *, confirms: bool = False) -> AskSnapshot:
+def again(object_id: str, upstream: str, *, confirms: bool = False) -> RequestSnapshot:
     """Build the step that requests a snapshot of a table that the lake has not begun, or if it `confirms`, has a snapshot of."""
     tables = {object_id: f"shop.{object_id}"}
     repeat = Repeat(CAPTURE.topic(upstream), tables, None if confirms else {}, confirms)
-    return AskSnapshot("shop", upstream, object_id, repeat, SIGNAL_TABLE)
+    return RequestSnapshot("shop", upstream, object_id, repeat, SIGNAL_TABLE)
 
 
 def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_captured_again(world: World) -> None:
@@ -51,7 +51,7 @@ def test_a_table_whose_changes_were_missed_is_snapshotted_before_it_counts_as_ca
         again("a1", "public.a"),
         again("b1", "public.b"),
         ChangePublication("p", ("public.a",)),
-        NoteMembers("shop", "s1", "p", ("public.a", "public.b")),
+        RecordMembers("shop", "s1", "p", ("public.a", "public.b")),
     )
     assert planned.steps[-1] == ResumeConnector("shop")
     assert [hint.split(" were missed")[0] for hint in planned.hints] == ["changes of public.a", "changes of public.b"]
@@ -82,7 +82,7 @@ def test_only_a_table_that_left_the_publication_between_two_inspections_is_snaps
     assert planned.steps == (
         StopConnector("shop"),
         again("a1", "public.a"),
-        NoteMembers("shop", "s1", "p", ("public.a",)),
+        RecordMembers("shop", "s1", "p", ("public.a",)),
         ResumeConnector("shop"),
     )
     (hint,) = planned.hints
@@ -100,7 +100,7 @@ def test_a_recreated_publication_is_checked_before_its_tables_are_snapshotted_ag
         CheckLog("s", "p", "shop"),
         again("a1", "public.a"),
         again("b1", "public.b"),
-        NoteMembers("shop", "s1", "p", ("public.a", "public.b")),
+        RecordMembers("shop", "s1", "p", ("public.a", "public.b")),
         ResumeConnector("shop"),
     )
     assert reconcile(world, goal)
@@ -113,9 +113,9 @@ def test_tables_that_lakehold_adds_and_drops_show_no_gap_of_others(world: World)
 
 
 def test_memberships_are_recorded_for_a_source_without_them(world: World) -> None:
-    world.noted.clear()
+    world.recorded.clear()
     goal = target(A)
-    assert plan(goal, world.inspect(goal)).steps == (NoteMembers("shop", "s1", "p", ("public.a",)),)
+    assert plan(goal, world.inspect(goal)).steps == (RecordMembers("shop", "s1", "p", ("public.a",)),)
     assert reconcile(world, goal)
 
 
@@ -174,9 +174,9 @@ def test_a_connector_that_has_not_sent_the_whole_log_counts_as_lagging(world: Wo
     found = world.inspect(goal)
     assert found.database is not None
     lagging = replace(found, database=replace(found.database, confirmed=found.database.position - 1))
-    (asked,) = (step for step in plan(goal, lagging).steps if isinstance(step, AskSnapshot))
-    assert asked.repeat is not None
-    assert asked.repeat.read is None
+    (requested,) = (step for step in plan(goal, lagging).steps if isinstance(step, RequestSnapshot))
+    assert requested.repeat is not None
+    assert requested.repeat.read is None
 
 
 def test_a_repeated_snapshot_that_failed_is_requested_again(world: World) -> None:
@@ -193,9 +193,9 @@ def test_missed_changes_of_a_table_without_a_key_are_only_reported(world: World)
     goal = target(A)
     planned = plan(goal, world.inspect(goal))
     assert planned.steps == (
-        NoteMissed("shop", A),
+        RecordMissed("shop", A),
         ChangePublication("p", ("public.a",)),
-        NoteMembers("shop", "s1", "p", ("public.a",)),
+        RecordMembers("shop", "s1", "p", ("public.a",)),
     )
     (hint,) = planned.hints
     assert "no primary key, so only ALTER SOURCE shop RESNAPSHOT brings them" in hint
@@ -221,15 +221,15 @@ def test_missed_changes_arrive_when_the_table_gets_a_key(world: World) -> None:
 def test_a_failed_snapshot_is_requested_again_after_a_pause_and_reported_meanwhile(world: World) -> None:
     goal = target(A | B)
     assert reconcile(world, goal)
-    denied = FoundSnapshot(asked=1, failures=("SQL_EXCEPTION",), failed_in_row=1, again_ms=30_000)
+    denied = FoundSnapshot(requested=1, failures=("SQL_EXCEPTION",), failed_in_row=1, again_ms=30_000)
     world.snapshots["b1"] = denied
     early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (29_999, 30_000))
     assert early.steps == (), "the connector would be stopped for the snapshot"
     (hint,) = early.hints
     assert "the snapshot of public.b failed: SQL_EXCEPTION" in hint
     assert "ALTER SOURCE shop REPAIR" in hint
-    asked = AskSnapshot("shop", "public.b", "b1", None, SIGNAL_TABLE)
-    assert late.steps == (StopConnector("shop"), asked, ResumeConnector("shop"))
+    requested = RequestSnapshot("shop", "public.b", "b1", None, SIGNAL_TABLE)
+    assert late.steps == (StopConnector("shop"), requested, ResumeConnector("shop"))
     assert late.hints == early.hints, "the failure is reported once"
     assert plan(goal, world.inspect(goal)).steps == late.steps, "a repair by hand does not wait"
 
@@ -246,7 +246,7 @@ def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:
     )
     early, late = (plan(goal, replace(world.inspect(goal), now_ms=now_ms)) for now_ms in (0, 60_000))
     assert early.steps == ()
-    assert [type(step) for step in late.steps] == [AskSnapshot]
+    assert [type(step) for step in late.steps] == [RequestSnapshot]
 
 
 def test_a_snapshot_that_failed_without_a_key_is_requested_as_soon_as_one_exists(world: World) -> None:
@@ -255,4 +255,4 @@ def test_a_snapshot_that_failed_without_a_key_is_requested_as_soon_as_one_exists
     assert reconcile(world, goal)
     world.keyless = frozenset()
     planned = plan(goal, replace(world.inspect(goal), now_ms=0))
-    assert any(isinstance(step, AskSnapshot) for step in planned.steps)
+    assert any(isinstance(step, RequestSnapshot) for step in planned.steps)

@@ -13,7 +13,7 @@ import pytest
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import Journal, asked_snapshot, noted_first_snapshot
+from lakehold.upstream.journal import Journal, recorded_first_snapshot, requested_snapshot
 
 _TOPICS = SideTopics("shop")
 
@@ -32,7 +32,7 @@ class Conversation:
 
     def scanned(self, status: str, second: int) -> None:
         """Answer a new signal as the connector does."""
-        last = self.signal(asked_snapshot("a1", "public.a"))
+        last = self.signal(requested_snapshot("a1", "public.a"))
         data = {"scanned_collection": "public.a", "status": status}
         written = {"id": last, "aggregate_type": "Incremental", "type": "TABLE_SCAN_COMPLETED", "additional_data": data}
         self.written[_TOPICS.notifications].append((second, json.dumps(written).encode()))
@@ -81,7 +81,7 @@ def test_a_success_resets_the_pause(conversation: Conversation) -> None:
 
 def test_a_first_snapshot_includes_tables_whose_snapshots_failed(conversation: Conversation) -> None:
     conversation.scanned("SQL_EXCEPTION", 1)
-    conversation.signal(noted_first_snapshot("a1", "public.a", 1))
+    conversation.signal(recorded_first_snapshot("a1", "public.a", 1))
     assert conversation.again_s() == 0
 
 

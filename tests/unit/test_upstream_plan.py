@@ -12,13 +12,13 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.capture_plan import differences, plan, plan_resnapshot
 from lakehold.upstream.capture_steps import (
-    AskSnapshot,
     ChangePublication,
     ConfigureConnector,
     CreateConnector,
     CreatePublication,
-    NoteFit,
-    NoteMembers,
+    RecordMembers,
+    RecordSyncPoint,
+    RequestSnapshot,
     RestartConnector,
     ResumeConnector,
     Steps,
@@ -27,7 +27,7 @@ from lakehold.upstream.capture_steps import (
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
-from lakehold.upstream.journal import asked_snapshot
+from lakehold.upstream.journal import requested_snapshot
 from lakehold.upstream.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
@@ -129,7 +129,7 @@ def test_tables_wait_for_the_first_snapshot_unless_it_fails(world: World) -> Non
     assert plan(target(B, released=["public.a"]), found).steps, "a table that is dropped does not wait"
     failed = replace(found.connector, status=ConnectorStatus("RUNNING", ("FAILED",), "java.net.ConnectException: no"))
     assert (
-        AskSnapshot("shop", "public.b", "b1", signal_table=SIGNAL_TABLE)
+        RequestSnapshot("shop", "public.b", "b1", signal_table=SIGNAL_TABLE)
         in plan(goal, replace(found, connector=failed)).steps
     )
 
@@ -139,7 +139,7 @@ def test_two_tables_of_one_upstream_share_the_first_snapshot() -> None:
     both = target({"a1": "public.a", "a2": "public.a"})
     assert reconcile(world, both)
     assert plan(both, world.inspect(both)).steps == ()
-    assert world.asked == []
+    assert world.requested == []
     assert all(snapshot.is_first for snapshot in world.snapshots.values())
 
 
@@ -153,16 +153,18 @@ def test_a_failed_task_is_restarted_with_its_reason(world: World) -> None:
 
 def test_a_snapshot_requested_from_a_task_that_did_not_know_the_table_is_requested_again(world: World) -> None:
     goal = target(A)
-    for snapshot, asked_again in [
-        (FoundSnapshot(asked=1), False),
-        (FoundSnapshot(asked=1, failures=("UNKNOWN_SCHEMA",)), True),
-        (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",)), False),
-        (FoundSnapshot(asked=1, failures=("NO_PRIMARY_KEY",)), True),
-        (FoundSnapshot(asked=2, failures=("UNKNOWN_SCHEMA",), succeeded=True), False),
+    for snapshot, requested_again in [
+        (FoundSnapshot(requested=1), False),
+        (FoundSnapshot(requested=1, failures=("UNKNOWN_SCHEMA",)), True),
+        (FoundSnapshot(requested=2, failures=("UNKNOWN_SCHEMA",)), False),
+        (FoundSnapshot(requested=1, failures=("NO_PRIMARY_KEY",)), True),
+        (FoundSnapshot(requested=2, failures=("UNKNOWN_SCHEMA",), succeeded=True), False),
     ]:
         world.snapshots["a1"] = snapshot
         steps = plan(goal, world.inspect(goal)).steps
-        assert (AskSnapshot("shop", "public.a", "a1", signal_table=SIGNAL_TABLE) in steps) is asked_again, snapshot
+        assert (RequestSnapshot("shop", "public.a", "a1", signal_table=SIGNAL_TABLE) in steps) is requested_again, (
+            snapshot
+        )
 
 
 def test_the_log_is_marked_after_the_snapshot_of_a_table_that_joined(world: World) -> None:
@@ -170,7 +172,7 @@ def test_the_log_is_marked_after_the_snapshot_of_a_table_that_joined(world: Worl
     for step in plan(both, world.inspect(both)).steps:
         world.perform(step)
     assert plan(both, world.inspect(both)).steps == (
-        NoteFit(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),
+        RecordSyncPoint(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),
     ), "a first snapshot is of one moment"
     assert reconcile(world, both)
     assert plan(both, world.inspect(both)).steps == ()
@@ -314,13 +316,13 @@ def test_tables_of_a_foreign_publication_that_was_narrowed_and_repaired_are_snap
     goal = target(A)
     world.publication = replace(world.made_publication, is_own=False)
     world.narrow("public.a")
-    noted = NoteMembers("shop", "s1", "p", ("public.a",))
-    assert plan(goal, world.inspect(goal)).steps == (noted,), "the marks show the narrowing after the repair"
-    world.perform(noted)
+    recorded = RecordMembers("shop", "s1", "p", ("public.a",))
+    assert plan(goal, world.inspect(goal)).steps == (recorded,), "the marks show the narrowing after the repair"
+    world.perform(recorded)
     with pytest.raises(UpstreamError, match="leaves out changes"):
         plan(goal, world.inspect(goal))
     world.widen()
-    assert AskSnapshot in map(type, plan(goal, world.inspect(goal)).steps)
+    assert RequestSnapshot in map(type, plan(goal, world.inspect(goal)).steps)
 
 
 def test_missing_settings_of_the_database_are_hinted_at(world: World) -> None:
@@ -364,7 +366,7 @@ def test_mysql_and_mariadb_keep_the_structure_of_their_tables() -> None:
 
 def test_a_signal_names_tables_as_debezium_reads_them() -> None:
     def named(upstream: str) -> list[str]:
-        collections: list[str] = json.loads(asked_snapshot("a1", upstream))["data"]["data-collections"]
+        collections: list[str] = json.loads(requested_snapshot("a1", upstream))["data"]["data-collections"]
         return collections
 
     assert named("public.orders") == ["public.orders"]

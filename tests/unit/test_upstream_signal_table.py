@@ -10,11 +10,11 @@ import pytest
 from lakehold.errors import UpstreamRefused
 from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.capture_steps import (
-    AskSnapshot,
     ChangePublication,
     CreateSignalTable,
     DropSignalTable,
-    NoteFit,
+    RecordSyncPoint,
+    RequestSnapshot,
     ResumeConnector,
     StopConnector,
 )
@@ -139,11 +139,13 @@ def test_in_mariadb_the_signal_table_is_created_before_the_connector_and_marks_t
     assert described.index(table) < described.index("create connector shop over public.a")
     assert reconcile(mariadb, goal)
     both = _of_mariadb(A | B)
-    asked = AskSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
+    requested = RequestSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
     for step in (steps := plan(both, mariadb.inspect(both)).steps):
         mariadb.perform(step)
-    assert asked in steps
-    assert plan(both, mariadb.inspect(both)).steps == (NoteFit("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),)
+    assert requested in steps
+    assert plan(both, mariadb.inspect(both)).steps == (
+        RecordSyncPoint("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),
+    )
     mariadb.signal_table = None
     steps = plan(both, mariadb.inspect(both)).steps
     assert steps == (

@@ -54,7 +54,7 @@ class ModelCapturing:
     def record_seen(self, target: Target) -> int | None:
         return next_timestamp(target.wanted.seen_upstream_ms)
 
-    def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
+    def faults(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         return self.plan(target), ()
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -166,7 +166,7 @@ def test_one_snapshot_is_requested_for_a_table_that_is_created_beside_an_ingest(
         beside.reconcile_at(number)
         beside.lake.sql(CREATE_B)
         snapshot = world.snapshots[beside.lake.definitions.definitions().table("shop.b").object_id]
-        assert (snapshot.asked, snapshot.succeeded) == (1, True)
+        assert (snapshot.requested, snapshot.succeeded) == (1, True)
         assert world.captured() == {"public.a", "public.b"}
         beside.reconcile_never()
         beside.lake.sql("DROP TABLE shop.b")

@@ -25,7 +25,7 @@ def run_backfill(lake: Lake, tables: Sequence[str], output: Output, progress: Pr
     reports = lake.backfill(tables, progress=progress, stop=stop)
     output.result(Result(COLUMNS, [_row(report) for report in reports]))
     for report in reports:
-        if not report.was_behind:
+        if not report.was_catching_up:
             output.notice(f"{report.table} is in sync with the others of source {report.source}: nothing to do")
     shown = set()
     for report in reports:

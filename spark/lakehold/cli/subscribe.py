@@ -34,12 +34,12 @@ def run_subscribe(lake: Lake, text: str, output: Output, progress: Progress, *, 
     if not follow:
         for notice in opened.notices:
             output.notice(notice)
-    pieces = opened.follow(stop) if follow else opened.chunks()
+    chunks = opened.follow(stop) if follow else opened.chunks()
     shown, waiting = 0, list[Row]()
     with progress.task("subscribing", unit="rows") as task, readable():
-        for piece in itertools.chain(pieces, [None]):
-            waiting += tuples(piece.rows) if piece is not None else []
-            if len(waiting) >= _ROWS_TOGETHER or (waiting and piece is None):
+        for chunk in itertools.chain(chunks, [None]):
+            waiting += tuples(chunk.rows) if chunk is not None else []
+            if len(waiting) >= _ROWS_TOGETHER or (waiting and chunk is None):
                 output.part(opened.columns, waiting, first=shown == 0)
                 task.advance(len(waiting))
                 shown, waiting = shown + len(waiting), []

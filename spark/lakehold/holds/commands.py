@@ -68,7 +68,7 @@ class HoldCommands:
         definitions: The tables that sources feed.
         settings: Limits of MAX LAG, and retention.
         put_tags: Brings the tags of tables to what their holds need.
-        judge: Checks the data of a hold with a CHECK at its new time; raises to refuse.
+        check_data: Checks the data of a hold with a CHECK at its new time; raises to refuse.
         guard: Checks the privileges of the program's role; None: lakehold itself calls, which needs none.
     """
 
@@ -79,11 +79,11 @@ class HoldCommands:
         definitions: DefinitionReader,
         settings: Settings,
         put_tags: Callable[[Sequence[str]], None],
-        judge: Callable[[Hold], None],
+        check_data: Callable[[Hold], None],
         guard: Guard | None = None,
     ) -> None:
         self._settings = settings
-        self._judge = judge
+        self._check_data = check_data
         self._guard = guard
         self._frontiers = FrontierReader(timelines, settings)
         self._changes = HoldChanges(store, definitions, put_tags)
@@ -140,7 +140,7 @@ class HoldCommands:
             hold = next(hold for hold in holds if hold.hold_id == draft.hold_id)
             self._frontiers.check_kept(hold)
             if hold.check is not Check.OFF and hold.at_ms is not None:
-                self._judge(hold)
+                self._check_data(hold)
             yield hold
         except BaseException:
             self._changes.take_back(draft)
@@ -251,7 +251,7 @@ class HoldCommands:
         holds = self.all()
         frontiers = self._frontiers_of(rules.find(holds, name).tables, back_to_ms=to_ms)
         advanced = rules.find(rules.advanced(holds, name, to_ms, frontiers), name)
-        self._judge(advanced)
+        self._check_data(advanced)
         return advanced.at_ms
 
     def _drafted(self, new: NewHold, declared: Mapping[str, str]) -> Hold:

@@ -33,7 +33,7 @@ class BackfillReport:
         upper_ms: The first time that is not readable yet; None before its first batch.
         messages: How many messages of its topic were read for it.
         backlog: Its progress, if it is still catching up.
-        was_behind: Whether it had to catch up.
+        was_catching_up: Whether it had to catch up.
         is_there: Whether it is in sync with its source now, and readable.
         error: Why it is not in sync, or not readable.
     """
@@ -44,7 +44,7 @@ class BackfillReport:
     upper_ms: int | None = None
     messages: int = 0
     backlog: Backlog | None = None
-    was_behind: bool = True
+    was_catching_up: bool = True
     is_there: bool = False
     error: LakeholdError | None = None
 
@@ -94,7 +94,7 @@ class Backfilling:
         sources = {name: self._source(name, defined) for name in dict.fromkeys(names)}
         there = {*filter(self._is_there(defined), sources)}
         found = {
-            name: BackfillReport(name, source, was_behind=name not in there, is_there=name in there)
+            name: BackfillReport(name, source, was_catching_up=name not in there, is_there=name in there)
             for name, source in sources.items()
         }
         for source in dict.fromkeys(source for name, source in sources.items() if name not in there):

@@ -15,7 +15,7 @@ _LEAST_RECORDS = 50_000
 
 
 @dataclass
-class Pace:
+class BatchSize:
     """The limits of the next batch of a table that catches up, derived from the duration of the last one.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
 from lakehold.ingest.batch import BatchReport, next_batch, stop, without_batch
-from lakehold.ingest.batch_size import Pace
+from lakehold.ingest.batch_size import BatchSize
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import begun, joined
 from lakehold.ingest.planning import Planned
@@ -36,25 +36,25 @@ class CatchingUp:
         The readers take turns of one batch, so that one with little to read does not wait for one with much. After `budget_s`, no
         reader gets another turn.
         """
-        paces = {name: Pace(self.of.planner.limits) for name in names}
+        batch_sizes = {name: BatchSize(self.of.planner.limits) for name in names}
         going, begins, began_s = [*names], True, time.monotonic()
         while going and (begins or budget_s is None or time.monotonic() - began_s < budget_s):
             for name in tuple(going):
                 yield from self.meanwhile()
                 self.of.leave_dropped()
-                report, goes_on = self._turn(name, paces[name], begins=begins)
+                report, goes_on = self._turn(name, batch_sizes[name], begins=begins)
                 if report is not None:
                     yield report
                 if not goes_on:
                     going.remove(name)
             begins = False
 
-    def _turn(self, name: str, pace: Pace, *, begins: bool) -> tuple[BatchReport | None, bool]:
+    def _turn(self, name: str, batch_size: BatchSize, *, begins: bool) -> tuple[BatchReport | None, bool]:
         """Give reader `name` its turn. Returns its batch, and whether it gets another turn."""
         if name not in self.of.readers():
             return None, False
         try:
-            report = self._step(name, pace, begins=begins)
+            report = self._step(name, batch_size, begins=begins)
         except (LeaseLost, UpstreamUnavailable):
             raise
         except LakeholdError as error:
@@ -67,14 +67,14 @@ class CatchingUp:
         self.of.change(lambda readers: {**readers, name: replace(readers[name], error=stopped_by)})
         return without_batch(self.of, name, stopped=dict.fromkeys(self.of.readers()[name].tables, error))
 
-    def _step(self, name: str, pace: Pace, *, begins: bool) -> BatchReport | None:
+    def _step(self, name: str, batch_size: BatchSize, *, begins: bool) -> BatchReport | None:
         """Run a batch of reader `name`, and let it join `main` if it is in sync then.
 
         Returns None if it had nothing to read, or must wait.
 
         Args:
             name: The reader.
-            pace: How much it reads while others wait for it.
+            batch_size: How much it reads while others wait for it.
             begins: Whether this is its first batch in this call: then the range to read is recorded.
         """
         # Fetched after the offsets of `main`'s plan: all events of transactions that `main` has committed are below these.
@@ -96,16 +96,16 @@ class CatchingUp:
         if begins:
             catch_up_range = self.of.planner.catch_up_range(state, main, of_tables)
             self.of.change(lambda readers: begun(readers, name, *catch_up_range))
-        limits = pace.limits if main.tables else self.of.planner.limits
+        limits = batch_size.limits if main.tables else self.of.planner.limits
         began_s = time.monotonic()
         planned, report = next_batch(
             self.of,
             state,
-            lambda arriving: self.of.planner.plan_behind(state, main, own, limits, arriving),
+            lambda arriving: self.of.planner.plan_catching_up(state, main, own, limits, arriving),
             is_wanted=lambda planned: bool(planned.plan.ranges),
         )
         if report is not None:
-            pace.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
+            batch_size.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
         if report is None or self._is_level(name, report, planned, main, own, limits):
             self._join(name, of_tables, read)
         return report
@@ -117,10 +117,10 @@ class CatchingUp:
             table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
 
-        def keeps_back(table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
-            return table in without_table or self.of.keeps_back(table, progress, transactions)
+        def must_stay_unreadable(table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
+            return table in without_table or self.of.must_stay_unreadable(table, progress, transactions)
 
-        self.of.change(lambda readers: joined(readers, name, of_tables, keeps_back, read))
+        self.of.change(lambda readers: joined(readers, name, of_tables, must_stay_unreadable, read))
         in_main = self.of.readers()[MAIN_READER].tables
         self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 
@@ -145,7 +145,7 @@ class CatchingUp:
             return False
         state = self.of.readers()[name]
         with closing(self.of.arriving(state)) as arriving:
-            return not self.of.planner.plan_behind(state, main, own, limits, arriving).plan.ranges
+            return not self.of.planner.plan_catching_up(state, main, own, limits, arriving).plan.ranges
 
 
 def _ms_since(began_s: float) -> int:

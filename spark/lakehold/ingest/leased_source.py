@@ -137,7 +137,7 @@ class LeasedSource:
         """Move stopped tables out of their reader, each with its error."""
         self.change(lambda readers: split(readers, stopped))
 
-    def keeps_back(self, table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
+    def must_stay_unreadable(self, table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable although no snapshot of it is half read.
 
         A topic without records may still get the rows of a snapshot. Its first message shows that it will not, or a
@@ -149,12 +149,12 @@ class LeasedSource:
             transactions: The upstream transactions that `main` has committed.
         """
         is_silent = (
-            not self.snapshots.are_told
+            not self.snapshots.are_reported
             and self.tables[table].definition.envelope.has_positions
             and progress.marks == HighWaterMarks()
             and not transactions.commits
         )
-        return is_silent or self.snapshots.keeps_back(progress.object_id, transactions)
+        return is_silent or self.snapshots.must_stay_unreadable(progress.object_id, transactions)
 
     def has_table(self, name: str) -> bool:
         """Return whether a table without rows may become readable: it is created now if its columns are known.

@@ -106,7 +106,7 @@ def joined(
     readers: Readers,
     name: str,
     available: Available,
-    keeps_back: Callable[[str, TableProgress, CommittedTransactions], bool],
+    must_stay_unreadable: Callable[[str, TableProgress, CommittedTransactions], bool],
     read: Collection[str],
 ) -> Readers:
     """Return the readers with the tables of `name` in `main`, with which they are in sync.
@@ -115,7 +115,7 @@ def joined(
         readers: The readers.
         name: The reader that joins.
         available: The fetched offsets of its topics.
-        keeps_back: Returns whether a table with this progress must stay unreadable after these transactions.
+        must_stay_unreadable: Returns whether a table with this progress must stay unreadable after these transactions.
         read: The topics that it read. Positions in other topics, whose tables were dropped meanwhile, are removed.
     """
     main, joining = readers[MAIN_READER], readers[name]
@@ -125,7 +125,9 @@ def joined(
     position = {**own, **main.position}
     identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
     tables = {
-        table: progress if keeps_back(table, progress, transactions) else _readable(progress, joining.upper_ms)
+        table: progress
+        if must_stay_unreadable(table, progress, transactions)
+        else _readable(progress, joining.upper_ms)
         for table, progress in joining.tables.items()
     }
     level = {

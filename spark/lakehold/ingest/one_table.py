@@ -68,7 +68,7 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
     """
     state = batch.state
     try:
-        brought = _OneTable(batch, name).brought()
+        written = _OneTable(batch, name).written()
     except (LeaseLost, UpstreamUnavailable):
         raise
     except Exception as error:
@@ -78,7 +78,7 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
         return TableOutcome(state.tables[name], stopped=stop)
     failpoint("after-table")
-    return brought
+    return written
 
 
 class _OneTable:
@@ -94,7 +94,7 @@ class _OneTable:
             self._of_topic(batch.planned.past_snapshots), replaced.position if replaced is not None else None
         )
 
-    def brought(self) -> TableOutcome:
+    def written(self) -> TableOutcome:
         """Apply the table's messages, and what lakehold knows about the table without a message.
 
         That is: a re-snapshot has no row of the table, a connector snapshot has ended, or a repeated snapshot lacks some rows.
@@ -129,7 +129,7 @@ class _OneTable:
         transactions: all rows of the snapshot lie below them.
         """
         marks = after.marks
-        if after.since_ms is None and self._of.snapshots.tells_complete(self._entry.object_id):
+        if after.since_ms is None and self._of.snapshots.reports_complete(self._entry.object_id):
             # Upstream reports that all rows were sent. The message that marks the last row may be unreadable.
             marks = with_end_seen(marks)
         partitions = without_end(marks, self._read_ends)
@@ -163,7 +163,7 @@ class _OneTable:
             # A table that catches up becomes readable when it joins the reader `main`.
             is_kept_back = True
         else:
-            is_kept_back = self._of.keeps_back(name, after, self._planned.transactions) or (
+            is_kept_back = self._of.must_stay_unreadable(name, after, self._planned.transactions) or (
                 report is None and not self._of.has_table(name)
             )
         return replace(after, since_ms=since_ms) if is_kept_back else after

@@ -27,10 +27,10 @@ class Planned:
         past_snapshots: For each partition the offset below which it leaves no row of a snapshot unread.
         transactions: The committed upstream transactions after the batch (`lakehold.ingest.transactions`).
         has_news: Whether it reads records for tables, and not only those that show that nothing happened to them.
-        is_last: Whether no more of the fetched records can be taken now.
+        is_last: Whether no more of the fetched records can be in a batch now.
         blocked: The incomplete transaction for which everything after the batch waits.
         waiting: Topics with events after the batch.
-        fetch_again_ms: When fetching offsets again may show that more of the records can be taken (epoch milliseconds);
+        fetch_again_ms: When fetching offsets again may show that more of the records can be in a batch (epoch milliseconds);
             None: time does not matter.
         replaced: The re-snapshot that it contains completely.
     """
@@ -78,7 +78,7 @@ class Planner:
         plan = self.reader.plan(available, state.position, self.limits)
         return Planned.of(plan, available)
 
-    def plan_behind(
+    def plan_catching_up(
         self,
         state: ReaderState,
         main: ReaderState,
@@ -95,13 +95,13 @@ class Planner:
             limits: Limits of the batch, in place of those of `main`.
             arriving: See `plan`.
         """
-        plan, own = self._behind(state, main, available, limits)
+        plan, own = self._range_of_catching_up(state, main, available, limits)
         return replace(Planned.of(plan, own), ends=ends_of(available))
 
     def catch_up_range(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
         """Return where tables that catch up begin, and where the records they have to read end now, by partition.
 
-        Takes the arguments of `plan_behind`.
+        Takes the arguments of `plan_catching_up`.
         """
         own = clipped(available, main.position)
         plan = self.reader.plan(own, state.position, _ALL)
@@ -121,7 +121,7 @@ class Planner:
         plan = self.reader.plan_to(available, state.position, ends)
         return replace(Planned.of(plan, available), transactions=transactions)
 
-    def _behind(
+    def _range_of_catching_up(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
     ) -> tuple[ReadPlan, Available]:
         own = clipped(available, main.position)

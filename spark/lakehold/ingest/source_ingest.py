@@ -66,9 +66,9 @@ class Ingesting(LeasedSource):
         """
         with self._errors_reported():
             available, stopped = yield from self._begin()
-            behind = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
-            yield from self._catching_up.run(behind, self.catch_up_s)
-            yield from self._drain_main(self.fetch_offsets() if behind else available)
+            catching_up = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
+            yield from self._catching_up.run(catching_up, self.catch_up_s)
+            yield from self._drain_main(self.fetch_offsets() if catching_up else available)
 
     def go_on(self) -> Iterator[BatchReport]:
         """Read new records for the tables that are in sync, after a `drain` and while the caller waits for something else."""
@@ -82,8 +82,8 @@ class Ingesting(LeasedSource):
         """
         with self._errors_reported():
             _, stopped = yield from self._begin()
-            behind = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
-            yield from self._catching_up.run([name for name in behind if name not in {MAIN_READER, *stopped}])
+            catching_up = [name for name, state in self.readers().items() if not state.tables.keys().isdisjoint(tables)]
+            yield from self._catching_up.run([name for name in catching_up if name not in {MAIN_READER, *stopped}])
             in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
                 yield from self._drain_main(self.fetch_offsets())
@@ -173,7 +173,7 @@ class Ingesting(LeasedSource):
         """
         if state.waiting is not None:
             # The transaction may have arrived; record that now, as long batches may come before the end of this call.
-            self._note_waiting(planned)
+            self._record_waiting(planned)
             state = self.main()
         return planned.has_news or not (may_stand or self._is_overdue(planned, state))
 
@@ -190,13 +190,13 @@ class Ingesting(LeasedSource):
         Raises:
             TransactionIncomplete: It has blocked the source for too long.
         """
-        waiting, error = self._note_waiting(planned)
+        waiting, error = self._record_waiting(planned)
         if error is not None:
             raise error
         if waiting is not None:
             yield without_batch(self, MAIN_READER, waiting=waiting)
 
-    def _note_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
+    def _record_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
         """Record the transaction for which the source waits, and return it, with an error if it takes too long."""
         waiting = self._waiting(planned, self.main())
         error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None

@@ -178,7 +178,7 @@ class Opening:
         complete.
         """
         snapshots = self.captured().snapshots(source)
-        coming = snapshots.unasked
+        coming = snapshots.unrequested
         if coming:
             coming -= {p.object_id for state in self.store.readers(source).values() for p in state.tables.values()}
         made = {name: entry for name, entry in tables.items() if entry.object_id not in coming}

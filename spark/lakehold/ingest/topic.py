@@ -23,7 +23,7 @@ from lakehold.definitions import DeclaredColumn, FormatType, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
-from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids, schema_ids_of
+from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
 from lakehold.ingest.decode.shared_decoding import DecodedTogether, decode_together
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict
@@ -66,7 +66,11 @@ class TopicPart:
     @cached_property
     def ids(self) -> SchemaIds:
         """Find which schemas the records use; for many records this is one pass over them."""
-        return schema_ids(self.raw, self._written) if self.here is None else schema_ids_of(self.here, self._written)
+        return (
+            schema_ids_by_spark(self.raw, self._written)
+            if self.here is None
+            else schema_ids_in_driver(self.here, self._written)
+        )
 
     def sample(self, part: str) -> tuple[bytes, ...]:
         """Return a sample of the keys or values."""

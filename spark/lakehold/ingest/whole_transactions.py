@@ -70,7 +70,7 @@ class WholeTransactions(Planner):
             if found.uncounted:
                 raise self._uncounted(min(found.uncounted))
             planned = replace(
-                self._planned(plan, found, state, available),
+                self._plan_batch(plan, found, state, available),
                 is_last=candidate.extent.is_all and not found.is_followed,
                 fetch_again_ms=self._fetch_again_ms(found, candidate),
             )
@@ -87,10 +87,10 @@ class WholeTransactions(Planner):
         planned = super().plan_again(state, ends, transactions, available)
         return self._replacing(planned, transactions)
 
-    def plan_behind(
+    def plan_catching_up(
         self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: ArrivingRecords
     ) -> Planned:
-        """Plan the next batch of tables that catch up, see `Planner.plan_behind`.
+        """Plan the next batch of tables that catch up, see `Planner.plan_catching_up`.
 
         Of partitions that are new to `main`, it takes no more than `main` would have taken.
         """
@@ -98,11 +98,11 @@ class WholeTransactions(Planner):
             return self.plan(state, available, arriving)
         passed = replace(_passed(state), commits=_passed(main).commits)
         while True:
-            plan, own = self._behind(state, main, available, limits)
+            plan, own = self._range_of_catching_up(state, main, available, limits)
             candidate = self._candidate(plan, own, arriving)
             # If the place of a transaction is unknown, it is also unknown whether `main` has committed it.
             found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), passed)
-            planned = self._planned(plan, found, state, own)
+            planned = self._plan_batch(plan, found, state, own)
             amid_repetition = found.blocked is not None and found.blocked.repeats
             if planned.has_news or candidate.extent.is_all or not amid_repetition:
                 return planned
@@ -206,7 +206,7 @@ class WholeTransactions(Planner):
         early = sent_ms[candidate.extent.is_early(sent_ms)]
         return min(int(early.max()), now_ms()) + self.lag_ms if found.is_uncertain and len(early) else None
 
-    def _planned(self, plan: ReadPlan, found: Boundary, state: ReaderState, available: Available) -> Planned:
+    def _plan_batch(self, plan: ReadPlan, found: Boundary, state: ReaderState, available: Available) -> Planned:
         ends = {**plan.position, **found.stops}
         if any(at < plan.position[tp] for tp, at in ends.items()):
             whole = self.reader.plan_to(available, state.position, ends)

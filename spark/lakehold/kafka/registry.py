@@ -39,7 +39,7 @@ class Registry:
             UpstreamError: It refuses the credentials.
         """
         if schema_id not in self._texts:
-            schema: Schema | None = self._asked(partial(self._client.get_schema, schema_id))
+            schema: Schema | None = self._if_known(partial(self._client.get_schema, schema_id))
             if (
                 schema is None
                 or schema.schema_str is None
@@ -52,8 +52,8 @@ class Registry:
 
     def subject_ids(self, subject: str) -> frozenset[int]:
         """Fetch the ids of all versions of a subject; empty if the subject does not exist."""
-        versions = self._asked(partial(self._client.get_versions, subject)) or []
-        registered = (self._asked(partial(self._client.get_version, subject, v)) for v in versions)
+        versions = self._if_known(partial(self._client.get_versions, subject)) or []
+        registered = (self._if_known(partial(self._client.get_version, subject, v)) for v in versions)
         return frozenset(r.schema_id for r in registered if r is not None and r.schema_id is not None)
 
     def schema_texts(self, ids: Iterable[int]) -> dict[int, str]:
@@ -61,10 +61,10 @@ class Registry:
         texts = {i: self.schema_text(i) for i in sorted(ids)}
         return {i: text for i, text in texts.items() if text is not None}
 
-    def _asked(self, ask: Callable[[], _T]) -> _T | None:
+    def _if_known(self, request: Callable[[], _T]) -> _T | None:
         """Call the registry; None if the requested object does not exist."""
         try:
-            return ask()
+            return request()
         except SchemaRegistryError as e:
             if e.http_status_code == _NOT_FOUND:
                 return None

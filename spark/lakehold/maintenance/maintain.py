@@ -117,7 +117,7 @@ class Maintaining:
 
     def _foreseen(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         plan = self.survey.plan(scope)
-        report = replace(_planned(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
+        report = replace(_report_of_plan(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
         yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
 
@@ -183,7 +183,7 @@ class Maintaining:
         return found
 
 
-def _planned(plan: TablePlan) -> MaintenanceReport:
+def _report_of_plan(plan: TablePlan) -> MaintenanceReport:
     return MaintenanceReport(
         plan.full_name,
         plan.kept_from_ms,

@@ -22,7 +22,7 @@ from lakehold.model.lake_definitions import Definitions
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds, HoldStore
-from lakehold.state.long_reads import LongRead, LongReadStore
+from lakehold.state.read_lease_store import ReadLeaseStore, StoredReadLease
 from lakehold.state.schema_files import SYSTEM_NAMESPACE
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 from lakehold.timeline.timelines import Timeline, Timelines
@@ -61,7 +61,7 @@ class Survey:
         timelines: The tables' histories.
         batches: Shows which batches are open.
         holds: The holds.
-        reads: The read leases.
+        read_leases: The read leases.
         tags: Shows which tags no hold needs.
         settings: How much history is kept, and how old an orphan is.
         clock: Epoch milliseconds.
@@ -71,7 +71,7 @@ class Survey:
     timelines: Timelines
     batches: BatchStore
     holds: HoldStore
-    reads: LongReadStore
+    read_leases: ReadLeaseStore
     tags: TableTags
     settings: Settings
     clock: Callable[[], int] = now_ms
@@ -113,12 +113,12 @@ class Survey:
         clock_ms = self.clock()
         definitions = self.timelines.definitions.definitions()
         holds = protecting(self.holds.holds(), definitions)
-        reads = self.reads.reads()
+        leases = self.read_leases.leases()
         is_written = self._is_written(scope.full_name)
         timeline = self.timelines.of([scope.full_name])[scope.full_name]
         needs = None
         if scope.retention_ms is not None:
-            from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, reads, clock_ms)
+            from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, leases, clock_ms)
             needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
             if from_ms is not None:
                 timeline = self.timelines.reaching(timeline, from_ms)
@@ -165,10 +165,10 @@ class Survey:
         return not searched.isdecimal() or self.clock() - int(searched) >= ORPHANS_EVERY_MS
 
     def _kept_from_ms(
-        self, timeline: Timeline, retained_ms: int, holds: Holds, reads: Iterable[LongRead], clock_ms: int
+        self, timeline: Timeline, retained_ms: int, holds: Holds, leases: Iterable[StoredReadLease], clock_ms: int
     ) -> int | None:
         needed_ms = [hold.at_ms for hold in holds if hold.is_on(timeline.full_name)]
-        needed_ms += [read.from_ms for read in reads if timeline.full_name in read.tables]
+        needed_ms += [lease.from_ms for lease in leases if timeline.full_name in lease.tables]
         grace_ms = self.settings.expire_grace_ms
         return kept_from_ms(timeline.upper_ms, clock_ms, retained_ms, grace_ms, needed_ms)
 

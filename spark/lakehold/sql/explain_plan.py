@@ -8,7 +8,6 @@ from lakehold.definitions import Definition, Source, Subscription, Table
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.shared_sources import sharing
 from lakehold.sql.statement_effects import (
-    Converge,
     DropDefinitions,
     DropHolds,
     DropIcebergTable,
@@ -18,6 +17,7 @@ from lakehold.sql.statement_effects import (
     Plan,
     PutDefinition,
     PutHold,
+    Reconcile,
 )
 
 
@@ -45,8 +45,8 @@ def describe(effect: Effect) -> Iterator[str]:
 def combine(plans: Sequence[Plan]) -> Plan:
     """Combine the plans of a transaction's statements: each source is reconciled once, after all definitions."""
     effects = [effect for plan in plans for effect in plan.effects]
-    converging = dict.fromkeys(effect for effect in effects if isinstance(effect, Converge))
-    return Plan((*(effect for effect in effects if not isinstance(effect, Converge)), *converging))
+    reconciling = dict.fromkeys(effect for effect in effects if isinstance(effect, Reconcile))
+    return Plan((*(effect for effect in effects if not isinstance(effect, Reconcile)), *reconciling))
 
 
 def shared_by(plan: Plan, after: Definitions) -> Iterator[str]:

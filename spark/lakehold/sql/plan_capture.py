@@ -8,7 +8,7 @@ from dataclasses import replace
 from lakehold.definitions import Definition, Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import Definitions
-from lakehold.sql.statement_effects import Converge, Release
+from lakehold.sql.statement_effects import Reconcile, Release
 
 
 def with_topic(table: Table, source: Source) -> Table:
@@ -28,9 +28,9 @@ def with_topic(table: Table, source: Source) -> Table:
     )
 
 
-def converging(table: Table, definitions: Definitions) -> tuple[Converge, ...]:
+def reconciling(table: Table, definitions: Definitions) -> tuple[Reconcile, ...]:
     """Plan what a new table needs upstream."""
-    return (Converge(table.source),) if definitions.source(table.source).capture is not None else ()
+    return (Reconcile(table.source),) if definitions.source(table.source).capture is not None else ()
 
 
 def releasing(dropped: Sequence[Definition], definitions: Definitions) -> tuple[Release, ...]:
@@ -39,7 +39,7 @@ def releasing(dropped: Sequence[Definition], definitions: Definitions) -> tuple[
     return tuple(Release(name) for name in names if definitions.source(name).capture is not None)
 
 
-def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Converge:
+def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Reconcile:
     """Plan ALTER SOURCE.
 
     Raises:
@@ -51,4 +51,4 @@ def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Converg
             code="feed-kind",
             hint="REPAIR and RESNAPSHOT are for sources FROM POSTGRES, FROM MYSQL and FROM MARIADB.",
         )
-    return Converge(name, resnapshot=resnapshot)
+    return Reconcile(name, resnapshot=resnapshot)

@@ -16,7 +16,7 @@ from lakehold.model.lake_definitions import DefinitionReader, Definitions
 from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.explain_plan import describe, shared_by
 from lakehold.sql.result import Result
-from lakehold.sql.statement_effects import Converge, Plan, Release
+from lakehold.sql.statement_effects import Plan, Reconcile, Release
 from lakehold.upstream.capture_steps import Steps
 
 
@@ -36,7 +36,7 @@ class Changing(Protocol):
 class Upstream(Protocol):
     """The upstream objects of sources that capture a database."""
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
+    def plan_change(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
         """Plan the steps that a change of the definitions needs upstream; raise if they are not possible."""
 
     def changing(self, sources: Collection[str]) -> AbstractContextManager[Changing]:
@@ -44,7 +44,7 @@ class Upstream(Protocol):
 
 
 @contextmanager
-def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstream) -> Iterator[list[str]]:
+def reconciled(change: DefinitionChange, store: DefinitionReader, upstream: Upstream) -> Iterator[list[str]]:
     """Make the upstream effects of `change` before and after the block, which commits it.
 
     The sources are leased meanwhile: an ingest that reconciled them with the definitions from before the commit would create
@@ -67,9 +67,9 @@ def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstr
         effects = _effects(change)
         if not sources.issuperset(effect.source for effect in effects):
             raise CommitConflict("the sources of the statement were changed meanwhile", hint="Run it again.")
-        reconciling = [effect for effect in effects if isinstance(effect, Converge)]
+        reconciling = [effect for effect in effects if isinstance(effect, Reconcile)]
         for reconcile in reconciling:
-            _planned(reconcile, before, after, upstream)
+            _plan_effect(reconcile, before, after, upstream)
         for effect in effects:
             if isinstance(effect, Release):
                 with _hinting_at_keep_upstream(effect.source):
@@ -80,12 +80,12 @@ def converged(change: DefinitionChange, store: DefinitionReader, upstream: Upstr
             notices += _reconcile(reconcile, before, leased).hints
 
 
-def _effects(change: DefinitionChange) -> list[Converge | Release]:
+def _effects(change: DefinitionChange) -> list[Reconcile | Release]:
     effects = (effect for decided in change.plans for effect in decided.effects)
-    return [*dict.fromkeys(effect for effect in effects if isinstance(effect, Converge | Release))]
+    return [*dict.fromkeys(effect for effect in effects if isinstance(effect, Reconcile | Release))]
 
 
-def _reconcile(effect: Converge, before: Definitions, leased: Changing) -> Steps:
+def _reconcile(effect: Reconcile, before: Definitions, leased: Changing) -> Steps:
     try:
         return leased.reconcile(effect.source, before, resnapshot=effect.resnapshot)
     except LakeholdError as error:
@@ -112,19 +112,19 @@ def explain(plan: Plan, before: Definitions, after: Definitions, upstream: Upstr
     """Describe the steps of a plan, one row each, with the hints as notices."""
     rows: list[tuple[str]] = []
     notices: list[str] = []
-    for planned in plan.effects:
-        if isinstance(planned, Converge | Release):
-            steps = _planned(planned, before, after, upstream)
+    for effect in plan.effects:
+        if isinstance(effect, Reconcile | Release):
+            steps = _plan_effect(effect, before, after, upstream)
             rows += [(step.description,) for step in steps.steps]
             notices += steps.hints
         else:
-            rows += [(line,) for line in describe(planned)]
+            rows += [(line,) for line in describe(effect)]
     rows += [(line,) for line in shared_by(plan, after)]
     return Result(("step",), rows, tuple(notices))
 
 
-def _planned(effect: Converge | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
-    if isinstance(effect, Converge):
-        return upstream.planned(effect.source, before, after, resnapshot=effect.resnapshot)
+def _plan_effect(effect: Reconcile | Release, before: Definitions, after: Definitions, upstream: Upstream) -> Steps:
+    if isinstance(effect, Reconcile):
+        return upstream.plan_change(effect.source, before, after, resnapshot=effect.resnapshot)
     with _hinting_at_keep_upstream(effect.source):
-        return upstream.planned(effect.source, before, after)
+        return upstream.plan_change(effect.source, before, after)

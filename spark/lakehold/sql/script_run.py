@@ -22,12 +22,11 @@ from lakehold.sql.list_holds import list_holds
 from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
 from lakehold.sql.run_roles import check_privileges, run_on_roles
-from lakehold.sql.run_upstream import Upstream, converged, explain
+from lakehold.sql.run_upstream import Upstream, explain, reconciled
 from lakehold.sql.spark_statements import run_on_spark, with_full_name
 from lakehold.sql.statement_effects import (
     BeginSubscription,
     ChangeTable,
-    Converge,
     DropDefinitions,
     DropHolds,
     DropIcebergTable,
@@ -46,6 +45,7 @@ from lakehold.sql.statement_effects import (
     PutHold,
     ReadAsOf,
     ReadChanges,
+    Reconcile,
     Release,
     Rows,
     RunOnSpark,
@@ -164,7 +164,7 @@ class Runner:
         if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
             return self._run_together([parsed])
         check_privileges(change.plans[0], self.roles.guard)
-        with converged(change, self.store, self.upstream) as notices:
+        with reconciled(change, self.store, self.upstream) as notices:
             if change.plans[0].definition_effects:
                 self._commit(change)
         result = self._act(change.plans[0])
@@ -178,7 +178,7 @@ class Runner:
         change = DefinitionChange(statements, self.holds.all)
         after = change.apply(self.store.definitions())
         held: list[tuple[NewHold, Hold]] = []
-        with converged(change, self.store, self.upstream) as notices, ExitStack() as made:
+        with reconciled(change, self.store, self.upstream) as notices, ExitStack() as made:
             for parsed, decided in zip(statements, change.plans, strict=True):
                 with locating_errors(parsed, alone=len(statements) == 1), readable():
                     check_privileges(decided, self.roles.guard)
@@ -229,7 +229,9 @@ class Runner:
         notices: list[str] = []
         for effect in decided.effects:
             match effect:
-                case PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription() | Converge() | Release():
+                case (
+                    PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription() | Reconcile() | Release()
+                ):
                     pass  # done around the commit
                 case DropIcebergTable(full_name):
                     self.tables.drop_iceberg_table(full_name)

@@ -36,7 +36,7 @@ class DropDefinitions:
 
 
 @dataclass(frozen=True)
-class Converge:
+class Reconcile:
     """The reconciliation of a source's upstream objects after the commit; `resnapshot`: with a re-snapshot of all tables."""
 
     source: str
@@ -176,7 +176,7 @@ class Notice:
 
 DefinitionEffect = PutDefinition | ChangeTable | DropDefinitions
 HoldEffect = PutHold | MoveHold | NameHold | DropHolds
-UpstreamEffect = Converge | Release
+UpstreamEffect = Reconcile | Release
 SubscriptionEffect = BeginSubscription | EndSubscription | ListSubscriptions
 Effect = (
     DefinitionEffect

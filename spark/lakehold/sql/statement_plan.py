@@ -11,7 +11,7 @@ from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.shared_sources import sharing, topics_of
-from lakehold.sql.plan_capture import altered, converging, releasing, with_topic
+from lakehold.sql.plan_capture import altered, reconciling, releasing, with_topic
 from lakehold.sql.plan_holds import (
     create_hold,
     drop_hold,
@@ -104,7 +104,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             table = with_topic(table, definitions.source(table.source))
             _check_table(table, definitions)
             put = _put(parsed, table, if_not_exists, definitions)
-            return Plan((*put.effects, *converging(table, definitions)))
+            return Plan((*put.effects, *reconciling(table, definitions)))
         case CreateSubscription(subscription, if_not_exists):
             return _put_subscription(parsed, subscription, if_not_exists, definitions)
         case AlterSource(name, resnapshot):

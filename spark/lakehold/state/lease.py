@@ -30,7 +30,7 @@ class Leases(ABC):
     """A store of objects that one process at a time may change, by name. Each change of a lease is one compare-and-set.
 
     Args:
-        clock: Epoch milliseconds; leases are judged by it.
+        clock: Epoch milliseconds; leases expire by it.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:

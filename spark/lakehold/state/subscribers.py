@@ -74,7 +74,7 @@ class SubscriberStore(Leases):
 
     Args:
         state: The state tables.
-        clock: Epoch milliseconds; leases are judged by it.
+        clock: Epoch milliseconds; leases expire by it.
     """
 
     def __init__(self, state: State, clock: Callable[[], int] = now_ms) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from lakehold.errors import LakeholdError
-from lakehold.state.long_reads import LongRead, LongReadStore
+from lakehold.state.read_lease_store import ReadLeaseStore, StoredReadLease
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class ReadLease:
         now = self._leases.clock()
         if now - self._from_ms > self._leases.pause_ms:
             until_ms = now + max(_LEAST_LEASE_MS, self._leases.grace_ms)
-            self._leases.store.put(LongRead(self._read_id, self._tables, self._from_ms, until_ms))
+            self._leases.store.put(StoredReadLease(self._read_id, self._tables, self._from_ms, until_ms))
             self._is_written = True
         elif self._is_written:
             self._leases.store.remove(self._read_id)
@@ -91,7 +91,7 @@ class ReadLeases:
         clock: Epoch milliseconds.
     """
 
-    store: LongReadStore
+    store: ReadLeaseStore
     grace_ms: int
     clock: Callable[[], int] = now_ms
 

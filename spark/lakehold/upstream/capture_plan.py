@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from lakehold.model.offsets import Offsets
 from lakehold.upstream.capture_steps import (
-    AskSnapshot,
     ChangePublication,
     CheckLog,
     CompletePublication,
@@ -28,11 +27,12 @@ from lakehold.upstream.capture_steps import (
     DropSignalTable,
     DropSlot,
     ForgetPosition,
-    NoteFirstSnapshot,
-    NoteFit,
-    NoteMembers,
-    NoteMissed,
+    RecordFirstSnapshot,
+    RecordMembers,
+    RecordMissed,
+    RecordSyncPoint,
     Repeat,
+    RequestSnapshot,
     RestartConnector,
     ResumeConnector,
     Step,
@@ -52,11 +52,11 @@ from lakehold.upstream.gaps import (
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
-    unnoted_members,
+    unrecorded_members,
 )
 from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
-from lakehold.upstream.publication_gaps import changed_unnoted, is_completed, narrowed, partly_published
+from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
     is_fresh,
     left_hints,
@@ -69,7 +69,7 @@ from lakehold.upstream.refusals import (
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
-from lakehold.upstream.wanted import NOT_BEGUN, CapturedTable, Wanted
+from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
 
 _SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
@@ -93,9 +93,9 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_partitions(wanted, found.database)
         refuse_lost(wanted, found, found.database)
-        if not is_completed(wanted, found) and (names := changed_unnoted(wanted, found)):
+        if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):
             publication = wanted.capture.publication or ""
-            return Steps((NoteMembers(wanted.capture.topic_prefix, wanted.source_id, publication, names),))
+            return Steps((RecordMembers(wanted.capture.topic_prefix, wanted.source_id, publication, names),))
         refuse_partial(wanted, found)
     refuse_denied(wanted, found)
     if _must_wait(wanted, found):
@@ -122,9 +122,9 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         *(() if is_published else signals),
         *_connector(wanted, found, is_stopped=is_stopped),
         *_released(wanted, found),
-        *_fits(wanted, found),
+        *_sync_points(wanted, found),
     )
-    if any(isinstance(step, AskSnapshot | NoteFit) for step in steps):
+    if any(isinstance(step, RequestSnapshot | RecordSyncPoint) for step in steps):
         refuse_unmarked(wanted, found)
     return Steps(steps, hints(wanted, found))
 
@@ -155,7 +155,7 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
             *_signal_table(wanted, found),
             *_configuration(wanted, found.connector),
             *_other_timeline(wanted, found),
-            NoteFirstSnapshot(wanted.capture.topic_prefix, tables),
+            RecordFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
         )
     )
@@ -215,7 +215,7 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
     names = {table.upstream for table in out if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
-        yield NoteMissed(wanted.capture.topic_prefix, keyless)
+        yield RecordMissed(wanted.capture.topic_prefix, keyless)
     again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
     for table in again.values():
         yield _again(
@@ -229,17 +229,17 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
 def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
     fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
     repeat = Repeat(table.topic, fed, read, confirms)
-    return _asked(table, wanted, repeat)
+    return _snapshot_request(table, wanted, repeat)
 
 
-def _asked(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
+def _snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
     signal_table = wanted.signal_table if wants_signal_table(wanted) else None
-    return AskSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
+    return RequestSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
 
 
 def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
     """Return how far all tables of the lake have read the topic that they share with this table."""
-    of_each = [wanted.lake.get(each.object_id, NOT_BEGUN).read for each in wanted.tables if each.topic == table.topic]
+    of_each = [wanted.lake.get(each.object_id, NOT_STARTED).read for each in wanted.tables if each.topic == table.topic]
     return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
 
 
@@ -264,10 +264,10 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
         if added:
             yield ChangePublication(name, added)
     # After the signals that request snapshots: interrupted in between, the next run requests them again.
-    new = {*added, *unnoted_members(wanted, found), *(table.upstream for table in out)}
-    noted = tuple(sorted(set(tables) if is_partial else new & set(tables)))
-    if noted:
-        yield NoteMembers(wanted.capture.topic_prefix, wanted.source_id, name, noted)
+    new = {*added, *unrecorded_members(wanted, found), *(table.upstream for table in out)}
+    recorded = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    if recorded:
+        yield RecordMembers(wanted.capture.topic_prefix, wanted.source_id, name, recorded)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -317,12 +317,12 @@ def _configuration(wanted: Wanted, connector: FoundConnector) -> Iterator[Step]:
 def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], *, first: bool) -> Iterator[Step]:
     prefix = wanted.capture.topic_prefix
     if first and tables:
-        yield NoteFirstSnapshot(prefix, {table.object_id: table.upstream for table in tables})
+        yield RecordFirstSnapshot(prefix, {table.object_id: table.upstream for table in tables})
     elif not first:
         # The topic of a table whose changes were missed has rows that are deleted upstream.
         has_gaps = {repeat.upstream for repeat in found.repeats.values()}
         for table in tables:
-            yield _again(table, wanted) if table.upstream in has_gaps else _asked(table, wanted)
+            yield _again(table, wanted) if table.upstream in has_gaps else _snapshot_request(table, wanted)
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -338,16 +338,16 @@ def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
         yield DeleteTopics(topics)
 
 
-def _fits(wanted: Wanted, found: Found) -> Iterator[Step]:
+def _sync_points(wanted: Wanted, found: Found) -> Iterator[Step]:
     """Write the sync point of tables that joined to the log: their rows may have come before older changes of other tables."""
     snapshots = {table: found.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
     joined = {
         table.object_id: table.upstream
         for table, snapshot in snapshots.items()
-        if snapshot.has_joined and snapshot.fits_from is None
+        if snapshot.has_joined and snapshot.sync_point is None
     }
     if joined:
-        yield NoteFit(wanted.capture.topic_prefix, joined, wanted.signal_table)
+        yield RecordSyncPoint(wanted.capture.topic_prefix, joined, wanted.signal_table)
 
 
 def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:

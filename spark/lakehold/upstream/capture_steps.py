@@ -236,8 +236,8 @@ class DeleteConnector:
 
 
 @dataclass(frozen=True)
-class NoteFirstSnapshot:
-    """A step that notes which tables are in the connector's first snapshot: their names upstream, by object id."""
+class RecordFirstSnapshot:
+    """A step that records which tables are in the connector's first snapshot: their names upstream, by object id."""
 
     prefix: str
     tables: Mapping[str, str]
@@ -256,7 +256,7 @@ class Repeat:
         topic: The topic of the table upstream.
         tables: The tables of the lake that the topic feeds, full names by object id.
         read: How far all of them have read the topic; None: the connector may not have sent all that was logged before.
-        confirms: The lake has a snapshot of the table that was asked for after the changes were missed.
+        confirms: The lake has a snapshot of the table that was requested after the changes were missed.
     """
 
     topic: str
@@ -266,15 +266,15 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class AskSnapshot:
-    """A step that asks the connector for a snapshot of one table while the others stream.
+class RequestSnapshot:
+    """A step that requests a snapshot of one table while the others stream.
 
     Attributes:
         prefix: First part of the topics' names.
         upstream: The table in the database.
         object_id: Object id of the lake's table.
         repeat: Set for a table that had changes before.
-        signal_table: The table through which to ask; None: ask through the topic, which notes the signal in any case.
+        signal_table: The table through which to request it; None: through the topic, which keeps the signal in any case.
     """
 
     prefix: str
@@ -290,8 +290,8 @@ class AskSnapshot:
 
 
 @dataclass(frozen=True)
-class NoteMissed:
-    """A step that notes missed changes of tables that cannot be snapshotted alone: their names upstream, by object id."""
+class RecordMissed:
+    """A step that records missed changes of tables that cannot be snapshotted alone: their names upstream, by object id."""
 
     prefix: str
     tables: Mapping[str, str]
@@ -299,12 +299,12 @@ class NoteMissed:
     @property
     def description(self) -> str:
         """Describe the step for EXPLAIN."""
-        return f"note that changes were missed of {', '.join(sorted(set(self.tables.values())))}"
+        return f"record that changes were missed of {', '.join(sorted(set(self.tables.values())))}"
 
 
 @dataclass(frozen=True)
-class NoteMembers:
-    """A step that notes the current memberships of tables in a publication, to recognize later when they differ."""
+class RecordMembers:
+    """A step that records the current memberships of tables in a publication, to recognize later when they differ."""
 
     prefix: str
     source_id: str
@@ -314,12 +314,13 @@ class NoteMembers:
     @property
     def description(self) -> str:
         """Describe the step for EXPLAIN."""
-        return f"note that {', '.join(self.tables)} {'is' if len(self.tables) == 1 else 'are'} in publication {self.publication}"
+        verb = "is" if len(self.tables) == 1 else "are"
+        return f"record that {', '.join(self.tables)} {verb} in publication {self.publication}"
 
 
 @dataclass(frozen=True)
-class NoteFit:
-    """A step that marks the database's log, and notes the mark as the sync point of tables whose snapshots are complete.
+class RecordSyncPoint:
+    """A step that marks the database's log, and records the mark as the sync point of tables whose snapshots are complete.
 
     Args:
         prefix: First part of the topics' names.
@@ -355,11 +356,11 @@ Step = (
     | CheckLog
     | ForgetPosition
     | DeleteConnector
-    | NoteFirstSnapshot
-    | AskSnapshot
-    | NoteMissed
-    | NoteMembers
-    | NoteFit
+    | RecordFirstSnapshot
+    | RequestSnapshot
+    | RecordMissed
+    | RecordMembers
+    | RecordSyncPoint
     | CopySlot
     | TakeLog
 )

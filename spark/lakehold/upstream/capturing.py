@@ -40,7 +40,7 @@ from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.partitions import silent_hints
-from lakehold.upstream.perform import Systems, note_log, perform
+from lakehold.upstream.perform import Systems, perform, record_log
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.wanted import Wanted
@@ -84,7 +84,7 @@ class Capturing:
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         with self._systems(target) as systems:
-            return self._planned(target, systems, resnapshot=resnapshot, patient=patient)
+            return self._inspect_and_plan(target, systems, resnapshot=resnapshot, patient=patient)
 
     def reconcile(
         self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
@@ -103,7 +103,7 @@ class Capturing:
         done: list[Step] = []
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
-            planned = self._planned(target, systems, resnapshot=resnapshot, patient=patient)
+            planned = self._inspect_and_plan(target, systems, resnapshot=resnapshot, patient=patient)
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
@@ -120,7 +120,7 @@ class Capturing:
                         break
                 if not planned.steps:
                     break
-                planned = self._planned(target, systems, resnapshot=False, patient=True)
+                planned = self._inspect_and_plan(target, systems, resnapshot=False, patient=True)
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -145,15 +145,15 @@ class Capturing:
         wanted = target.wanted
         with self._systems(target) as systems:
             seen_ms = systems.database.record_seen(wanted.signal_table, next_timestamp(wanted.seen_upstream_ms))
-            # Last: until the log is noted, an earlier time on a promoted standby is not taken for a restored database.
-            noted, found = self._journal(target, systems.kafka).log, self._logs.get(wanted.source_id)
-            if found is not None and found != noted:
-                if noted is not None and not found.is_same(noted):
+            # Last: until the log is recorded, an earlier time on a promoted standby is not taken for a restored database.
+            recorded, found = self._journal(target, systems.kafka).log, self._logs.get(wanted.source_id)
+            if found is not None and found != recorded:
+                if recorded is not None and not found.is_same(recorded):
                     log.info("source %s: its database failed over to timeline %d", wanted.source, found.timeline)
-                note_log(systems.kafka, wanted.capture.topic_prefix, wanted.source_id, found)
+                record_log(systems.kafka, wanted.capture.topic_prefix, wanted.source_id, found)
         return seen_ms
 
-    def lacking(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
+    def faults(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         """Return what `plan` returns, and a sentence about each fault of captured tables.
 
         Faults are tables that the database no longer has, tables that lack changes, and columns that arrive inexactly or not.
@@ -161,7 +161,7 @@ class Capturing:
         with self._systems(target) as systems:
             found = self._inspect(target, systems, patient=True)
         wanted = target.wanted
-        lacking = (
+        faults = (
             *gone_hints(wanted, found),
             *silent_hints(wanted, found.database),
             *unrepaired_hints(wanted, found),
@@ -171,7 +171,7 @@ class Capturing:
             *collision_hints(wanted.upstream_tables, wanted, found),
             *imprecise_hints(wanted, found),
         )
-        return plan(target.wanted, found), lacking
+        return plan(target.wanted, found), faults
 
     def snapshots(self, target: Target) -> Snapshots:
         """Return what the connector has reported about its snapshots; see `CapturedSources.snapshots`."""
@@ -188,7 +188,7 @@ class Capturing:
         # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
-        unmarked = {object_id for object_id, fits_from in joined.items() if fits_from is None}
+        unmarked = {object_id for object_id, sync_point in joined.items() if sync_point is None}
         return Snapshots(
             frozenset((tables.keys() - journal.complete) | unmarked),
             frozenset(tables.keys() - journal.snapshots.keys()),
@@ -200,8 +200,8 @@ class Capturing:
                 )
                 for object_id, repeat in repeats.items()
             },
-            {object_id: fits_from for object_id, fits_from in joined.items() if fits_from is not None},
-            are_told=True,
+            {object_id: sync_point for object_id, sync_point in joined.items() if sync_point is not None},
+            are_reported=True,
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
@@ -212,7 +212,7 @@ class Capturing:
         sent = columns_of(found, target.wanted.capture.database)
         return UpstreamColumns(sent, tuple(column.name for column in found if column.is_key))
 
-    def _planned(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
+    def _inspect_and_plan(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
         found = self._inspect(target, systems, patient=patient)
         planned = plan_resnapshot(target.wanted, found) if resnapshot else plan(target.wanted, found)
         # The log that the plan accepts, though the database fails over before `record_seen`.
@@ -323,7 +323,7 @@ class Capturing:
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, LogPosition | None]:
     """Return the sync points of tables that joined a running source, by object id; None: the point is not known yet."""
     snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
-    return {object_id: snapshot.fits_from for object_id, snapshot in snapshots.items() if snapshot.has_joined}
+    return {object_id: snapshot.sync_point for object_id, snapshot in snapshots.items() if snapshot.has_joined}
 
 
 def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:

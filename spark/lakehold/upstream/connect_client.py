@@ -100,8 +100,8 @@ class ConnectClient:
     def writes_transactions(self, connector_class: str) -> bool:
         """Return whether connectors of a class write in Kafka transactions: a worker without support refuses to require it."""
         setting = "exactly.once.support"
-        asked = {"connector.class": connector_class, "tasks.max": "1", setting: "required"}
-        return setting not in self._validated("asked", asked)
+        proposed = {"connector.class": connector_class, "tasks.max": "1", setting: "required"}
+        return setting not in self._validated("asked", proposed)
 
     def plugin_version(self, connector_class: str) -> str:
         """Return the version of a class of connectors, as its makers write it; empty: the worker does not have the class."""
@@ -208,9 +208,9 @@ class ConnectClient:
                 )
             time.sleep(_POLL_INTERVAL_S)
 
-    def _if_known(self, ask: Callable[[], _T]) -> _T | None:
+    def _if_known(self, request: Callable[[], _T]) -> _T | None:
         try:
-            return ask()
+            return request()
         except ConnectorError as error:
             if error.code == "connector-missing":
                 return None

@@ -67,7 +67,7 @@ class SideTopics:
 
     @property
     def signals(self) -> str:
-        """Return the topic of signals: what the connector is asked."""
+        """Return the topic of signals, which holds requests to the connector."""
         return f"{self.prefix}.signal"
 
     @property
@@ -170,7 +170,7 @@ def schema_history(topics: SideTopics, brokers: str, client: Mapping[str, str]) 
 def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]) -> dict[str, str]:
     """Build the options for snapshots of single tables while others stream.
 
-    They are asked for through Kafka and write nothing to the database.
+    They are requested through Kafka and write nothing to the database.
     """
     return {
         "read.only": "true",

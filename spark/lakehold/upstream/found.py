@@ -211,22 +211,22 @@ class FoundSnapshot:
     Attributes:
         is_first: The table is in the connector's first snapshot.
         said_until: Notifications before this offset are not about that first snapshot.
-        asked: How often a snapshot of the table was requested.
+        requested: How often a snapshot of the table was requested.
         succeeded: The connector said that the snapshot is complete.
         failures: Reasons of failures, one for each that the connector reported.
         missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
-        fits_from: The sync point of a table that joined; None: none was noted.
+        fits_from: The sync point of a table that joined; None: none was recorded.
         failed_in_row: Failures since the last success or first snapshot, without those for want of a key.
-        again_ms: When to ask again after such a failure, epoch milliseconds; else 0.
+        again_ms: When to request a snapshot again after such a failure, epoch milliseconds; else 0.
     """
 
     is_first: bool = False
     said_until: int = 0
-    asked: int = 0
+    requested: int = 0
     succeeded: bool = False
     failures: tuple[str, ...] = ()
     missed: bool = False
-    fits_from: LogPosition | None = None
+    sync_point: LogPosition | None = None
     failed_in_row: int = 0
     again_ms: int = 0
 
@@ -289,19 +289,19 @@ class Found:
         topics: The source's topics that exist, and existing topics with names that it would take.
         snapshots: Connector snapshots, by object id of the table.
         repeats: Repeated snapshots, by object id of the table.
-        members: Noted memberships in the publication, by the table's name upstream.
+        members: Recorded memberships in the publication, by the table's name upstream.
         first_snapshot_complete: The connector said that its first snapshot is complete.
         database: The database; None for MySQL and MariaDB, which are not asked for their tables.
-        writes_transactions: Connectors write in Kafka transactions; asked before a connector is created, else True.
+        writes_transactions: Connectors write in Kafka transactions; inspected before a connector is created, else True.
         connector_version: Version of the connector's class, as Debezium writes it; empty: unknown.
-        objections: Why Kafka Connect would refuse the wanted configuration; asked where the connector lacks it.
+        objections: Why Kafka Connect would refuse the wanted configuration; inspected where the connector lacks it.
         signals: The connector's signal table, as it exists or may be created.
         relations: What the database has under the names of the tables that a statement declares.
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
-        lake_types: Types of the lake's columns, by object id and column name; asked only where there is no connector.
+        lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
-        log: The log of PostgreSQL from which the topics were filled, as it was noted last; None: none was noted.
+        log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         passed: The highest log position that the lake had applied when the database last had that log; None: none is known.
     """
 

@@ -1,8 +1,8 @@
 """Find wanted tables that lack something upstream: a snapshot, missed changes, or the table itself. Pure.
 
 lakehold snapshots a table again when its changes were missed. Rows of the lake from before the signal that this snapshot does not
-bring are deleted. Changes that the connector or the lake had not read when the snapshot was asked for count as brought by it. So
-lakehold asks for a second snapshot when the lake has the first, unless there were no such changes.
+bring are deleted. Changes that the connector or the lake had not read when the snapshot was requested count as brought by it. So
+lakehold requests a second snapshot when the lake has the first, unless there were no such changes.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def unconfirmed_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 
 def tables_to_retry(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes that need a snapshot: none was taken since or is under way, and one can be taken."""
-    lacking = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
+    unrepaired = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
     one_of_each = {table.upstream: table for table in wanted.tables}
     for name in existing_tables(wanted, found):
-        if name in lacking and not has_no_key(one_of_each[name], found) and not _waits(name, wanted, found):
+        if name in unrepaired and not has_no_key(one_of_each[name], found) and not _waits(name, wanted, found):
             yield one_of_each[name]
 
 
@@ -97,20 +97,20 @@ def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]
             yield table
 
 
-def unnoted_members(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the tables in the publication, as the database names them, whose membership is not noted."""
+def unrecorded_members(wanted: Wanted, found: Found) -> tuple[str, ...]:
+    """Return the tables in the publication, as the database names them, whose membership is not recorded."""
     members = _members(found)
     return tuple(name for name in existing_tables(wanted, found) if name in members and name not in found.members)
 
 
 def is_recreated(wanted: Wanted, found: Found) -> bool:
-    """Return whether a connector continues with another publication than the one whose memberships were noted."""
+    """Return whether a connector continues with another publication than the one whose memberships were recorded."""
     if found.connector is None or not found.connector.has_position:
         return False
     members = _members(found)
-    noted = {found.members[name] for name in wanted.upstream_tables if name in members and name in found.members}
+    recorded = {found.members[name] for name in wanted.upstream_tables if name in members and name in found.members}
     now = {_publication_of(member) for member in members.values()}
-    return any(_publication_of(member) not in now for member in noted)
+    return any(_publication_of(member) not in now for member in recorded)
 
 
 def is_in_lake(object_id: str, repeat: FoundRepeat, wanted: Wanted) -> bool:
@@ -148,7 +148,7 @@ def _is_out(name: str, found: Found) -> bool:
 
 
 def _was_out(name: str, found: Found) -> bool:
-    """Return whether a table's membership differs from the noted one: the table, or part of it, was out of the publication."""
+    """Return whether a table's membership differs from the recorded one: the table, or part of it, was out of the publication."""
     members = _members(found)
     return name in members and found.members.get(name, members[name]) != members[name]
 
@@ -174,5 +174,5 @@ def _waits(name: str, wanted: Wanted, found: Found) -> bool:
 
 
 def _is_under_way(snapshot: FoundSnapshot, has_no_key: bool) -> bool:
-    """Return whether a snapshot was asked for and not answered. One that needs a key counts as such until the table has one."""
-    return snapshot.asked > len(snapshot.failures) or (has_no_key and _NO_KEY in snapshot.failures)
+    """Return whether a snapshot was requested and not answered. One that needs a key counts as such until the table has one."""
+    return snapshot.requested > len(snapshot.failures) or (has_no_key and _NO_KEY in snapshot.failures)

@@ -142,7 +142,7 @@ def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[st
 def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
     """Return whether a table without a key joins, or joined, a connector that is past its first snapshot."""
     snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
-    is_late = snapshot.asked > 0 or (
+    is_late = snapshot.requested > 0 or (
         found.connector is not None and found.connector.has_position and table in joining_tables(wanted, found)
     )
     return is_late and has_no_key(table, found) and not snapshot.is_first and not snapshot.succeeded

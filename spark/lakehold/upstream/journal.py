@@ -31,8 +31,8 @@ from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
 
 _WORD = re.compile(r"\w+")
-_ASKED = "execute-snapshot"
-_NOTED = "log"
+_SNAPSHOT_REQUEST = "execute-snapshot"
+_RECORD = "log"
 _GOOD = frozenset({"SUCCEEDED", "EMPTY"})
 _ENDED = frozenset({"COMPLETED", "ABORTED"})
 """Kinds of notifications after which nothing requested is left to scan."""
@@ -46,7 +46,7 @@ _WIRE_FORMAT_BYTES = 5
 """The length of Confluent's prefix: a zero byte, and the schema's id in four bytes."""
 
 
-def asked_snapshot(
+def requested_snapshot(
     object_id: str, upstream: str, replaces_through: Mapping[str, int] | None = None, *, is_certain: bool = False
 ) -> str:
     """Build the signal that requests a snapshot of one table.
@@ -61,7 +61,7 @@ def asked_snapshot(
     if replaces_through is not None:
         # The connector does not read it.
         data["repeat"] = {"replaces_through": replaces_through, "is_certain": is_certain}
-    return json.dumps({"id": f"{object_id}{_OF_ITS_OWN}{uuid.uuid4().hex}", "type": _ASKED, "data": data})
+    return json.dumps({"id": f"{object_id}{_OF_ITS_OWN}{uuid.uuid4().hex}", "type": _SNAPSHOT_REQUEST, "data": data})
 
 
 def _collection(upstream: str) -> str:
@@ -70,7 +70,7 @@ def _collection(upstream: str) -> str:
     return upstream if all(_WORD.fullmatch(part) for part in parts) else ".".join(f'"{part}"' for part in parts)
 
 
-def noted_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
+def recorded_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
     """Build a signal that records, for lakehold: the table is in the connector's next first snapshot.
 
     Args:
@@ -79,39 +79,39 @@ def noted_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
         said_until: End offset of the notification topic now: notifications before it are not about that snapshot.
     """
     data = {"message": f"{upstream} is in the first snapshot", "said_until": said_until}
-    return json.dumps({"id": object_id, "type": _NOTED, "data": data})
+    return json.dumps({"id": object_id, "type": _RECORD, "data": data})
 
 
-def noted_missed(object_id: str, upstream: str) -> str:
+def recorded_missed(object_id: str, upstream: str) -> str:
     """Build a signal that records, for lakehold: changes of the table were missed, and it cannot be snapshotted alone."""
     data = {"message": f"changes of {upstream} were missed", "missed": True}
-    return json.dumps({"id": object_id, "type": _NOTED, "data": data})
+    return json.dumps({"id": object_id, "type": _RECORD, "data": data})
 
 
-def noted_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
+def recorded_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
     """Build a signal that records, for lakehold: the memberships of tables, by their names upstream, in a publication."""
     data = {"message": f"{', '.join(sorted(members))} in publication {publication}", "members": dict(members)}
-    return json.dumps({"id": source_id, "type": _NOTED, "data": data})
+    return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
-def noted_log(source_id: str, log: FoundLog) -> str:
+def recorded_log(source_id: str, log: FoundLog) -> str:
     """Build a signal that the connector only logs: the log of PostgreSQL that fills the topics."""
     data = {"message": f"timeline {log.timeline} of system {log.system}", "wal": asdict(log)}
-    return json.dumps({"id": source_id, "type": _NOTED, "data": data})
+    return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
-def noted_fit(object_id: str, upstream: str, log_position: LogPosition) -> str:
+def recorded_sync_point(object_id: str, upstream: str, log_position: LogPosition) -> str:
     """Build a signal that records, for lakehold: the sync point of a table that joined."""
     where = f"{log_position.log} {'/'.join(map(str, log_position.at))}"
     data = {
         "message": f"{upstream} fits the other tables from {where} on",
         "fits_from": [log_position.log, *log_position.at],
     }
-    return json.dumps({"id": object_id, "type": _NOTED, "data": data})
+    return json.dumps({"id": object_id, "type": _RECORD, "data": data})
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """A signal that requested the snapshot of one table."""
 
     signal_id: str
@@ -131,7 +131,7 @@ class Journal:
         snapshots: The snapshot of each table, as requested and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
         members: The last recorded memberships in the publication, by the table's name upstream.
-        log: The last noted log of PostgreSQL; None: none was noted.
+        log: The last recorded log of PostgreSQL; None: none was recorded.
         first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
     """
 
@@ -143,8 +143,8 @@ class Journal:
         self._schema_text = schema_text
         self._read: dict[TopicPartition, int] = {}
         self._identities: dict[str, str] = {}
-        self._asked: list[_Asked] = []
-        self._answered: set[_Asked] = set()
+        self._requests: list[_Request] = []
+        self._answered: set[_Request] = set()
         self.snapshots: dict[str, FoundSnapshot] = {}
         self.repeats: dict[str, FoundRepeat] = {}
         self.members: dict[str, str] = {}
@@ -163,7 +163,7 @@ class Journal:
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
-            self._asked, self._answered = [], set()
+            self._requests, self._answered = [], set()
             self.repeats, self.members, self.log = {}, {}, None
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
@@ -189,13 +189,13 @@ class Journal:
     def _take_signal(self, signal: Mapping[str, Any]) -> None:
         object_id = signal["id"].partition(_OF_ITS_OWN)[0]
         before = self.snapshots.get(object_id, NO_SNAPSHOT)
-        if signal["type"] == _ASKED:
+        if signal["type"] == _SNAPSHOT_REQUEST:
             (collection,) = signal["data"]["data-collections"]
-            self._asked.append(_Asked(signal["id"], object_id, collection.replace('"', "")))
-            self.snapshots[object_id] = replace(before, asked=before.asked + 1)
-            self._take_repeat(signal, self._asked[-1].upstream)
-        elif signal["type"] == _NOTED:
-            self._take_note(object_id, before, signal["data"])
+            self._requests.append(_Request(signal["id"], object_id, collection.replace('"', "")))
+            self.snapshots[object_id] = replace(before, requested=before.requested + 1)
+            self._take_repeat(signal, self._requests[-1].upstream)
+        elif signal["type"] == _RECORD:
+            self._take_record(object_id, before, signal["data"])
 
     def _take_repeat(self, signal: Mapping[str, Any], upstream: str) -> None:
         repeat = signal["data"].get("repeat", {"replaces_through": {}})
@@ -203,20 +203,20 @@ class Journal:
             self.repeats[object_id] = FoundRepeat(signal["id"], upstream, through, repeat["is_certain"])
             self.snapshots[object_id] = replace(self.snapshots.get(object_id, NO_SNAPSHOT), missed=False)
 
-    def _take_note(self, object_id: str, before: FoundSnapshot, noted: Mapping[str, Any]) -> None:
-        if "members" in noted:
-            self.members |= noted["members"]
-        elif "wal" in noted:
-            wal = noted["wal"]
+    def _take_record(self, object_id: str, before: FoundSnapshot, recorded: Mapping[str, Any]) -> None:
+        if "members" in recorded:
+            self.members |= recorded["members"]
+        elif "wal" in recorded:
+            wal = recorded["wal"]
             branches = tuple((timeline, at) for timeline, at in wal["branches"])
             self.log = FoundLog(wal["system"], wal["timeline"], branches, wal["is_awaited"])
-        elif "fits_from" in noted:
-            log, *at = noted["fits_from"]
-            self.snapshots[object_id] = replace(before, fits_from=LogPosition(log, tuple(at)))
-        elif "missed" in noted:
+        elif "fits_from" in recorded:
+            log, *at = recorded["fits_from"]
+            self.snapshots[object_id] = replace(before, sync_point=LogPosition(log, tuple(at)))
+        elif "missed" in recorded:
             self.snapshots[object_id] = replace(before, missed=True)
         else:
-            said_until = noted.get("said_until", 0)
+            said_until = recorded.get("said_until", 0)
             self.snapshots[object_id] = replace(
                 before, is_first=True, said_until=said_until, missed=False, failed_in_row=0, again_ms=0
             )
@@ -229,10 +229,10 @@ class Journal:
             self.first_snapshot_said = offset if kind in ("COMPLETED", "SKIPPED") else None
         elif kind == "TABLE_SCAN_COMPLETED":
             status = said["additional_data"]["status"]
-            for asked in self._answered_by(said["id"], said["additional_data"]["scanned_collection"]):
-                self._answered.add(asked)
-                before = self.snapshots[asked.object_id]
-                self.snapshots[asked.object_id] = (
+            for request in self._answered_by(said["id"], said["additional_data"]["scanned_collection"]):
+                self._answered.add(request)
+                before = self.snapshots[request.object_id]
+                self.snapshots[request.object_id] = (
                     replace(before, succeeded=True, failed_in_row=0, again_ms=0)
                     if status in _GOOD
                     else _failed(before, status, at_ms, is_past=before.is_first and offset < before.said_until)
@@ -243,19 +243,21 @@ class Journal:
 
     def _change_repeats(self, last_id: str, change: Callable[[FoundRepeat], FoundRepeat]) -> None:
         """Change the unfinished repeated snapshots that the given signal or an earlier one requested."""
-        ids = {asked.signal_id for asked in self._asked[: self._index_of(last_id) + 1]}
+        ids = {request.signal_id for request in self._requests[: self._index_of(last_id) + 1]}
         for object_id, repeat in self.repeats.items():
             if repeat.signal_id in ids and not repeat.is_done:
                 self.repeats[object_id] = change(repeat)
 
     def _index_of(self, signal_id: str) -> int:
         """Return the index of a signal among those that request snapshots; -1: it is not one of them."""
-        return max((at for at, asked in enumerate(self._asked) if asked.signal_id == signal_id), default=-1)
+        return max((at for at, request in enumerate(self._requests) if request.signal_id == signal_id), default=-1)
 
-    def _answered_by(self, last_id: str, scanned: str) -> list[_Asked]:
+    def _answered_by(self, last_id: str, scanned: str) -> list[_Request]:
         """Return the unanswered signals that requested a table, up to the given signal."""
-        asked_before = (asked for asked in self._asked[: self._index_of(last_id) + 1] if asked not in self._answered)
-        return [asked for asked in asked_before if asked.upstream == scanned]
+        requested_before = (
+            request for request in self._requests[: self._index_of(last_id) + 1] if request not in self._answered
+        )
+        return [request for request in requested_before if request.upstream == scanned]
 
     def _decoded(self, value: bytes) -> Mapping[str, Any]:
         if self._schema_text is None:

@@ -153,7 +153,7 @@ class MysqlUpstream:
         return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
-        """Send the connector a signal, as `asked_snapshot` gives it, through its signal table, which keeps no row."""
+        """Send the connector a signal, as `requested_snapshot` gives it, through its signal table, which keeps no row."""
         content = json.loads(signal)
         with self._connected() as connection:
             _write(connection, table, content["id"], content["type"], json.dumps(content["data"]))

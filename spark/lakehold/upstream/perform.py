@@ -12,7 +12,6 @@ from lakehold.iceberg.data_tables import TableState
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.capture_steps import (
-    AskSnapshot,
     ChangePublication,
     CheckLog,
     CompletePublication,
@@ -27,11 +26,12 @@ from lakehold.upstream.capture_steps import (
     DropSignalTable,
     DropSlot,
     ForgetPosition,
-    NoteFirstSnapshot,
-    NoteFit,
-    NoteMembers,
-    NoteMissed,
+    RecordFirstSnapshot,
+    RecordMembers,
+    RecordMissed,
+    RecordSyncPoint,
     Repeat,
+    RequestSnapshot,
     RestartConnector,
     ResumeConnector,
     Step,
@@ -42,12 +42,12 @@ from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.journal import (
-    asked_snapshot,
-    noted_first_snapshot,
-    noted_fit,
-    noted_log,
-    noted_members,
-    noted_missed,
+    recorded_first_snapshot,
+    recorded_log,
+    recorded_members,
+    recorded_missed,
+    recorded_sync_point,
+    requested_snapshot,
 )
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
@@ -111,7 +111,7 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a 
         case TakeLog(prefix, source_id, found, signal_table, seen_ms):
             if seen_ms is not None:
                 on.database.record_seen(signal_table, seen_ms)
-            note_log(on.kafka, prefix, source_id, found)
+            record_log(on.kafka, prefix, source_id, found)
         case CheckLog(slot, publication, source):
             if not _postgres(on).can_read(slot, publication):
                 raise publication_lost(publication, source)
@@ -131,20 +131,20 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a 
         case DeleteConnector(name):
             on.connect.forget_position(name)
             on.connect.delete(name)
-        case AskSnapshot(signal_table=str(table)):
+        case RequestSnapshot(signal_table=str(table)):
             (signal,) = signals = _signals(step, on)
             # Interrupted in between, the next run requests the snapshot again.
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
-        case NoteFirstSnapshot() | AskSnapshot() | NoteMissed() | NoteMembers() | NoteFit():
+        case RecordFirstSnapshot() | RequestSnapshot() | RecordMissed() | RecordMembers() | RecordSyncPoint():
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
             assert_never(other)
 
 
-def note_log(kafka: KafkaClient, prefix: str, source_id: str, log: FoundLog) -> None:
-    """Note the log of PostgreSQL that fills the topics."""
-    kafka.send(SideTopics(prefix).signals, prefix, [noted_log(source_id, log)])
+def record_log(kafka: KafkaClient, prefix: str, source_id: str, log: FoundLog) -> None:
+    """Record the log of PostgreSQL that fills the topics."""
+    kafka.send(SideTopics(prefix).signals, prefix, [recorded_log(source_id, log)])
 
 
 def _postgres(on: Systems) -> PostgresUpstream:
@@ -153,27 +153,31 @@ def _postgres(on: Systems) -> PostgresUpstream:
     return on.database
 
 
-def _signals(step: NoteFirstSnapshot | AskSnapshot | NoteMissed | NoteMembers | NoteFit, on: Systems) -> list[str]:
+def _signals(
+    step: RecordFirstSnapshot | RequestSnapshot | RecordMissed | RecordMembers | RecordSyncPoint, on: Systems
+) -> list[str]:
     match step:
-        case NoteFirstSnapshot(prefix, tables):
+        case RecordFirstSnapshot(prefix, tables):
             said = TopicPartition(SideTopics(prefix).notifications, 0)
             marks = on.kafka.watermarks([said]).get(said)
             said_until = marks.end_exclusive if marks is not None else 0
-            return [noted_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
-        case AskSnapshot(_, upstream, object_id, repeat, _):
+            return [recorded_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
+        case RequestSnapshot(_, upstream, object_id, repeat, _):
             if repeat is None:
-                return [asked_snapshot(object_id, upstream)]
+                return [requested_snapshot(object_id, upstream)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
             through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
-            return [asked_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
-        case NoteMissed(_, tables):
-            return [noted_missed(object_id, upstream) for object_id, upstream in tables.items()]
-        case NoteMembers(_, source_id, publication, names):
+            return [requested_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
+        case RecordMissed(_, tables):
+            return [recorded_missed(object_id, upstream) for object_id, upstream in tables.items()]
+        case RecordMembers(_, source_id, publication, names):
             members = _postgres(on).members(publication)
-            return [noted_members(source_id, publication, {name: members[name] for name in names if name in members})]
-        case NoteFit(_, tables, signal_table):
+            return [
+                recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
+            ]
+        case RecordSyncPoint(_, tables, signal_table):
             place = on.database.mark_log(signal_table)
-            return [noted_fit(object_id, upstream, place) for object_id, upstream in tables.items()]
+            return [recorded_sync_point(object_id, upstream, place) for object_id, upstream in tables.items()]
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:

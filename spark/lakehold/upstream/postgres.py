@@ -249,7 +249,7 @@ class PostgresUpstream:
         return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
-        """Send the connector a signal, as `asked_snapshot` gives it, through its signal table, which keeps no row."""
+        """Send the connector a signal, as `requested_snapshot` gives it, through its signal table, which keeps no row."""
         content = json.loads(signal)
         row = [content["id"], content["type"], json.dumps(content["data"])]
         with self._connected() as connection, connection.transaction():

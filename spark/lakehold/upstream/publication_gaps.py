@@ -1,8 +1,8 @@
 """Changes that the lake wants and that a PostgreSQL publication leaves out. Pure.
 
 lakehold completes a publication that the source created, and snapshots again the tables that lacked changes meanwhile. It refuses
-an incomplete publication of somebody else, and notes the memberships that the tables have in it. When somebody completes it, the
-memberships differ from the noted ones, and lakehold fetches what was missed.
+an incomplete publication of somebody else, and records the memberships that the tables have in it. When somebody completes it,
+the memberships differ from the recorded ones, and lakehold fetches what was missed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakehold.upstream.found import OPERATIONS, Found
 from lakehold.upstream.wanted import Wanted
 
 
-def lacking_operations(wanted: Wanted, found: Found) -> tuple[str, ...]:
+def unpublished_operations(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """Return the kinds of changes that the connector is to send and the publication does not publish."""
     publication = found.database.publication if found.database is not None else None
     if publication is None:
@@ -32,7 +32,7 @@ def narrowed(wanted: Wanted, found: Found) -> Mapping[str, str]:
 
 def partly_published(wanted: Wanted, found: Found) -> frozenset[str]:
     """Return the wanted tables that lack some of their changes in the publication."""
-    return frozenset(wanted.upstream_tables if lacking_operations(wanted, found) else narrowed(wanted, found))
+    return frozenset(wanted.upstream_tables if unpublished_operations(wanted, found) else narrowed(wanted, found))
 
 
 def is_completed(wanted: Wanted, found: Found) -> bool:
@@ -43,8 +43,8 @@ def is_completed(wanted: Wanted, found: Found) -> bool:
     )
 
 
-def changed_unnoted(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the tables that lack changes in the publication of a running connector, where their membership is not noted yet."""
+def changed_unrecorded(wanted: Wanted, found: Found) -> tuple[str, ...]:
+    """Return the tables that lack changes in a running connector's publication, and whose membership is not recorded yet."""
     publication = found.database.publication if found.database is not None else None
     if publication is None or found.connector is None or not found.connector.has_position:
         return ()

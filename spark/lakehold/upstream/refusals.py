@@ -14,7 +14,7 @@ from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failove
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables
 from lakehold.upstream.identifier_quoting import identifier_text
-from lakehold.upstream.publication_gaps import is_completed, lacking_operations, narrowed
+from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
@@ -90,8 +90,12 @@ def refuse_partial(wanted: Wanted, found: Found) -> None:
     """Refuse a publication of somebody else that leaves changes out."""
     if is_completed(wanted, found):
         return
-    name, lacking, of_tables = wanted.capture.publication, lacking_operations(wanted, found), narrowed(wanted, found)
-    detail = [f"It does not publish {', '.join(lacking)}."] if lacking else []
+    name, unpublished, of_tables = (
+        wanted.capture.publication,
+        unpublished_operations(wanted, found),
+        narrowed(wanted, found),
+    )
+    detail = [f"It does not publish {', '.join(unpublished)}."] if unpublished else []
     detail += [f"For {table} it leaves out {what}." for table, what in of_tables.items()]
     quoted = identifier_text(name or "", wanted.capture.database)
     raise UpstreamError(

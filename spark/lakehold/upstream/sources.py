@@ -28,7 +28,7 @@ from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
-from lakehold.upstream.capture_steps import NoteMembers, RestartConnector, Steps
+from lakehold.upstream.capture_steps import RecordMembers, RestartConnector, Steps
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.failure import with_way_out
@@ -103,7 +103,7 @@ class CapturedSources:
         self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
         self._schedules: dict[str, _ReconcileSchedule] = {}
 
-    def planned(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
+    def plan_change(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
         """Compute the steps that a change of the definitions needs upstream.
 
         `resnapshot` has the connector snapshot all tables again.
@@ -153,7 +153,7 @@ class CapturedSources:
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
-            if not isinstance(step, RestartConnector | NoteMembers):
+            if not isinstance(step, RestartConnector | RecordMembers):
                 log.warning("source %s is reconciled: %s", source, step.description)
         for hint in schedule.unreported(done.hints):
             log.warning("source %s: %s", source, hint)
@@ -200,9 +200,9 @@ class CapturedSources:
 
     def _repaired(self, source: str) -> Steps:
         """Plan and apply the steps that are left. Without any, take no lease: taking and releasing one are two commits."""
-        planned = self._planned_now(source)
-        if planned is not None and not planned.steps:
-            return planned
+        left = self._steps_left(source)
+        if left is not None and not left.steps:
+            return left
         with self._changing([source], wait_ms=0) as alone:
             return alone.reconcile(source, patient=True)
 
@@ -219,7 +219,7 @@ class CapturedSources:
             )
             return None
 
-    def _planned_now(self, source: str) -> Steps | None:
+    def _steps_left(self, source: str) -> Steps | None:
         """Plan the steps that are left; None if upstream does not fit together, as while another process is half done."""
         target = self._targets.now(source)
         try:
@@ -260,13 +260,13 @@ class CapturedSources:
                 else f"failed: {with_way_out(status.reason, source)}"
             )
             return (self._stuck(target, f"its connector {state}"),)
-        left, faults = self._capturing.lacking(target)
+        left, faults = self._capturing.faults(target)
         if status is None:
             return (self._stuck(target, f"there is no connector {connector}; the next ingest creates it"), *faults)
-        unasked = self._named(target, self._capturing.snapshots(target).unasked)
+        unrequested = self._named(target, self._capturing.snapshots(target).unrequested)
         continues = f"the next ingest, or ALTER SOURCE {object_text(source)} REPAIR, continues"
         reason = continues if left.steps else "; ".join(hint for hint in left.hints if hint not in faults)
-        return (_uncaptured(unasked, reason), *faults) if unasked and reason else faults
+        return (_uncaptured(unrequested, reason), *faults) if unrequested and reason else faults
 
     def _stuck(self, target: Target | None, reason: str) -> str:
         """Put the tables that wait for their snapshot, if they can be found, before the reason why a source does not continue."""

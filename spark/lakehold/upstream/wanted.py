@@ -56,14 +56,14 @@ class InLake:
 
     Attributes:
         read: The next offset to read of each partition of the table's topic.
-        repeated: The signal that asked for the last repeated snapshot which the lake has in full; None: there was none.
+        repeated: The signal that requested the last repeated snapshot which the lake has in full; None: there was none.
     """
 
     read: Offsets
     repeated: str | None = None
 
 
-NOT_BEGUN = InLake({})
+NOT_STARTED = InLake({})
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,9 @@ class Decoded:
     2 GiB long takes the JVM down.
 
     `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
-    and no table can hold. `lacks_before`: a schema of the values has no `before`. `tells_case`: a record whose fields have
-    names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever their case.
+    and no table can hold. `lacks_before`: a schema of the values has no `before`. `names_may_differ_in_case`: a record whose
+    fields have names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever
+    their case.
     """
 
     frame: DataFrame
@@ -68,7 +69,7 @@ class Decoded:
     keys: frozenset[frozenset[str]] = frozenset()
     left_out: tuple[LeftOut, ...] = ()
     lacks_before: bool = False
-    tells_case: bool = True
+    names_may_differ_in_case: bool = True
     has_heads: bool = False
 
 
@@ -185,7 +186,7 @@ class ReaderSql:
             keys=frozenset(frozenset(f.name for f in version.schema.fields) for version in self.key.versions),
             left_out=tuple(dict.fromkeys((*self.of_key.left_out, *self.rows[-1].left_out))),
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
-            tells_case=not any(isinstance(version.parser, AvroParser) for version in versions),
+            names_may_differ_in_case=not any(isinstance(version.parser, AvroParser) for version in versions),
             has_heads=self.has_heads,
         )
 

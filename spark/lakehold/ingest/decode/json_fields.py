@@ -32,7 +32,7 @@ _NOT: dict[SchemaType, str] = {
 _FLOATS = (SchemaType.FLOAT32, SchemaType.FLOAT64)
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
 
-_TOLD = re.compile(r"[\w .$#@-]+")
+_UNESCAPED = re.compile(r"[\w .$#@-]+")
 """Names that JSON writes without escapes."""
 
 
@@ -58,7 +58,7 @@ def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:
 
     None if no field can be found by its name. An array's numbers follow each other, with nulls and texts between them.
     """
-    listed = "|".join(re.escape(name) for name in sorted(names) if _TOLD.fullmatch(name))
+    listed = "|".join(re.escape(name) for name in sorted(names) if _UNESCAPED.fullmatch(name))
     number = r"-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?"
     others = r'(?:(?:null|"[^"\\]*")\s*,\s*)*'
     pattern = rf'(?:("(?:{listed})"\s*:\s*(?:\[\s*{others})?)|\G(\s*,\s*{others}))({number})(?=\s*[,}}\]])'
@@ -78,7 +78,7 @@ def overflowed(row: str, text: str, schema: ConnectSchema) -> Iterator[str]:
         if f.schema.type is SchemaType.STRUCT:
             yield from overflowed(place, text, f.schema)
         elif f.schema.type in _FLOATS:
-            field = rf'"{re.escape(f.name)}"\s*:\s*"?' if _TOLD.fullmatch(f.name) else ""
+            field = rf'"{re.escape(f.name)}"\s*:\s*"?' if _UNESCAPED.fullmatch(f.name) else ""
             yield f"(abs({place}) = {_INFINITE} AND NOT {text} RLIKE {literal(rf'{field}[+-]?(?:Infinity|INF)')})"
         elif f.schema.items is not None and f.schema.items.type in _FLOATS:
             some = f"(array_contains({place}, {_INFINITE}) OR array_contains({place}, -{_INFINITE}))"
@@ -97,7 +97,7 @@ def _patterns(schema: ConnectSchema) -> dict[str, str]:
             return {}
         kinds.setdefault(name, set()).add(None if field.is_declared else _NOT.get(field.type))
     single = {name: next(iter(patterns)) for name, patterns in kinds.items() if len(patterns) == 1}
-    return {name: p for name, p in single.items() if p is not None and _TOLD.fullmatch(name)}
+    return {name: p for name, p in single.items() if p is not None and _UNESCAPED.fullmatch(name)}
 
 
 def _search(text: str, patterns: dict[str, str]) -> str | None:

@@ -27,7 +27,7 @@ from lakehold.ingest.decode.json_fields import overflowed, taken_for_text, wrong
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, Call, JsonParser, Parser
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
-from lakehold.ingest.decode.requested_types import asked
+from lakehold.ingest.decode.requested_types import requested
 from lakehold.ingest.decode.storable import is_null, storable
 from lakehold.spark_sql import literal, quoted
 
@@ -237,7 +237,7 @@ def _bare_key(row: ConnectSchema, text: str, parsed: str) -> Version:
     body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {in_quotes} ELSE {as_json} END, '}}')"
     return Version(
         f"NOT (ltrim({text}) LIKE '{{%')",
-        JsonParser(body, asked(row)),
+        JsonParser(body, requested(row)),
         parsed,
         row,
         Encoding.JSON,
@@ -255,7 +255,7 @@ def _json_version(name: str, matches: str, parsed: str, payload: str, schema: Co
     corrupt = [f"{parsed}.{CORRUPT} IS NOT NULL", *overflowed(f"{parsed}.v", body, row_schema)]
     return Version(
         matches,
-        JsonParser(body, asked(row_schema)),
+        JsonParser(body, requested(row_schema)),
         parsed,
         row_schema,
         Encoding.JSON,

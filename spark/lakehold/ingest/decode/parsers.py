@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakehold.ingest.decode.json_fields import numbers_in_quotes
-from lakehold.ingest.decode.requested_types import Asked, asked_by_both, ddl, doubles, taken
+from lakehold.ingest.decode.requested_types import Requested, ddl, doubles, requested_by_both, taken
 from lakehold.spark_sql import literal, map_of, struct_of
 
 CORRUPT = "_corrupt"
@@ -52,25 +52,25 @@ class JsonParser:
     """A parser of the JSON object `{"v": …}` in the SQL `body`: a structure of `v`, in the requested type, and `CORRUPT`."""
 
     body: str
-    asked: Asked
+    requested: Requested
 
     @property
     def sql(self) -> str:
         """Write the call."""
-        return f"from_json({self.body}, {literal(f'v {ddl(self.asked)}, {CORRUPT} string')}, {_JSON_OPTIONS})"
+        return f"from_json({self.body}, {literal(f'v {ddl(self.requested)}, {CORRUPT} string')}, {_JSON_OPTIONS})"
 
     def joined(self, other: Parser) -> JsonParser | None:
         """Return a parser whose result serves both, if there is one."""
         if not isinstance(other, JsonParser) or self.body != other.body:
             return None
-        both = asked_by_both(self.asked, other.asked)
-        return None if both is None else replace(self, asked=both)
+        both = requested_by_both(self.requested, other.requested)
+        return None if both is None else replace(self, requested=both)
 
     def result(self, found: str, of: Parser) -> str:
         """Write the result of parser `of`, from what this one `found`."""
         if not isinstance(of, JsonParser):
             return of.sql
-        value = taken(f"{found}.v", self.asked, of.asked)
+        value = taken(f"{found}.v", self.requested, of.requested)
         if value == f"{found}.v":
             return self._exact(found, of, found)
         result = struct_of({"v": value, CORRUPT: "CAST(NULL AS STRING)"})
@@ -81,8 +81,8 @@ class JsonParser:
 
         Few numbers have an exponent or more than 38 digits, so that few texts are parsed twice.
         """
-        some = [condition for _, condition in doubles(self.asked, f"{found}.v")]
-        in_quotes = numbers_in_quotes(self.body, {name for name, _ in doubles(of.asked, "v")})
+        some = [condition for _, condition in doubles(self.requested, f"{found}.v")]
+        in_quotes = numbers_in_quotes(self.body, {name for name, _ in doubles(of.requested, "v")})
         if not some or in_quotes is None:
             return otherwise
         return f"CASE WHEN {' OR '.join(some)} THEN {replace(of, body=in_quotes).sql} ELSE {otherwise} END"

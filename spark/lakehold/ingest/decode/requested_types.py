@@ -17,10 +17,10 @@ from lakehold.spark_sql import quoted, struct_of
 class Fields:
     """A structure: the names of its fields, and the requested type of each."""
 
-    of: tuple[tuple[str, Asked], ...]
+    of: tuple[tuple[str, Requested], ...]
 
 
-Asked = str | Fields
+Requested = str | Fields
 """A type in SQL, or a structure."""
 
 _TOKEN = "variant"
@@ -40,18 +40,18 @@ PLAIN_TYPES = {
 """The requested type for a schema that has no others inside it."""
 
 
-def asked(schema: ConnectSchema) -> Asked:
+def requested(schema: ConnectSchema) -> Requested:
     """Return the type to request for a schema; Connect writes maps with keys that are no strings as pairs."""
     if schema.type is SchemaType.ARRAY and schema.items is not None:
-        return f"array<{ddl(asked(schema.items))}>"
+        return f"array<{ddl(requested(schema.items))}>"
     if schema.type is SchemaType.MAP and schema.values is not None:
-        return f"map<string,{ddl(asked(schema.values))}>" if has_text_keys(schema) else "array<array<string>>"
+        return f"map<string,{ddl(requested(schema.values))}>" if has_text_keys(schema) else "array<array<string>>"
     if schema.type is SchemaType.STRUCT:
-        return Fields(tuple((f.name, asked(f.schema)) for f in schema.fields))
+        return Fields(tuple((f.name, requested(f.schema)) for f in schema.fields))
     return _TOKEN if schema.is_declared else PLAIN_TYPES[schema.type]
 
 
-def ddl(of: Asked) -> str:
+def ddl(of: Requested) -> str:
     """Write a requested type as SQL."""
     if isinstance(of, str):
         return of
@@ -80,7 +80,7 @@ def is_double(token: str) -> str:
     return f"schema_of_variant({token}) = 'DOUBLE'"
 
 
-def doubles(of: Asked, raw: str) -> Iterator[tuple[str, str]]:
+def doubles(of: Requested, raw: str) -> Iterator[tuple[str, str]]:
     """Yield the name, and the condition `is_double`, of each field of a structure that is a VARIANT or an array of them."""
     for name, wanted in of.of if isinstance(of, Fields) else ():
         place = f"{raw}.{quoted(name)}"
@@ -97,7 +97,7 @@ def has_text_keys(schema: ConnectSchema) -> bool:
     return schema.keys is not None and schema.keys.type is SchemaType.STRING
 
 
-def asked_by_both(one: Asked, other: Asked) -> Asked | None:
+def requested_by_both(one: Requested, other: Requested) -> Requested | None:
     """Return a requested type that serves two readers.
 
     None if they want one value in different types, or fields whose names Spark cannot distinguish: they differ in case alone.
@@ -106,14 +106,14 @@ def asked_by_both(one: Asked, other: Asked) -> Asked | None:
         return one if one == other else None
     found, spelled = dict(one.of), {name.lower(): name for name, _ in one.of}
     for name, wanted in other.of:
-        both = asked_by_both(found.get(name, wanted), wanted)
+        both = requested_by_both(found.get(name, wanted), wanted)
         if both is None or spelled.setdefault(name.lower(), name) != name:
             return None
         found[name] = both
     return Fields(tuple(found.items()))
 
 
-def taken(raw: str, by_all: Asked, own: Asked) -> str:
+def taken(raw: str, by_all: Requested, own: Requested) -> str:
     """Write the part that a reader takes, in SQL.
 
     Args:

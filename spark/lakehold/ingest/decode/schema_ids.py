@@ -34,7 +34,7 @@ class SchemaIds:
     values: frozenset[int] | frozenset[str]
 
 
-def schema_ids(raw: DataFrame, written: FormatType) -> SchemaIds:
+def schema_ids_by_spark(raw: DataFrame, written: FormatType) -> SchemaIds:
     """Find the schemas of a large batch, whose records Spark holds, by one aggregation."""
     found = raw.select(*(_distinct(raw, part, written).alias(part) for part in ("key", "value"))).first()
     keys, values = (found.key, found.value) if found is not None else ([], [])
@@ -51,7 +51,7 @@ def _distinct(raw: DataFrame, part: str, written: FormatType) -> Column:
     return F.collect_set(begin)
 
 
-def schema_ids_of(raw: pa.Table, written: FormatType) -> SchemaIds:
+def schema_ids_in_driver(raw: pa.Table, written: FormatType) -> SchemaIds:
     """Find the schemas of a small batch, whose records are in the driver, without a Spark job."""
     keys, values = (raw.column(part).combine_chunks() for part in ("key", "value"))
     if written is FormatType.AVRO:

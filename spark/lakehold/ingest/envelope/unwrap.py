@@ -95,7 +95,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
         table, decoded.key_columns, [c.name for c in decoded.columns], [c.name for c in own_key]
     )
     require_names(table, [*_taken(decoded, table, own_key), *(each.column for each in included)])
-    if not decoded.tells_case:
+    if not decoded.names_may_differ_in_case:
         for columns in (decoded.key_columns, decoded.columns):
             require_case(table, columns)
     match table.envelope:

@@ -15,7 +15,7 @@ from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Numbers, last_highest
 from lakehold.ingest.transactions.completeness import Completeness
 from lakehold.ingest.transactions.ids import UNKNOWN
-from lakehold.ingest.transactions.ranking import TAKEN, Ranking
+from lakehold.ingest.transactions.ranking import COMMITTED, Ranking
 from lakehold.ingest.transactions.resnapshot import Resnapshot, resnapshot_of
 from lakehold.ingest.transactions.runs import EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE
 from lakehold.ingest.transactions.waiting import Blocked
@@ -136,7 +136,7 @@ class _Search:
         is_uncertain = self._last == min(found.confirmed, found.clear_of_resnapshots) < found.complete
         return Boundary(
             stops=stops,
-            passed=self._taken(),
+            passed=self._committed(),
             blocked=self._blocked(is_uncertain=is_uncertain),
             is_uncertain=is_uncertain,
             waiting=self._topics_after(stops, EVENTS),
@@ -147,7 +147,7 @@ class _Search:
         )
 
     def _stop(self, number: int, tp: TopicPartition) -> _Stop:
-        """Find where the batch ends in a partition: before the first run that it does not take, and never inside a repetition.
+        """Find where the batch ends in a partition: before the first run that it does not apply, and never inside a repetition.
 
         After a restart a connector sends some events again. A batch that ended among these could set a table back (rule 5).
         """
@@ -179,11 +179,11 @@ class _Search:
         """
         runs, logs = self._candidate.runs, {name: number for number, name in enumerate(self._candidate.logs)}
         columns = [self._ranking.of_run[rows], *runs.at[:, rows], *runs.position[:, rows]]
-        before = [] if mark is None else [TAKEN, *(*mark.commit.at, 0, 0)[: len(runs.at)], *mark.position]
-        taken = runs.log[rows][columns[0] == TAKEN].tolist()
+        before = [] if mark is None else [COMMITTED, *(*mark.commit.at, 0, 0)[: len(runs.at)], *mark.position]
+        committed = runs.log[rows][columns[0] == COMMITTED].tolist()
         if mark is not None:
-            taken.append(logs.get(mark.commit.log, UNKNOWN))
-        if len({*taken}) > 1:
+            committed.append(logs.get(mark.commit.log, UNKNOWN))
+        if len({*committed}) > 1:
             # Commits in two logs cannot be compared by their log positions: compare the positions of the events alone.
             columns, before = [columns[0], *columns[-4:]], [*before[:1], *before[-4:]]
         if mark is not None:
@@ -194,23 +194,25 @@ class _Search:
         """Move the end `stop` of a partition before unreadable records that may belong to a later transaction.
 
         If this batch took them, that transaction would lack them for ever. Records that were sent before the last END that is
-        taken cannot belong to a later transaction.
+        applied cannot belong to a later transaction.
         """
         ranking, candidate, last = self._ranking, self._candidate, self._last
         if last == ranking.count and not len(ranking.unended):
             return stop
         runs, rows = candidate.runs, candidate.runs.of(number)
         first, rank = runs.first[rows], ranking.of_run[rows]
-        taken = runs.last[rows][(rank >= 0) & (rank <= last) & (runs.last[rows] < stop)].max(initial=-1)
+        last_applied = runs.last[rows][(rank >= 0) & (rank <= last) & (runs.last[rows] < stop)].max(initial=-1)
         until_ms = candidate.boundaries.sent_ms[ranking.rows[last - 1]] if last else -1
-        is_left = (runs.kind[rows] == UNREADABLE) & (first > taken) & (first < stop) & (runs.sent_ms[rows] >= until_ms)
+        is_left = (
+            (runs.kind[rows] == UNREADABLE) & (first > last_applied) & (first < stop) & (runs.sent_ms[rows] >= until_ms)
+        )
         return int(first[is_left].min(initial=stop))
 
     def _stop_of_transactions(self) -> int:
-        """Find the end in the transaction topic: before the first BEGIN or END of a transaction that the batch does not take.
+        """Find the end in the transaction topic: before the first BEGIN or END of a transaction that the batch does not apply.
 
         The next batch reads these BEGINs again. Several BEGINs of one transaction show that the connector was restarted, and a
-        BEGIN may stand for a missing END (rule 12). A transaction that began before the last END that is taken, and has no END,
+        BEGIN may stand for a missing END (rule 12). A transaction that began before the last END that is applied, and has no END,
         never ends: its BEGIN is skipped.
         """
         ranking, candidate = self._ranking, self._candidate
@@ -221,13 +223,13 @@ class _Search:
             is_left[: ranking.rows[self._last - 1]] = False
         return int(boundaries.offset[is_left].min(initial=candidate.extent.stops[candidate.transaction_topic]))
 
-    def _taken(self) -> CommittedTransactions:
+    def _committed(self) -> CommittedTransactions:
         """Return the transactions that this batch and earlier ones commit."""
         candidate = self._candidate
-        boundaries, taken = candidate.boundaries, self._ranking.rows[: self._last]
+        boundaries, applied = candidate.boundaries, self._ranking.rows[: self._last]
         commits = dict(self._passed.commits)
         for number, log in enumerate(candidate.logs):
-            in_log = taken[boundaries.log[taken] == number]
+            in_log = applied[boundaries.log[applied] == number]
             if len(in_log):
                 commits[log] = position_in(log, boundaries.at[:, in_log[-1]].tolist()).at
         marks = {tp: stop.mark for tp, stop in self._stop_of.items() if stop.mark is not None}
@@ -235,7 +237,7 @@ class _Search:
         return CommittedTransactions(commits, {**self._passed.marks, **marks}, cut_off)
 
     def _still_shows_its_beginning(self, tp: TopicPartition) -> bool:
-        """Return whether a partition stays cut off: the batch does not take the first transaction that it shows."""
+        """Return whether a partition stays cut off: the batch does not apply the first transaction that it shows."""
         candidate, ranking, last = self._candidate, self._ranking, self._last
         if tp == candidate.transaction_topic:
             return last == 0

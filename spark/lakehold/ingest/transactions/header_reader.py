@@ -14,7 +14,7 @@ from lakehold.arrow_frames import frame_of
 from lakehold.definitions import FormatType
 from lakehold.ingest.decode.envelope_fields import ANY_JSON, HeadSchemas, heads
 from lakehold.ingest.decode.record_schemas import AvroIds
-from lakehold.ingest.decode.schema_ids import schema_ids_of
+from lakehold.ingest.decode.schema_ids import schema_ids_in_driver
 from lakehold.ingest.envelope.header_columns import header_columns
 from lakehold.ingest.read.reader import RAW_DDL
 from lakehold.ingest.transactions.metadata import RECORDS
@@ -91,7 +91,7 @@ class Records:
             return HeadSchemas(ANY_JSON, ANY_JSON)
         of_transactions = self._are_of_transactions(records)
         parts = (records.filter(pc.invert(of_transactions)), records.filter(of_transactions))
-        changes, transactions = (schema_ids_of(each, self.written).values for each in parts)
+        changes, transactions = (schema_ids_in_driver(each, self.written).values for each in parts)
         return HeadSchemas(_known(self.registry, changes), _known(self.registry, transactions))
 
     def _schemas_of(self, topics: frozenset[str]) -> HeadSchemas:

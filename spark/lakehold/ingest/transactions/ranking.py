@@ -14,7 +14,7 @@ from lakehold.model.committed_transactions import CommittedTransactions
 
 NO_EVENTS = -1
 """Stands for the rank of runs that are not events."""
-TAKEN = 0
+COMMITTED = 0
 """Stands for a rank: an earlier batch committed the transaction, or it can no longer be checked."""
 
 
@@ -46,7 +46,7 @@ class Ranking:
         rows = np.sort(self.first_end[self.first_end < len(boundaries.offset)])
         self.rows = rows[~self._precede(boundaries.log[rows], boundaries.at[:, rows], rows, below=0)]
         self.rows = self.rows[~self._have(boundaries.log[self.rows], boundaries.at[:, self.rows])]
-        self.of_transaction = np.full(transactions + 1, TAKEN)
+        self.of_transaction = np.full(transactions + 1, COMMITTED)
         self.of_transaction[boundaries.transaction[self.rows]] = np.arange(1, self.count + 1)
         self.of_run, self.is_abandoned = self._of_runs()
 
@@ -88,7 +88,7 @@ class Ranking:
         """Find the rows of BEGINs whose transaction has no END, and is not over without one."""
         boundaries, runs = self._candidate.boundaries, self._candidate.runs
         is_over = self.last_end >= 0
-        is_over[runs.transaction[self.of_run == TAKEN]] = True
+        is_over[runs.transaction[self.of_run == COMMITTED]] = True
         rows = np.flatnonzero(~boundaries.is_end & ~is_over[boundaries.transaction])
         # The BEGIN of a committed transaction may be sent again without its END.
         return rows[~self._have(*places_of(transactions_of(boundaries.id.take(pa.array(rows))), self._logs))]
@@ -115,7 +115,7 @@ class Ranking:
     def _of_runs(self) -> tuple[Numbers, Flags]:
         runs = self._candidate.runs
         ranks = np.where(runs.is_event, self.of_transaction[runs.transaction], NO_EVENTS)
-        is_left = ranks == TAKEN
+        is_left = ranks == COMMITTED
         is_left &= ~(self._have(runs.log, runs.at) | self._precede(runs.log, runs.at, self.rows, below=1))
         is_abandoned = is_left & self._precede_snapshot()
         ranks[is_left & ~is_abandoned] = self.count + 1

@@ -48,28 +48,28 @@ class Snapshots:
         unasked: The awaited tables whose upstream objects are not all created yet, so that no snapshot was requested.
         repeated: The last repeated snapshot of a table, unless the lake has all of it.
         fits_from: The sync points of tables that joined: a table is readable when the others have reached its sync point.
-        are_told: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
+        are_reported: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
     """
 
     awaited: frozenset[str] = frozenset()
-    unasked: frozenset[str] = frozenset()
+    unrequested: frozenset[str] = frozenset()
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
-    fits_from: Mapping[str, LogPosition] = field(default_factory=dict)
-    are_told: bool = False
+    sync_points: Mapping[str, LogPosition] = field(default_factory=dict)
+    are_reported: bool = False
 
-    def tells_complete(self, object_id: str) -> bool:
+    def reports_complete(self, object_id: str) -> bool:
         """Return whether the connector has reported that the first snapshot of a table was sent completely."""
-        return self.are_told and object_id not in self.awaited
+        return self.are_reported and object_id not in self.awaited
 
-    def keeps_back(self, object_id: str, transactions: CommittedTransactions) -> bool:
+    def must_stay_unreadable(self, object_id: str, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable: its snapshot is incomplete, or its sync point is not reached.
 
         Args:
             object_id: Id of the table.
             transactions: The upstream transactions that `main` has committed.
         """
-        fits_from = self.fits_from.get(object_id)
-        return object_id in self.awaited or (fits_from is not None and not transactions.has(fits_from))
+        sync_point = self.sync_points.get(object_id)
+        return object_id in self.awaited or (sync_point is not None and not transactions.has(sync_point))
 
 
 def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and where to write

@@ -11,7 +11,7 @@ from lakehold.times import now_ms
 
 
 @dataclass(frozen=True)
-class LongRead:
+class StoredReadLease:
     """A read lease: it keeps `tables` from `from_ms` on (inclusive), and counts until `until_ms` (exclusive)."""
 
     read_id: str
@@ -20,10 +20,10 @@ class LongRead:
     until_ms: int
 
 
-READS = Rows("mz_catalog.mz_reads", LongRead, {"read_id": "id"})
+READS = Rows("mz_catalog.mz_reads", StoredReadLease, {"read_id": "id"})
 
 
-class LongReadStore:
+class ReadLeaseStore:
     """A store of a lake's read leases.
 
     Args:
@@ -32,24 +32,24 @@ class LongReadStore:
     """
 
     def __init__(self, state: State, clock: Callable[[], int] = now_ms) -> None:
-        self._reads = state.store(READS)
+        self._leases = state.store(READS)
         self._clock = clock
 
-    def reads(self) -> tuple[LongRead, ...]:
+    def leases(self) -> tuple[StoredReadLease, ...]:
         """Return the live read leases."""
-        return tuple(read for read in self._reads.values() if read.until_ms > self._clock())
+        return tuple(lease for lease in self._leases.values() if lease.until_ms > self._clock())
 
-    def put(self, read: LongRead) -> None:
+    def put(self, lease: StoredReadLease) -> None:
         """Add a read lease, or replace the one with its id."""
-        self._replace(read.read_id, [read])
+        self._replace(lease.read_id, [lease])
 
     def remove(self, read_id: str) -> None:
         """Remove a read lease; does nothing if it does not exist."""
         self._replace(read_id, [])
 
-    def _replace(self, read_id: str, with_reads: list[LongRead]) -> None:
-        def apply(reads: tuple[LongRead, ...]) -> list[LongRead]:
-            others = [read for read in reads if read.read_id != read_id]
-            return [read for read in (*others, *with_reads) if read.until_ms > self._clock()]
+    def _replace(self, read_id: str, with_leases: list[StoredReadLease]) -> None:
+        def apply(leases: tuple[StoredReadLease, ...]) -> list[StoredReadLease]:
+            others = [lease for lease in leases if lease.read_id != read_id]
+            return [lease for lease in (*others, *with_leases) if lease.until_ms > self._clock()]
 
-        self._reads.change(apply)
+        self._leases.change(apply)
