@@ -76,10 +76,11 @@ class WrittenTable:
 
     Args:
         make_lake: Opens lakes.
+        where: Arguments of `connect` that say where the lake is; by default in a new directory.
     """
 
-    def __init__(self, make_lake: LakeFactory) -> None:
-        self.lake = make_lake(foreign_lag_ms=50)
+    def __init__(self, make_lake: LakeFactory, **where: str) -> None:
+        self.lake = make_lake(foreign_lag_ms=50, **where)
         self._make_lake = make_lake
         self.lake.sql("CREATE NAMESPACE IF NOT EXISTS shop")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
 from lakehold.upstream.capture_steps import (
     ChangePublication,
     CheckLog,
@@ -256,3 +256,36 @@ def test_a_snapshot_that_failed_without_a_key_is_requested_as_soon_as_one_exists
     world.keyless = frozenset()
     planned = plan(goal, replace(world.inspect(goal), now_ms=0))
     assert any(isinstance(step, RequestSnapshot) for step in planned.steps)
+
+
+def test_one_table_is_snapshotted_again_while_the_connector_goes_on_and_no_second_time(world: World) -> None:
+    goal = target(A | B)
+    assert reconcile(world, goal)
+    steps = plan_snapshot(goal, world.inspect(goal), "public.b").steps
+    assert steps == (again("b1", "public.b", confirms=True),)
+    for step in steps:
+        world.perform(step)
+    assert world.repeats["b1"].is_certain
+    assert plan(goal, world.inspect(goal)).steps == ()
+    assert plan_snapshot(goal, world.inspect(goal), "public.gone").steps == ()
+
+
+def test_a_table_that_lacks_changes_too_gets_a_second_snapshot_after_the_one_for_a_new_column(world: World) -> None:
+    goal = target(A)
+    world.unpublish("public.a")
+    assert reconcile(world, goal)
+    (step,) = plan_snapshot(goal, world.inspect(goal), "public.a").steps
+    assert isinstance(step, RequestSnapshot)
+    assert step.repeat is not None
+    assert not step.repeat.confirms
+
+
+def test_a_new_column_of_a_table_without_a_key_is_noted_as_missed(world: World) -> None:
+    world.keyless |= {"public.a"}
+    goal = target(A)
+    assert plan_snapshot(goal, world.inspect(goal), "public.a").steps == (RecordMissed("shop", A),)
+
+
+def test_a_table_whose_first_snapshot_is_still_to_come_needs_no_other(world: World) -> None:
+    goal = target(A | B)
+    assert plan_snapshot(goal, world.inspect(goal), "public.b").steps == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from pyiceberg.types import NestedField
 from lakehold.errors import CommitConflict
 from lakehold.iceberg.attempts import read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
+from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.iceberg.views import is_view
 
@@ -222,6 +223,10 @@ class DataTables:
             return RefChanges(main=snapshot_id, tags={} if tag is None else {tag: snapshot_id})
 
         change_refs(self._catalog, state.full_name, plan)
+
+    def add_columns(self, full_name: str, columns: Sequence[NestedField]) -> None:
+        """Add columns with initial defaults: see `lakehold.iceberg.new_columns`."""
+        add_columns(self._catalog, full_name, columns)
 
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
         """Drop the table and, with `purge`, its files; return False if it does not exist."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -18,13 +17,12 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from lakehold.iceberg import attempts, expiry, metadata_files
+from lakehold.iceberg import attempts
 from lakehold.iceberg.attempts import Attempt
+from lakehold.iceberg.metadata_commits import by_file
 from lakehold.iceberg.metadata_files import MetadataJson
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
-from lakehold.times import now_ms
 
 RefsJson = Mapping[str, Mapping[str, Any]]
 """Refs by their names, each as in a metadata file."""
@@ -72,7 +70,7 @@ def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefCha
         if not changes:
             return None
         if isinstance(catalog, RememberingSqlCatalog):
-            return _in_file(catalog, table, changes)
+            return by_file(catalog, table, changes, lambda fields: with_refs(fields, changes))
         return _by_catalog(catalog, table, changes)
 
     return attempts.change(catalog, full_name, attempt)
@@ -114,53 +112,12 @@ def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
     return changed
 
 
-def _in_file(catalog: RememberingSqlCatalog, table: Table, changes: RefChanges) -> Attempt[RefChanges]:
-    """Write the next metadata file with the new refs; the catalog's row is updated if it has not changed since."""
-    before = catalog.file_of(table.name(), table.metadata_location)
-    after = before.followed_by(with_refs(before.fields, before.location, changes))
-    metadata_files.write(table.io, after)
-    deletes = property_as_bool(
-        table.properties,
-        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED,
-        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT,
-    )
-
-    def commit() -> None:
-        catalog.replace(table, after)
-        if deletes:
-            expiry.delete(table.io, sorted(_logged(before.metadata) - _logged(after.metadata)))
-
-    return Attempt(
-        table,
-        changes,
-        (after.location,),
-        commit,
-        is_in=lambda newest: after.location in {newest.metadata_location, *_logged(newest.metadata)},
-    )
-
-
-def _logged(metadata: TableMetadata) -> set[str]:
-    return {entry.metadata_file for entry in metadata.metadata_log}
-
-
-def with_refs(fields: MetadataJson, location: str, changes: RefChanges) -> MetadataJson:
-    """Return the metadata after `fields`, which are at `location`: all fields but those about refs stay."""
-    logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
-    kept = property_as_int(
-        fields.get("properties", {}),
-        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
-        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
-    )
-    updated_ms = max(fields["last-updated-ms"], now_ms())
-    after = {
-        **fields,
-        "last-updated-ms": updated_ms,
-        "metadata-log": [*fields.get("metadata-log", ()), logged][-max(1, kept or 1) :],
-        "refs": _changed(_refs(fields), changes),
-    }
+def with_refs(fields: MetadataJson, changes: RefChanges) -> MetadataJson:
+    """Return metadata with changed refs; `fields` have the time of the change."""
+    after = {**fields, "refs": _changed(_refs(fields), changes)}
     if changes.main is not None:
         after["current-snapshot-id"] = changes.main
-        current = {"timestamp-ms": updated_ms, "snapshot-id": changes.main}
+        current = {"timestamp-ms": fields["last-updated-ms"], "snapshot-id": changes.main}
         after["snapshot-log"] = [*fields.get("snapshot-log", ()), current]
     return after
 

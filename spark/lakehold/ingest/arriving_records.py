@@ -25,9 +25,11 @@ from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope.change_columns import ERROR, Changes
+from lakehold.ingest.envelope.column_history import column_history
 from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.ingest.envelope.unwrap import changes_of
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
 from lakehold.ingest.metrics import DECODES
 from lakehold.ingest.read.edge_records import edges
 from lakehold.ingest.read.reader import RAW_SCHEMA, ReadPlan
@@ -57,14 +59,23 @@ class ArrivingRecords:
         entries: The reader's tables, by full name.
         tables: Reads the state of their Iceberg tables.
         lanes: Work on topics in parallel.
+        columns_of: Returns the columns of a table in the database.
     """
 
-    def __init__(self, reading: Reading, entries: Mapping[str, Entry[Table]], tables: DataTables, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        entries: Mapping[str, Entry[Table]],
+        tables: DataTables,
+        lanes: Lanes,
+        columns_of: UpstreamColumnsOf = no_columns,
+    ) -> None:
         self._reading = reading
         self._entries = entries
         self._definitions = [entry.definition for entry in entries.values()]
         self._tables = tables
         self._lanes = lanes
+        self._columns_of = columns_of
         self._lane_of: dict[str, int] = {}
         self._plan: ReadPlan | None = None
         self._ends: dict[str, dict[int, int]] | None = None
@@ -168,7 +179,8 @@ class ArrivingRecords:
         """Return the records that arrive for a table."""
         if name not in self._of:
             entry = self._entries[name]
-            arrival = TableArrival(self, entry, self._tables.table_state(entry.definition.full_name))
+            state = self._tables.table_state(entry.definition.full_name)
+            arrival = TableArrival(self, entry, state, self._columns_of)
             if self._ends is not None:
                 arrival.end_at(self._ends[entry.definition.topic])
             self._of[name] = arrival
@@ -210,11 +222,15 @@ class TableArrival:
         arriving: The records of its reader.
         entry: The table.
         state: The Iceberg table; None before the first batch.
+        columns_of: Returns the columns of a table in the database.
     """
 
-    def __init__(self, arriving: ArrivingRecords, entry: Entry[Table], state: TableState | None) -> None:
+    def __init__(
+        self, arriving: ArrivingRecords, entry: Entry[Table], state: TableState | None, columns_of: UpstreamColumnsOf
+    ) -> None:
         self.entry = entry
         self.state = state
+        self._columns_of = columns_of
         self._arriving = arriving
         self._key = stored_key(state)
         self._ends: dict[int, int] | None = None
@@ -316,7 +332,8 @@ class TableArrival:
     def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
         topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
         try:
-            return topic, changes_of(topic.decoded, self.table, self._key)
+            history = column_history(topic.decoded, self.table, self.state, self._columns_of)
+            return topic, changes_of(topic.decoded, self.table, self._key, history)
         except TableStopped as stop:
             if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
                 raise

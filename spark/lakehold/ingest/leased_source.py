@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, UpstreamError
 from lakehold.ingest.arriving_records import ArrivingRecords
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
 from lakehold.ingest.membership import split, with_tables
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.reader import Available
@@ -16,7 +17,7 @@ from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.write.apply import Applier
 from lakehold.ingest.write.dropped_table import clear
-from lakehold.ingest.write.empty_tables import UpstreamColumnsOf, make_empty, no_columns
+from lakehold.ingest.write.empty_tables import make_empty
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import Writing
 from lakehold.model import readers as reader_state
@@ -100,7 +101,7 @@ class LeasedSource:
     def arriving(self, state: ReaderState) -> ArrivingRecords:
         """Return the records that will arrive for the tables of a reader; the caller closes them."""
         entries = {name: self.tables[name] for name in state.tables}
-        return ArrivingRecords(self.reading, entries, self.writing.tables, self.lanes)
+        return ArrivingRecords(self.reading, entries, self.writing.tables, self.lanes, self.columns_of)
 
     def topic(self, table: str) -> str:
         """Return the topic of a table."""

@@ -13,6 +13,7 @@ from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
@@ -25,7 +26,6 @@ from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.transactions.header_reader import Records
 from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.ingest.write.apply import Applier, IcebergApplier
-from lakehold.ingest.write.empty_tables import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.write.error_records import ErrorRecords
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import HeldHistory, Writing
@@ -63,6 +63,9 @@ class Captured(Protocol):
 
     def columns_of(self, source: str, table: Table, /) -> UpstreamColumns:
         """Return the columns of a table in the database."""
+
+    def snapshot_again(self, source: str, table: Table, /) -> None:
+        """Have the connector snapshot one table again: its rows have values that no message shows."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,7 @@ class Opening:
             confirm_lease=lease.confirm,
             held=self.history,
             errors=ErrorRecords(self.lanes.spark, settings.catalog_name, self.tables),
+            snapshot_again=lambda table: self.captured().snapshot_again(name, table),
         )
         return Ingesting(
             source=name,

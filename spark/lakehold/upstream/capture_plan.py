@@ -39,9 +39,8 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
-from lakehold.upstream.connector_config import has_failover_slot
-from lakehold.upstream.failover import is_on_other_timeline, refuse_restored
-from lakehold.upstream.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.failover import refuse_restored
+from lakehold.upstream.failover_steps import copied_slot, other_timeline
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
@@ -49,6 +48,7 @@ from lakehold.upstream.gaps import (
     has_no_key,
     is_recreated,
     joining_tables,
+    tables_awaiting_repair,
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
@@ -105,7 +105,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
-    copied = tuple(_copied_slot(wanted, found))
+    copied = tuple(copied_slot(wanted, found))
     is_stopped = (
         bool(signals or copied) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
     )
@@ -154,11 +154,32 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
             *_publication(wanted, found, wanted.tables),
             *_signal_table(wanted, found),
             *_configuration(wanted, found.connector),
-            *_other_timeline(wanted, found),
+            *other_timeline(wanted, found),
             RecordFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
         )
     )
+
+
+def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
+    """Compute the steps with which the connector snapshots one table again, which lacks no changes but values of its rows."""
+    wanted = fitted(wanted, found)
+    refuse_foreign(wanted, found)
+    table = next((each for each in wanted.tables if each.upstream == upstream), None)
+    if table is None or found.connector is None or table in joining_tables(wanted, found):
+        # Its first snapshot is still to come.
+        return Steps()
+    return Steps(tuple(_requested(table, wanted, found)))
+
+
+def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
+    if has_no_key(table, found):
+        fed = [each for each in wanted.tables if each.upstream == table.upstream]
+        yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
+    else:
+        # No change was missed, unless another snapshot is still to bring some.
+        awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
+        yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -169,21 +190,6 @@ def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
     has_slot = found.database is not None and found.database.slot is not None
     if not has_slot and not any(table.object_id in found.snapshots for table in wanted.tables):
         yield ForgetPosition(wanted.connector)
-
-
-def _copied_slot(wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Have standbys copy a slot that an earlier lakehold's connector created; once, as the server may refuse."""
-    connector, database = found.connector, found.database
-    if connector is not None and database is not None and database.slot is not None:
-        is_new = not has_failover_slot(connector.config) and has_failover_slot(wanted.config)
-        if is_new and not database.failover.is_copied:
-            yield CopySlot(wanted.capture.slot or "")
-
-
-def _other_timeline(wanted: Wanted, found: Found) -> Iterator[Step]:
-    log = found.database.failover.log if found.database is not None else None
-    if log is not None and is_on_other_timeline(found):
-        yield TakeLog(wanted.capture.topic_prefix, wanted.source_id, log, wanted.signal_table, wanted.seen_upstream_ms)
 
 
 def _must_wait(wanted: Wanted, found: Found) -> bool:

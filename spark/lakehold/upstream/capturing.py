@@ -16,20 +16,20 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.write.empty_tables import UpstreamColumns
+from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.registry import registry_of
 from lakehold.model.log_positions import LogPosition
 from lakehold.times import next_timestamp, now_ms
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
 from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps
 from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
 from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
 from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.failover import is_on_other_timeline
-from lakehold.upstream.field_names import as_written
+from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
@@ -206,11 +206,26 @@ class Capturing:
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
         """Return the columns that a table's messages will have, derived from the table's current columns in the database."""
+        config = target.wanted.config
         with self._systems(target) as systems:
             columns = systems.database.columns([upstream]).get(upstream, ())
-        found = as_written(columns, target.wanted.config)
+            initial = systems.database.initial_values(upstream, columns)
+        found = as_written(columns, config)
         sent = columns_of(found, target.wanted.capture.database)
-        return UpstreamColumns(sent, tuple(column.name for column in found if column.is_key))
+        key = tuple(column.name for column in found if column.is_key)
+        known = {field_name(name, config): value for name, value in initial.known.items()}
+        unknown = frozenset(field_name(name, config) for name in initial.unknown)
+        numbers = {column.name: column.number for column in found if column.number}
+        return UpstreamColumns(sent, key, InitialValues(known, unknown), numbers)
+
+    def snapshot_again(self, target: Target, upstream: str, confirm: Callable[[], None]) -> None:
+        """Have the connector snapshot one table again; `confirm` as for `converge`, which raises as this does."""
+        with self._systems(target) as systems:
+            planned = plan_snapshot(target.wanted, self._inspect(target, systems, patient=False), upstream)
+            for step in planned.steps:
+                confirm()
+                log.info("source %s: %s", target.wanted.source, step.description)
+                perform(step, systems)
 
     def _inspect_and_plan(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
         found = self._inspect(target, systems, patient=patient)

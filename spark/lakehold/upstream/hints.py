@@ -115,8 +115,7 @@ def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
     for table in tables_awaiting_repair(wanted, found):
         yield (
-            f"changes of {table.upstream} were missed while the connector did not capture it: until the lake has a new "
-            "snapshot of it, rows may be outdated or no longer exist upstream"
+            f"{_missed(table)}: until the lake has a new snapshot of it, rows may be outdated or no longer exist upstream"
         )
 
 
@@ -126,7 +125,12 @@ def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
         if has_no_key(table, found)
         else "a new snapshot brings its rows, and at its end lakehold deletes those that were deleted meanwhile"
     )
-    return f"changes of {table.upstream} were missed while the connector did not capture it: {way_out}"
+    return f"{_missed(table)}: {way_out}"
+
+
+def _missed(table: CapturedTable) -> str:
+    why = "the connector did not capture it, or a new column filled its rows without a message"
+    return f"changes of {table.upstream} were missed ({why})"
 
 
 def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:

@@ -13,6 +13,7 @@ import pymysql
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
+from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import LogPosition, position_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
@@ -124,6 +125,13 @@ class MysqlUpstream:
             )
             columns.setdefault(table, []).append(column)
         return {table: tuple(of_table) for table, of_table in columns.items()}
+
+    def initial_values(self, _name: str, columns: Sequence[FoundColumn]) -> InitialValues:
+        """Return the columns whose values in older rows are unknown: those that may have got one when they were added.
+
+        The server shows the default that a column has now, and not the one that it was added with.
+        """
+        return InitialValues(unknown=frozenset(c.name for c in columns if c.has_default or not c.is_nullable))
 
     def lost_values(self, _lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
         """Return nothing: no query finds values of MySQL and MariaDB that Debezium does not send unchanged."""

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import errors, sql
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
+from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import WAL, LogPosition
 from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
 from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login, seen_ms
@@ -32,6 +33,7 @@ from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_failover import copied_slot, found_failover, refuse_standby
+from lakehold.upstream.postgres_initial_values import initial_values
 from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
@@ -83,7 +85,6 @@ _MAY_MAKE_SIGNAL_TABLE = """
     SELECT coalesce((SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
                      FROM pg_namespace WHERE nspname = %s), has_database_privilege(current_database(), 'CREATE'))
 """
-_HAS_SCHEMA = "SELECT FROM pg_namespace WHERE nspname = %s"
 _COLUMNS = "(id text PRIMARY KEY, type text NOT NULL, data text)"
 """The columns of a signal table. Debezium writes and reads them by position."""
 
@@ -159,6 +160,11 @@ class PostgresUpstream:
         with self._connected() as connection:
             return columns_of(connection, names)
 
+    def initial_values(self, name: str, columns: Sequence[FoundColumn]) -> InitialValues:
+        """Fetch the values of columns of a table, `schema.name`, in rows older than the column."""
+        with self._connected() as connection:
+            return initial_values(connection, name, columns)
+
     def lost_values(self, lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
         """Search the rows of some tables, `schema.name`, for values that Debezium does not send unchanged."""
         with self._connected() as connection:
@@ -221,7 +227,7 @@ class PostgresUpstream:
     def create_signal_table(self, name: str, publication: str | None) -> None:
         """Create a signal table and its schema unless they exist, and put the table into a publication unless it is a member."""
         with self._connected() as connection:
-            if connection.execute(_HAS_SCHEMA, [SIGNAL_SCHEMA]).fetchone() is None:
+            if connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [SIGNAL_SCHEMA]).fetchone() is None:
                 with suppress(errors.DuplicateSchema, errors.UniqueViolation):
                     connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SIGNAL_SCHEMA)))
             create = sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(_table(name), sql.SQL(_COLUMNS))

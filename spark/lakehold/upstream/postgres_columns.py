@@ -42,7 +42,7 @@ _COLUMNS = f"""
     SELECT "table", attname, format_type(atttypid, atttypmod), coalesce(e.typname, t.typname),
            format_type(coalesce(e.oid, t.oid), modifier), coalesce(e.typtype, t.typtype)::text, e.oid IS NOT NULL, dimensions,
            is_nullable AND NOT d.typnotnull, is_key, is_generated, CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END,
-           has_default
+           has_default, attnum
     FROM attribute JOIN below USING (attrelid, attnum)
     JOIN pg_type t ON t.oid = below.type AND t.typtype <> 'd'
     JOIN pg_type d ON d.oid = atttypid

@@ -22,7 +22,7 @@ from lakehold.errors import (
     UpstreamUnavailable,
 )
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.write.empty_tables import UpstreamColumns
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
@@ -197,6 +197,19 @@ class CapturedSources:
         """
         target = self._targets.now(source)
         return UpstreamColumns() if target is None else self._capturing.columns_of(target, table.upstream or "")
+
+    def snapshot_again(self, source: str, table: Table) -> None:
+        """Have the connector snapshot one table again, because its rows have values that no message shows.
+
+        Raises:
+            SourceBusy: Another process changes the source's upstream.
+            UpstreamUnavailable: A system does not answer.
+            UpstreamError: The table cannot be snapshotted.
+        """
+        with self._changing([source], self._settings.upstream_timeout_ms) as alone:
+            target = self._targets.now(source)
+            if target is not None:
+                self._capturing.snapshot_again(target, table.upstream or "", alone.confirm)
 
     def _repaired(self, source: str) -> Steps:
         """Plan and apply the steps that are left. Without any, take no lease: taking and releasing one are two commits."""

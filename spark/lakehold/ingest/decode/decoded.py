@@ -47,7 +47,9 @@ class Decoded:
       hold Debezium's placeholder for a value it does not have, null if none); and, also for records with errors, `op, source
       struct<connector, snapshot, sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>,
       is_readable` (false for a value that exists and that no schema reads);
-    - FLAT: `value struct<columns>`.
+    - FLAT: `value struct<columns>`;
+
+    and `lacking array<string>`, the columns that the schema of a record lacks, if there are several `versions`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
     that could be read. Errors: `oversized, empty-value, undecodable-key, undecodable-value, unknown-schema,
@@ -61,6 +63,7 @@ class Decoded:
     and no table can hold. `lacks_before`: a schema of the values has no `before`. `names_may_differ_in_case`: a record whose
     fields have names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever
     their case.
+    `versions` has the names of the rows' columns, once for each way that rows were written.
     """
 
     frame: DataFrame
@@ -71,6 +74,12 @@ class Decoded:
     lacks_before: bool = False
     names_may_differ_in_case: bool = True
     has_heads: bool = False
+    versions: frozenset[frozenset[str]] = frozenset()
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """Return the columns of rows that some versions have and others lack, because they were added or dropped."""
+        return frozenset(c.name for c in self.columns if any(c.name not in version for version in self.versions))
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,8 @@ class ReaderSql:
         if self.shape is Shape.DEBEZIUM:
             found["unavailable"] = debezium.unavailable(self.rows[-1])
             head = debezium.head(self.value)
+        if len(self.rows[-1].versions) > 1:
+            found["lacking"] = self.rows[-1].lacking()
         fields = {
             "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
             "error": f"coalesce({key}.code, {value}.code)",
@@ -188,6 +199,7 @@ class ReaderSql:
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
             names_may_differ_in_case=not any(isinstance(version.parser, AvroParser) for version in versions),
             has_heads=self.has_heads,
+            versions=self.rows[-1].versions,
         )
 
 

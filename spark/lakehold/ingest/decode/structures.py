@@ -70,6 +70,24 @@ class Structure:
                     if lacks:
                         yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
 
+    @property
+    def versions(self) -> frozenset[frozenset[str]]:
+        """Return the names of the columns that each version has."""
+        return frozenset(frozenset(f.name for f in origin.schema.fields) for origin in self.origins)
+
+    def lacking(self) -> str:
+        """List the names of the columns that the version of a record lacks; null if it lacks none."""
+        cases = [
+            f"WHEN {self._column(i)} IS NOT NULL THEN array({', '.join(map(literal, lacked))})"
+            for i, origin in enumerate(self.origins)
+            if (lacked := self._lacked_by(origin))
+        ]
+        return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS array<string>)"
+
+    def _lacked_by(self, origin: Origin) -> list[str]:
+        own = {f.name for f in origin.schema.fields}
+        return [c.name for c in self.columns if c.name not in own]
+
     def _column(self, version: int) -> str:
         return f"_{self.name}{version}_{self.reader}"
 

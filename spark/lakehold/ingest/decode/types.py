@@ -35,7 +35,7 @@ from pyspark.sql import types as spark
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
-from lakehold.spark_sql import struct_type
+from lakehold.spark_sql import literal, struct_type
 
 PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.INT8: IntegerType(),
@@ -85,16 +85,29 @@ _FROM_SPARK: dict[type[spark.DataType], IcebergType] = {
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A decoded column. `required`: its upstream column is never null."""
+    """A decoded column.
+
+    Args:
+        name: Its name.
+        type: Its type.
+        required: Whether its upstream column is never null.
+        initial: Its value in rows and messages that lack the column, in Python's form of the type.
+    """
 
     name: str
     type: IcebergType
     required: bool = False
+    initial: object = None
 
     @property
     def spark_type(self) -> str:
         """Write the type in Spark SQL."""
         return spark_text(self.type)
+
+    @property
+    def initial_sql(self) -> str:
+        """Write the initial value in Spark SQL."""
+        return f"CAST({literal(self.initial)} AS {self.spark_type})"
 
 
 def column_types(schema: ConnectSchema) -> tuple[ColumnType, ...]:

@@ -18,7 +18,8 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,9 @@ class Changes:
             error.
         lacks_before: Whether a schema of the messages has no `before`.
         left_out: Parts of messages that no table can hold, in sentences.
+        unknown: New columns whose values in older rows only a snapshot of the table shows.
+        renamed: The names of columns by their earlier names.
+        numbers: The numbers of the columns in the database, if it was asked.
     """
 
     frame: DataFrame
@@ -93,3 +97,6 @@ class Changes:
     knows_rows: bool = True
     lacks_before: bool = False
     left_out: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)

@@ -41,6 +41,7 @@ from lakehold.ingest.envelope.change_columns import (
     Op,
     Phase,
 )
+from lakehold.ingest.envelope.column_history import ColumnHistory
 from lakehold.ingest.envelope.column_names import folded, require_case, require_names
 from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
@@ -79,13 +80,19 @@ class _Mapped:
     first: Mapping[str, str] = field(default_factory=dict)
 
 
-def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] = ()) -> Changes:
+def changes_of(
+    decoded: Decoded,
+    table: Table,
+    stored_key: Sequence[ColumnType] = (),
+    history: ColumnHistory = ColumnHistory(),  # noqa: B008 - a frozen value
+) -> Changes:
     """Return the changes that `decoded` messages make to `table`, one per message, including errors.
 
     Args:
         decoded: The messages.
         table: The definition.
         stored_key: The key of the Iceberg table, if it exists, for batches in which no message has a key.
+        history: The history of the columns.
 
     Raises:
         TableStopped: See `key_of` and `included_columns`; or a table cannot have columns of these names.
@@ -105,7 +112,7 @@ def changes_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType] 
             mapped = _upsert(decoded, table, stored_key)
         case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
             mapped = _debezium(decoded, table, stored_key)
-    return _assembled(mapped, table, included)
+    return _assembled(mapped, table, included, history)
 
 
 def columns_without_messages(table: Table, row: Sequence[ColumnType], key: Collection[str]) -> tuple[ColumnType, ...]:
@@ -270,15 +277,15 @@ def _contracted(
     return {**missing, **contracted}, [*missing, *contracted]
 
 
-def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]) -> Changes:
+def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn], history: ColumnHistory) -> Changes:
     """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
     All of it is one text: Spark parses the text in the time that it takes to build a few columns.
     """
     decoded, key = mapped.decoded, mapped.key
-    in_row = {c.name: c for c in decoded.columns}
+    in_row = _in_row(mapped, history)
     added = {each.column.name: (each.value, each.column) for each in included}
-    found = {c.name: (f"{mapped.row}.{quoted(c.name)}", c) for c in decoded.columns} | dict(key.columns) | added
+    found = in_row | dict(key.columns) | added
     order = [*(name for name in key.columns if name not in in_row), *in_row]
     if table.columns:
         contracted, order = _contracted(table, key.columns, found)
@@ -287,7 +294,7 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
     frame = decoded.frame.selectExpr("*", *(f"{value} AS {name}" for name, value in mapped.first.items())).selectExpr(
         f"partition AS {PARTITION}",
         f"offset AS {OFFSET}",
-        *(f"{value} AS {name}" for name, value in mapped.change.items()),
+        *(f"{value} AS {name}" for name, value in {**mapped.change, **_kept(mapped, history)}.items()),
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
     needs_before = table.envelope.needs_before or (mapped.row == "after" and not key.only_in_messages)
@@ -299,4 +306,37 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
         knows_rows=bool(decoded.columns and (key.columns or not table.envelope.has_keys)),
         lacks_before=decoded.lacks_before,
         left_out=tuple(part.text for part in decoded.left_out),
+        unknown=history.initial.unknown & set(order),
+        renamed=history.renamed,
+        numbers=history.numbers,
     )
+
+
+def _in_row(mapped: _Mapped, history: ColumnHistory) -> dict[str, tuple[str, ColumnType]]:
+    """Return the columns of rows by their present names, each with its value in SQL."""
+    decoded, earlier = mapped.decoded, {name: old for old, name in history.renamed.items()}
+    names = {c.name for c in decoded.columns}
+    found = {}
+    for column in decoded.columns:
+        name = history.renamed.get(column.name, column.name)
+        if name != column.name and name in names:
+            continue
+        value = f"{mapped.row}.{quoted(column.name)}"
+        wanted = replace(column, name=name, initial=history.initial.known.get(name))
+        before = earlier.get(name)
+        # A message whose schema lacks the column has it under its earlier name, or is older than the column.
+        instead = f"{mapped.row}.{quoted(before)}" if before in names else wanted.initial_sql
+        if name in decoded.partial and (before in names or wanted.initial is not None):
+            value = f"CASE WHEN array_contains(lacking, {literal(name)}) THEN {instead} ELSE {value} END"
+        found[name] = (value, wanted)
+    return found
+
+
+def _kept(mapped: _Mapped, history: ColumnHistory) -> dict[str, str]:
+    """Write the columns whose stored value stays, with the present names of those that messages have under an earlier one."""
+    kept, names = mapped.change[KEPT], {c.name for c in mapped.decoded.columns}
+    for old, name in history.renamed.items():
+        if old in names and mapped.row == "after":
+            has_old = f"array_contains({kept}, {literal(old)})"
+            kept = f"CASE WHEN {has_old} THEN array_append({kept}, {literal(name)}) ELSE {kept} END"
+    return {KEPT: kept}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -10,7 +11,7 @@ from typing import Protocol
 from pyspark.sql import functions as F
 
 from lakehold.definitions import Table
-from lakehold.errors import TableStopped
+from lakehold.errors import SourceBusy, TableStopped, UpstreamError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.arriving_records import TableArrival
@@ -19,6 +20,7 @@ from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
+from lakehold.ingest.envelope.column_history import values_unknown
 from lakehold.ingest.write import direct_load, evolve, merge, requirements
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
@@ -194,19 +196,34 @@ class IcebergApplier:
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
         if state is None:
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets)
+            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, numbers=changes.numbers)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, replaces=True)
+            plan = evolve.creation(
+                entry, name, changes.key, changes.columns, buckets, replaces=True, numbers=changes.numbers
+            )
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
-            plan = evolve.evolution(table, name, state.schema, partitions, changes.columns)
+            plan = evolve.evolution(table, name, state.schema, partitions, changes.columns, changes.renamed)
+            if plan:
+                before, after = evolve.remembering(name, state.properties, changes)
+                plan = replace(plan, statements=(*before, *plan.statements, *after))
             if state.current is None and changes.key and state.table.sort_order().is_unsorted:
                 # The process that created the table was killed before it set the order, which CREATE TABLE cannot do.
                 plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))
-        if plan.statements:
+        if plan:
             writing.confirm_lease()
-            evolve.run(writing.spark(), plan)
+            if changes.unknown:
+                self._snapshot_again(table, changes.unknown)
+            evolve.run(writing.spark(), writing.tables, table.full_name, plan)
         return plan.columns
+
+    def _snapshot_again(self, table: Table, columns: Collection[str]) -> None:
+        """Request the values of new columns in older rows, before the columns exist: after a crash they are still new."""
+        log.info("table %s is snapshotted again, for the values of %s in older rows", table.full_name, sorted(columns))
+        try:
+            self.writing.snapshot_again(table)
+        except (UpstreamError, SourceBusy) as error:
+            raise values_unknown(table, columns, error) from error
 
     def _is_replaceable(self, table: Table, state: TableState) -> bool:
         """Return whether a table may be created again: it has no snapshot, and has not changed since `state` was read."""

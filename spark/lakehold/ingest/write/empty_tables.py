@@ -6,39 +6,16 @@ neither is created when its first message arrives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
 from lakehold.ingest.decode.types import ColumnType, from_spark
 from lakehold.ingest.envelope.unwrap import columns_without_messages
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import quoted_table
-
-
-@dataclass(frozen=True)
-class UpstreamColumns:
-    """The columns of a table in the captured database.
-
-    Args:
-        columns: The columns that messages have, in order.
-        key: Names of the primary key's columns.
-    """
-
-    columns: tuple[ColumnType, ...] = ()
-    key: tuple[str, ...] = ()
-
-
-UpstreamColumnsOf = Callable[[Table], UpstreamColumns]
-
-
-def no_columns(_: Table) -> UpstreamColumns:
-    """Return nothing, for a table that no database describes."""
-    return UpstreamColumns()
 
 
 def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumnsOf) -> None:
@@ -65,9 +42,9 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     columns = columns_without_messages(table, columns, key)
     name = quoted_table(writing.catalog_name, table.full_name)
     buckets = int(str(table.options.get("buckets", writing.buckets)))
-    plan = evolve.creation(entry, name, key, columns, buckets)
+    plan = evolve.creation(entry, name, key, columns, buckets, numbers=found.numbers)
     writing.confirm_lease()
-    evolve.run(writing.spark(), plan)
+    evolve.run(writing.spark(), writing.tables, table.full_name, plan)
 
 
 def _columns(table: Table, found: UpstreamColumns) -> tuple[ColumnType, ...]:

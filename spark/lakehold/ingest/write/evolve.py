@@ -6,9 +6,11 @@ NOT NULL, or is dropped, changes nothing here; the key is kept as the table prop
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -20,6 +22,7 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    NestedField,
     StringType,
     StructType,
     TimestampType,
@@ -30,9 +33,11 @@ from tenacity import Retrying, stop_after_attempt
 
 from lakehold.definitions import Table, full_name_text, object_text
 from lakehold.errors import TableStopped
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.envelope.change_columns import Changes
+from lakehold.ingest.envelope.column_history import NUMBERS, RENAMED
 from lakehold.ingest.envelope.column_names import require_names
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
 from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
@@ -61,17 +66,22 @@ OBJECT_ID = "lakehold.object-id"
 
 @dataclass(frozen=True)
 class Evolution:
-    """The statements that change a table's schema to the schema of a batch.
+    """The changes to a table's schema that make it the schema of a batch.
 
     Args:
         statements: SQL to run first, in order.
         columns: The table's columns afterwards.
         namespace: A namespace to create first, in SQL; None if it exists.
+        added: Columns with an initial value to add after that, which SQL cannot.
     """
 
     statements: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     namespace: str | None = None
+    added: tuple[ColumnType, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.statements or self.added)
 
 
 def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
@@ -82,6 +92,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     buckets: int,
     *,
     replaces: bool = False,
+    numbers: Mapping[str, int] | None = None,
 ) -> Evolution:
     """Plan the statements that create the table, bucketed and locally ordered by its key.
 
@@ -92,9 +103,11 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         columns: All columns in order.
         buckets: The number of buckets of the first key column that can be bucketed.
         replaces: Whether the table exists, and was never written.
+        numbers: The numbers of columns in the database.
     """
     types = {c.name: c.type for c in columns}
-    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns)
+    first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
+    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in first)
     bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
     bucket = f"bucket({buckets}, {quoted(bucketed)})" if bucketed is not None else ""
     named = _partition_name(bucketed, types) if bucketed is not None else None
@@ -104,6 +117,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         "lakehold.source": entry.definition.source,
         KEY: key_text(key),
         OBJECT_ID: entry.object_id,
+        **({NUMBERS: json.dumps(numbers)} if numbers else {}),
     }
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
     return Evolution(
@@ -116,8 +130,9 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
             ),
             *((ordering(name, key),) if key else ()),
         ),
-        tuple(columns),
+        (*first, *added),
         name.rsplit(".", 1)[0],
+        tuple(added),
     )
 
 
@@ -155,29 +170,58 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
     )
 
 
-def evolution(
-    table: Table, name: str, schema: Schema, partitions: Collection[str], incoming: Sequence[ColumnType]
+def evolution(  # noqa: PLR0913 - a table, its state, and what comes
+    table: Table,
+    name: str,
+    schema: Schema,
+    partitions: Collection[str],
+    incoming: Sequence[ColumnType],
+    renamed: Mapping[str, str] | None = None,
 ) -> Evolution:
-    """Plan the statements after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
+    """Plan the changes after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
+
+    `renamed` has the names of columns by their earlier names.
 
     Raises:
         TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name conflicts with another one.
     """
-    present = {f.name: f.field_type for f in schema.fields}
-    statements, types = [], dict(present)
+    names = {f.name for f in schema.fields}
+    new_names = {old: new for old, new in (renamed or {}).items() if old in names and new not in names}
+    statements = [alter_table(name, f"RENAME COLUMN {quoted(old)} TO {quoted(new)}") for old, new in new_names.items()]
+    fields = {new_names.get(f.name, f.name): f for f in schema.fields}
+    present = {column: f.field_type for column, f in fields.items()}
+    initial = {column: f.initial_default for column, f in fields.items()}
+    added, types = [], dict(present)
     for column in incoming:
         if column.name not in present:
-            types[column.name] = column.type
-            statements.append(alter_table(name, f"ADD COLUMN {quoted(column.name)} {spark_text(column.type)}"))
+            types[column.name], initial[column.name] = column.type, column.initial
+            if column.initial is not None:
+                added.append(column)
+            else:
+                statements.append(alter_table(name, f"ADD COLUMN {quoted(column.name)} {spark_text(column.type)}"))
             continue
         try:
             types[column.name] = unify(present[column.name], column.type, column.name)
         except TypeConflict as conflict:
             raise _impossible(table, conflict) from conflict
         statements += _altered(name, quoted(column.name), present[column.name], types[column.name])
-    columns = tuple(ColumnType(n, t) for n, t in types.items())
+    columns = tuple(ColumnType(n, t, initial=initial[n]) for n, t in types.items())
     require_names(table, columns, {name for name in partitions if name not in present})
-    return Evolution(tuple(statements), columns)
+    return Evolution(tuple(statements), columns, added=tuple(added))
+
+
+def remembering(name: str, properties: Mapping[str, str], changes: Changes) -> tuple[list[str], list[str]]:
+    """Write the statements that keep the history of a batch's columns as properties of the table: before and after its change.
+
+    The earlier name of a column is known before the column is renamed: otherwise a crash in between would lose it.
+    """
+
+    def kept(key: str, found: Mapping[str, Any]) -> list[str]:
+        text = json.dumps(found)
+        is_known = not changes.numbers or properties.get(key, "{}") == text
+        return [] if is_known else [alter_table(name, f"SET TBLPROPERTIES {table_properties({key: text})}")]
+
+    return kept(RENAMED, changes.renamed), kept(NUMBERS, changes.numbers)
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
@@ -218,8 +262,8 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
     )
 
 
-def run(spark: SparkSession, evolution: Evolution) -> None:
-    """Run the statements; each can be repeated after a crash because the plan is made again from the table's schema."""
+def run(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
+    """Change a table; each change can be repeated after a crash because the plan is made again from the table's schema."""
     if evolution.namespace is not None:
         # Two sources may create the first tables of one namespace at the same time: the catalog refuses the second.
         for attempt in Retrying(stop=stop_after_attempt(2), reraise=True):
@@ -227,3 +271,6 @@ def run(spark: SparkSession, evolution: Evolution) -> None:
                 spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {evolution.namespace}")
     for statement in evolution.statements:
         spark.sql(statement)
+    if evolution.added:
+        fields = [NestedField(0, c.name, c.type, required=False, initial_default=c.initial) for c in evolution.added]
+        tables.add_columns(full_name, fields)

@@ -22,7 +22,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.decode.types import ColumnType, spark_text
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.statistics import Bounds
@@ -168,7 +168,7 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
 
 
 def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
-    """Write the table's columns as expressions over the batch's: exact casts to the stored type, null if the messages lack them.
+    """Write the table's columns as expressions over the batch's: exact casts, or the initial value of a column they lack.
 
     A row that the table lacks has no value to keep: a change of its key comes without values that PostgreSQL stores outside
     of the row, unless REPLICA IDENTITY is FULL. It gets null, because Debezium's placeholder would pass for a value.
@@ -177,7 +177,7 @@ def _as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values:
 
     def value(column: ColumnType) -> str:
         if column.name not in incoming:
-            return f"CAST(NULL AS {spark_text(column.type)})"
+            return column.initial_sql
         known = cast(quoted(column.name), incoming[column.name], column.type)
         if not keeps_values or column.name in changes.key:
             return known

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from lakehold.definitions import Table
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.write import merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
@@ -43,6 +44,7 @@ class Writing:
         confirm_lease: Raises `LeaseLost` if another process owns the source; called before each commit.
         held: Keeps the history that holds need.
         errors: Records bad messages.
+        snapshot_again: Has the connector snapshot one table again, which shows values that the table's messages do not.
     """
 
     spark: Callable[[], SparkSession]
@@ -52,6 +54,7 @@ class Writing:
     confirm_lease: Callable[[], None]
     held: HeldHistory
     errors: ErrorRecords
+    snapshot_again: Callable[[Table], None] = lambda _: None
 
     def name(self, full_name: str) -> str:
         """Return a table's name in SQL, quoted."""

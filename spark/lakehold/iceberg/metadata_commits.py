@@ -1,0 +1,71 @@
+"""Commits of metadata that lakehold writes itself: PyIceberg does not write metadata of format version 3 to its SQL catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+from lakehold.iceberg import expiry, metadata_files
+from lakehold.iceberg.attempts import Attempt
+from lakehold.iceberg.metadata_files import MetadataJson
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
+from lakehold.times import now_ms
+
+T = TypeVar("T")
+
+
+def by_file(
+    catalog: RememberingSqlCatalog, table: Table, result: T, changed: Callable[[MetadataJson], MetadataJson]
+) -> Attempt[T]:
+    """Write the next metadata file; its commit updates the catalog's row if the row has not changed since.
+
+    Args:
+        catalog: The lake's catalog.
+        table: The table.
+        result: The result of the change.
+        changed: Changes the metadata, which has the time of the change already. Snapshots stay.
+    """
+    before = catalog.file_of(table.name(), table.metadata_location)
+    after = before.followed_by(changed(_next(before.fields, before.location)))
+    metadata_files.write(table.io, after)
+    deletes = property_as_bool(
+        table.properties,
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED,
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT,
+    )
+
+    def commit() -> None:
+        catalog.replace(table, after)
+        if deletes:
+            expiry.delete(table.io, sorted(_logged(before.metadata) - _logged(after.metadata)))
+
+    return Attempt(
+        table,
+        result,
+        (after.location,),
+        commit,
+        is_in=lambda newest: after.location in {newest.metadata_location, *_logged(newest.metadata)},
+    )
+
+
+def _logged(metadata: TableMetadata) -> set[str]:
+    return {entry.metadata_file for entry in metadata.metadata_log}
+
+
+def _next(fields: MetadataJson, location: str) -> MetadataJson:
+    """Return metadata that logs the file of `fields`, which is at `location`, as the one before."""
+    logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
+    kept = property_as_int(
+        fields.get("properties", {}),
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
+    )
+    return {
+        **fields,
+        "last-updated-ms": max(fields["last-updated-ms"], now_ms()),
+        "metadata-log": [*fields.get("metadata-log", ()), logged][-max(1, kept or 1) :],
+    }

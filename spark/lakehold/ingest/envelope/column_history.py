@@ -1,0 +1,192 @@
+"""The history of columns that messages do not show: values in rows older than a column, and earlier names.
+
+`ALTER TABLE … ADD COLUMN c int DEFAULT 5` fills all rows without sending any. Messages and files from before lack the column.
+Both read the value that the database shows in such rows. The Iceberg table keeps the value as the column's initial default, so
+that lakehold asks the database once, when the column appears.
+
+`RENAME COLUMN` looks like one column that is dropped and another that is added. PostgreSQL numbers its columns, and a table of
+the lake keeps these numbers among its properties. So a new column with the number of one that is gone is the same column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from lakehold.definitions import Table
+from lakehold.errors import LakeholdError, TableStopped, UpstreamError
+from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.new_columns import FORMAT_VERSION
+from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.unify import same
+from lakehold.ingest.envelope.included import included_columns
+from lakehold.ingest.envelope.stored_key import stored_key
+from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns, UpstreamColumnsOf
+
+NUMBERS = "lakehold.column-numbers"
+"""Table property: the numbers by which PostgreSQL knows the columns, as JSON by name."""
+
+RENAMED = "lakehold.renamed-columns"
+"""Table property: earlier names of columns, which messages may still have, as JSON: the name by the earlier one."""
+
+
+@dataclass(frozen=True)
+class ColumnHistory:
+    """The history of the columns of a batch.
+
+    Args:
+        initial: Values of columns in messages and files that lack the column.
+        renamed: The names of columns by their earlier names.
+        numbers: The numbers of the columns in the database; empty: it was not asked, or has none.
+    """
+
+    initial: InitialValues = field(default_factory=InitialValues)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def column_history(
+    decoded: Decoded, table: Table, state: TableState | None, columns_of: UpstreamColumnsOf
+) -> ColumnHistory:
+    """Return the history of the columns of `decoded` messages.
+
+    Args:
+        decoded: The messages.
+        table: The definition.
+        state: The Iceberg table; None before the first batch.
+        columns_of: Returns the columns of a table in the database.
+
+    Raises:
+        TableStopped: The database cannot be asked about a new column.
+    """
+    if table.columns or not table.envelope.has_keys:
+        # Listed columns are as old as the table, and a table of all messages has each message as it was.
+        return ColumnHistory()
+    present = {f.name: f.initial_default for f in state.schema.fields} if state is not None else {}
+    kept = {name: value for name, value in present.items() if value is not None}
+    renamed = _renamed_before(decoded, state)
+    new = {c.name for c in decoded.columns} - present.keys() - renamed.keys()
+    # A table that is created needs no values, but the numbers of its columns.
+    needed = new if state is not None and state.row_count != 0 else new & decoded.partial
+    if not new:
+        return ColumnHistory(InitialValues(kept), renamed)
+    try:
+        upstream = columns_of(table)
+    except UpstreamError as error:
+        if needed:
+            raise values_unknown(table, needed, error) from error
+        return ColumnHistory(InitialValues(kept), renamed)
+    if upstream.numbers:
+        # A column that the database has under an earlier name of another one is a column of its own.
+        renamed = {old: name for old, name in renamed.items() if old not in upstream.numbers}
+        new = {c.name for c in decoded.columns} - present.keys() - renamed.keys()
+        needed = new if needed else needed
+    now = _renamed_now(decoded, state, renamed, new, upstream)
+    values = _initial(decoded, state, needed - {*now.values()}, upstream)
+    added = {each.column.name for each in included_columns(table, decoded.key_columns, (), ())}
+    unknown = values.unknown | _older_than_known(state, renamed, needed - {*now.values()}, upstream, added)
+    unknown |= {n for n, number in _stored_numbers(state, renamed).items() if upstream.numbers.get(n, number) != number}
+    if now and not new <= upstream.numbers.keys():
+        # A column had a third name in between, under which messages have its values.
+        unknown |= {*now.values()}
+    known = {name: value for name, value in values.known.items() if name not in unknown}
+    renamed = {**{old: now.get(name, name) for old, name in renamed.items()}, **now}
+    return ColumnHistory(InitialValues({**kept, **known}, unknown), renamed, upstream.numbers)
+
+
+def values_unknown(table: Table, columns: Collection[str], error: LakeholdError) -> TableStopped:
+    """Return the error that stops a table until the database shows what older rows have in new columns."""
+    names = ", ".join(f'"{name}"' for name in sorted(columns))
+    return TableStopped(
+        f'the values of new columns {names} in older rows of table "{table.full_name}" are not known',
+        table=table.full_name,
+        code="initial-unknown",
+        detail=f"Messages do not have them, and the database cannot be asked: {error.message}.",
+        hint="Correct that; the next ingest tries it again. The other tables continue.",
+    )
+
+
+def stored_renames(state: TableState | None) -> dict[str, str]:
+    """Return the names of columns by their earlier names, as far as the table has the columns."""
+    present = {f.name for f in state.schema.fields} if state is not None else set()
+    found: dict[str, str] = json.loads(state.properties.get(RENAMED, "{}")) if state is not None else {}
+    return {old: name for old, name in found.items() if name in present and old not in present}
+
+
+def _renamed_before(decoded: Decoded, state: TableState | None) -> dict[str, str]:
+    """Return the renames that hold for these messages: one that has both names has two columns."""
+    return {old: name for old, name in stored_renames(state).items() if not _have_both(decoded, old, name)}
+
+
+def _have_both(decoded: Decoded, one: str, other: str) -> bool:
+    return any({one, other} <= version for version in decoded.versions)
+
+
+def _stored_numbers(state: TableState | None, renamed: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = json.loads(state.properties.get(NUMBERS, "{}")) if state is not None else {}
+    return {renamed.get(name, name): number for name, number in found.items()}
+
+
+def _renamed_now(
+    decoded: Decoded,
+    state: TableState | None,
+    renamed: Mapping[str, str],
+    new: Collection[str],
+    upstream: UpstreamColumns,
+) -> dict[str, str]:
+    """Return new names by earlier ones: the number of a new column is that of a column that the database does not have."""
+    if state is None:
+        return {}
+    types, key = {f.name: f.field_type for f in state.schema.fields}, {c.name for c in stored_key(state)}
+    before = {number: name for name, number in _stored_numbers(state, renamed).items()}
+    incoming = {c.name: c.type for c in decoded.columns}
+    pairs = ((before.get(upstream.numbers.get(name, 0)), name) for name in new)
+    return {
+        old: name
+        for old, name in pairs
+        if old in types
+        and old not in upstream.numbers
+        and old not in key
+        and not _have_both(decoded, old, name)
+        and all(same(kind, incoming[name]) for kind in (types[old], incoming.get(old, types[old])))
+    }
+
+
+def _older_than_known(
+    state: TableState | None,
+    renamed: Mapping[str, str],
+    names: Collection[str],
+    upstream: UpstreamColumns,
+    added: Collection[str],
+) -> frozenset[str]:
+    """Return the columns among `names` that may be older than their names, and so have values that nothing shows.
+
+    Args:
+        state: The Iceberg table.
+        renamed: The names of columns by their earlier names.
+        names: New names.
+        upstream: The columns in the database.
+        added: Columns of the table that the database never has.
+    """
+    numbers = _stored_numbers(state, renamed)
+    if numbers:
+        last = max(numbers.values())
+        return frozenset(name for name in names if upstream.numbers.get(name, last + 1) <= last)
+    if state is None or not upstream.columns:
+        return frozenset()
+    gone = {f.name for f in state.schema.fields} - {c.name for c in upstream.columns} - {*added}
+    return frozenset(names) if gone else frozenset()
+
+
+def _initial(
+    decoded: Decoded, state: TableState | None, names: Collection[str], upstream: UpstreamColumns
+) -> InitialValues:
+    """Return the values of columns in older rows, as columns of these messages."""
+    values = {name: value for name, value in upstream.initial.known.items() if name in names}
+    types, now = ({c.name: c.type for c in columns} for columns in (decoded.columns, upstream.columns))
+    is_able = state is None or state.format_version >= FORMAT_VERSION
+    # A column may have changed its type since these messages were sent.
+    known = {name: value for name, value in values.items() if is_able and name in now and same(now[name], types[name])}
+    unknown = {*names} & upstream.initial.unknown | values.keys() - known.keys()
+    return InitialValues(known, frozenset(unknown))
