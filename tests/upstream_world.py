@@ -42,6 +42,7 @@ from lakehold.upstream.capture_steps import (
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
 from lakehold.upstream.connector_config import Login, SideTopics, json
+from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found import (
     NO_SNAPSHOT,
     OPERATIONS,
@@ -58,6 +59,7 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.wanted import InLake, Wanted, wanted
 from tests.upstream_meddling import Meddled
 
@@ -124,6 +126,8 @@ class World(Meddled):
         may_make_signal_table: The source's user may create the signal table.
         is_mariadb: The database is a MariaDB, which has no publications and slots.
         columns: Columns of the tables.
+        failover: The settings of the database for a failover.
+        log: The log of the database that was noted.
     """
 
     tables: frozenset[str]
@@ -153,6 +157,8 @@ class World(Meddled):
     may_make_signal_table: bool = True
     is_mariadb: bool = False
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
+    failover: FoundFailover = field(default_factory=FoundFailover)
+    log: FoundLog | None = None
 
     @property
     def is_capturing(self) -> bool:
@@ -196,6 +202,7 @@ class World(Meddled):
             tuple(sorted(self.tables - set(wanted.upstream_tables))),
             self.may_publish,
             self.position,
+            failover=self.failover,
         )
         return Found(
             connector,
@@ -208,6 +215,8 @@ class World(Meddled):
             signals=self._signals(wanted.signal_table),
             relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
+            log=self.log,
+            passed=wanted.passed,
         )
 
     def _signals(self, name: str) -> FoundSignals:
@@ -302,6 +311,12 @@ class World(Meddled):
                     self.snapshots[object_id] = replace(
                         self.snapshots[object_id], sync_point=LogPosition("log", (self.position,))
                     )
+            case CopySlot(name):
+                assert self.state == "STOPPED"
+                assert self.slot == name
+                self.failover = replace(self.failover, is_copied=True)
+            case TakeLog(_, _, log, _, _):
+                self.log = log
             case RequestSnapshot(prefix, upstream, object_id, repeat, signal_table):
                 assert SideTopics(prefix).signals in self.topics
                 if signal_table is not None:

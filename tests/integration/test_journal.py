@@ -11,9 +11,11 @@ from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.log_positions import LogPosition
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import FoundSnapshot
+from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.journal import (
     Journal,
     recorded_first_snapshot,
+    recorded_log,
     recorded_members,
     recorded_missed,
     recorded_sync_point,
@@ -212,6 +214,16 @@ def test_the_last_note_of_each_membership_counts(broker: Broker) -> None:
     said.signal(recorded_members("s1", "p", {"public.a": "5/2"}))
     assert said.complete() == set()
     assert said.journal.members == {"public.a": "5/2", "public.b": "3/4"}
+    assert said.journal.snapshots == {}
+
+
+def test_the_last_note_of_the_databases_log_counts(broker: Broker) -> None:
+    said = Conversation(broker, "wal")
+    assert said.journal.log is None
+    for log in (FoundLog("7", 1), FoundLog("7", 3, ((1, 500), (2, 2**40)), is_awaited=True)):
+        said.signal(recorded_log("s1", log))
+        assert said.complete() == set()
+        assert said.journal.log == log
     assert said.journal.snapshots == {}
 
 

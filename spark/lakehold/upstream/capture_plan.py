@@ -39,6 +39,8 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.failover import refuse_restored
+from lakehold.upstream.failover_steps import copied_slot, other_timeline
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
@@ -64,7 +66,6 @@ from lakehold.upstream.refusals import (
     refuse_foreign,
     refuse_lost,
     refuse_partial,
-    refuse_restored,
     refuse_unfit,
     refuse_unmarked,
     refuse_unpublishable,
@@ -108,12 +109,16 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
-    is_stopped = bool(signals) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
+    copied = tuple(copied_slot(wanted, found))
+    is_stopped = (
+        bool(signals or copied) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
+    )
     is_published = found.database is None or found.database.publication is not None
     steps = (
         *_topics(wanted, found),
         *forgotten,
         *_stopped(wanted, found, is_stopped=is_stopped),
+        *copied,
         # The connector misses signals in a table that is not published yet.
         *(signals if is_published else ()),
         *_missed(wanted, found, out),
@@ -135,7 +140,7 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
     refuse_uncapturable(wanted, found)
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
-    refuse_restored(wanted, found)
+    refuse_restored(wanted, found, resnapshot=True)
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_partial(wanted, found)
@@ -153,6 +158,7 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
             *_publication(wanted, found, wanted.tables),
             *_signal_table(wanted, found),
             *_configuration(wanted, found.connector),
+            *other_timeline(wanted, found),
             RecordFirstSnapshot(wanted.capture.topic_prefix, tables),
             ResumeConnector(wanted.connector),
         )

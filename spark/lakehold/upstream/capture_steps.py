@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.model.offsets import Offsets
 from lakehold.upstream.connector_config import included_tables
+from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.wanted import Topic
 
 
@@ -360,6 +361,8 @@ Step = (
     | RecordMissed
     | RecordMembers
     | RecordSyncPoint
+    | CopySlot
+    | TakeLog
 )
 
 

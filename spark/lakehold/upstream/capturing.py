@@ -28,9 +28,11 @@ from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hin
 from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
 from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.failover import is_on_other_timeline
 from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
+from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unrepaired_hints
@@ -38,7 +40,7 @@ from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.partitions import silent_hints
-from lakehold.upstream.perform import Systems, perform
+from lakehold.upstream.perform import Systems, perform, record_log
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.wanted import Wanted
@@ -71,6 +73,8 @@ class Capturing:
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
+        self._passed: dict[str, int | None] = {}
+        self._logs: dict[str, FoundLog | None] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:
         """Compute the steps that `reconcile` would perform now; its arguments are described there.
@@ -129,6 +133,8 @@ class Capturing:
     def record_seen(self, target: Target) -> int | None:
         """Record in the database that lakehold inspects it now: a database that is restored from a backup has an earlier time.
 
+        The connector's journal gets the database's log, if it is another one than the journal has.
+
         Returns:
             The recorded time, epoch milliseconds; None: the database keeps none.
 
@@ -136,9 +142,16 @@ class Capturing:
             UpstreamUnavailable: The database does not answer.
             UpstreamRefused: It refuses.
         """
-        last_ms = target.wanted.seen_upstream_ms
+        wanted = target.wanted
         with self._systems(target) as systems:
-            return systems.database.record_seen(target.wanted.signal_table, next_timestamp(last_ms))
+            seen_ms = systems.database.record_seen(wanted.signal_table, next_timestamp(wanted.seen_upstream_ms))
+            # Last: until the log is recorded, an earlier time on a promoted standby is not taken for a restored database.
+            recorded, found = self._journal(target, systems.kafka).log, self._logs.get(wanted.source_id)
+            if found is not None and found != recorded:
+                if recorded is not None and not found.is_same(recorded):
+                    log.info("source %s: its database failed over to timeline %d", wanted.source, found.timeline)
+                record_log(systems.kafka, wanted.capture.topic_prefix, wanted.source_id, found)
+        return seen_ms
 
     def faults(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
         """Return what `plan` returns, and a sentence about each fault of captured tables.
@@ -216,7 +229,11 @@ class Capturing:
 
     def _inspect_and_plan(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
         found = self._inspect(target, systems, patient=patient)
-        return plan_resnapshot(target.wanted, found) if resnapshot else plan(target.wanted, found)
+        planned = plan_resnapshot(target.wanted, found) if resnapshot else plan(target.wanted, found)
+        # The log that the plan accepts, though the database fails over before `record_seen`.
+        has_slot = found.database is not None and found.database.slot is not None
+        self._logs[target.wanted.source_id] = found.database.failover.log if found.database and has_slot else None
+        return planned
 
     def _inspect(self, target: Target, systems: Systems, *, patient: bool) -> Found:
         wanted = target.wanted
@@ -252,7 +269,12 @@ class Capturing:
             lost=self._lost_values(wanted, relations, columns, systems),
             lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if patient else None,
+            log=journal.log,
         )
+        if not is_on_other_timeline(found):
+            self._passed[wanted.source_id] = wanted.passed
+        # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
+        found = replace(found, passed=self._passed.get(wanted.source_id, wanted.passed))
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
 
     def _lost_values(

@@ -22,6 +22,8 @@ SEEN = "lakehold looked at "
 _INCLUDED = "table.include.list"
 _AS_WRITTEN = re.compile(r"\(\?-i:(.*)\)")
 _SIGNAL_TABLE = "signal.data.collection"
+FAILOVER_SLOT = {"slot.failover": "true"}
+"""The option of a connector that creates its slot as one that standbys copy, on PostgreSQL 17 and later."""
 SENDS_TRUNCATES = {"skipped.operations": "none"}
 """The option of a connector that sends TRUNCATE, too: Debezium skips it by default."""
 _LONGEST_NAME = 63
@@ -229,6 +231,11 @@ def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
 def has_signal_table(config: Mapping[str, str]) -> bool:
     """Return whether a connector marks its snapshot of a joining table in a signal table."""
     return _SIGNAL_TABLE in config
+
+
+def has_failover_slot(config: Mapping[str, str]) -> bool:
+    """Return whether a connector creates its slot as one that standbys copy."""
+    return config.items() >= FAILOVER_SLOT.items()
 
 
 def skips_truncates(config: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Adapt the connector's configuration to what exists upstream: a signal table, columns, the connector itself. Pure."""
+"""Adapt the connector's configuration to what exists upstream: server, signal table, columns, the connector itself. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyiceberg.types import LongType
 from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream import value_options
 from lakehold.upstream.captured_columns import Columns, sent_type, unsent_columns
+from lakehold.upstream.connector_config import FAILOVER_SLOT
 from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found import Found, FoundConnector
 from lakehold.upstream.found_columns import FoundColumn
@@ -27,7 +28,9 @@ def fitted(wanted: Wanted, found: Found) -> Wanted:
     if not wanted.tables:
         return wanted
     wanted = with_signal_table(wanted, found.signals)
-    config = {**wanted.config, **_of_columns(found.columns, wanted)}
+    has_failover_slots = found.database is not None and found.database.failover.has_failover_slots
+    of_server = FAILOVER_SLOT if has_failover_slots else {}
+    config = {**wanted.config, **of_server, **_of_columns(found.columns, wanted)}
     return replace(wanted, config=_keeping_types(replace(wanted, config=config), found))
 
 

@@ -11,6 +11,7 @@ from pyiceberg.types import IcebergType
 from lakehold.model.log_positions import LogPosition
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.found_values import LostValues
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
@@ -170,6 +171,7 @@ class FoundDatabase:
         other_tables: Names of all other tables, for hints.
         may_create: The source's user may create publications.
         money: The text of 1234.5 as type `money` for the source's user.
+        failover: The server's settings and slots that decide what a failover loses.
     """
 
     wal_level: str
@@ -181,6 +183,7 @@ class FoundDatabase:
     may_create: bool = True
     confirmed: int | None = None
     money: str = "$1,234.50"
+    failover: FoundFailover = field(default_factory=FoundFailover)
 
     @property
     def is_sent(self) -> bool:
@@ -302,6 +305,8 @@ class Found:
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
+        log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
+        passed: The highest log position that the lake had applied when the database last had that log; None: none is known.
     """
 
     connector: FoundConnector | None = None
@@ -320,3 +325,5 @@ class Found:
     lake_types: Mapping[str, Mapping[str, IcebergType]] = field(default_factory=dict)
     lost: Mapping[str, LostValues] = field(default_factory=dict)
     now_ms: int | None = None
+    log: FoundLog | None = None
+    passed: int | None = None

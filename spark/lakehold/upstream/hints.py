@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
+from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundDatabase
 from lakehold.upstream.gaps import (
@@ -33,7 +34,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """List hints about the connector and the tables that a statement declares; about all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
     found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
-    found_hints += silent_hints(wanted, found.database)
+    found_hints += [*silent_hints(wanted, found.database), *failover_hints(wanted, found.database)]
     found_hints += [*unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database

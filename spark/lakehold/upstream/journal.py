@@ -18,7 +18,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
@@ -28,6 +28,7 @@ from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import OffsetRange, TopicPartition
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found_log import FoundLog
 
 _WORD = re.compile(r"\w+")
 _SNAPSHOT_REQUEST = "execute-snapshot"
@@ -93,6 +94,12 @@ def recorded_members(source_id: str, publication: str, members: Mapping[str, str
     return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
+def recorded_log(source_id: str, log: FoundLog) -> str:
+    """Build a signal that the connector only logs: the log of PostgreSQL that fills the topics."""
+    data = {"message": f"timeline {log.timeline} of system {log.system}", "wal": asdict(log)}
+    return json.dumps({"id": source_id, "type": _RECORD, "data": data})
+
+
 def recorded_sync_point(object_id: str, upstream: str, log_position: LogPosition) -> str:
     """Build a signal that records, for lakehold: the sync point of a table that joined."""
     where = f"{log_position.log} {'/'.join(map(str, log_position.at))}"
@@ -124,6 +131,7 @@ class Journal:
         snapshots: The snapshot of each table, as requested and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
         members: The last recorded memberships in the publication, by the table's name upstream.
+        log: The last recorded log of PostgreSQL; None: none was recorded.
         first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
     """
 
@@ -140,6 +148,7 @@ class Journal:
         self.snapshots: dict[str, FoundSnapshot] = {}
         self.repeats: dict[str, FoundRepeat] = {}
         self.members: dict[str, str] = {}
+        self.log: FoundLog | None = None
         self.first_snapshot_said: int | None = None
 
     @property
@@ -155,7 +164,7 @@ class Journal:
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
             self._requests, self._answered = [], set()
-            self.repeats, self.members = {}, {}
+            self.repeats, self.members, self.log = {}, {}, None
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
             # Others may write to the topic, too. The connector ignores messages that are not signals, and so does lakehold.
@@ -197,6 +206,10 @@ class Journal:
     def _take_record(self, object_id: str, before: FoundSnapshot, recorded: Mapping[str, Any]) -> None:
         if "members" in recorded:
             self.members |= recorded["members"]
+        elif "wal" in recorded:
+            wal = recorded["wal"]
+            branches = tuple((timeline, at) for timeline, at in wal["branches"])
+            self.log = FoundLog(wal["system"], wal["timeline"], branches, wal["is_awaited"])
         elif "fits_from" in recorded:
             log, *at = recorded["fits_from"]
             self.snapshots[object_id] = replace(before, sync_point=LogPosition(log, tuple(at)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from lakehold.errors import UpstreamRefused
 from lakehold.iceberg.data_tables import TableState
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
@@ -37,8 +39,11 @@ from lakehold.upstream.capture_steps import (
 )
 from lakehold.upstream.connect_client import ConnectClient
 from lakehold.upstream.connector_config import SideTopics
+from lakehold.upstream.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.journal import (
     recorded_first_snapshot,
+    recorded_log,
     recorded_members,
     recorded_missed,
     recorded_sync_point,
@@ -47,6 +52,8 @@ from lakehold.upstream.journal import (
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
 from lakehold.upstream.refusals import publication_lost
+
+log = logging.getLogger(__name__)
 
 _NOT_FOR_THE_CONNECTOR = "noted"
 """The key of a signal that the connector ignores in the topic: it takes signals whose key is its topic prefix."""
@@ -69,7 +76,7 @@ class Systems:
     table_state: Callable[[str], TableState | None]
 
 
-def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
+def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
     """Perform a step.
 
     Raises:
@@ -95,6 +102,16 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.database.drop_signal_table(name)
         case DropSlot(name):
             _postgres(on).drop_slot(name)
+        case CopySlot(name):
+            try:
+                _postgres(on).have_slot_copied(name)
+            except UpstreamRefused as refusal:
+                # The connector reads the slot as well as before, and a hint says what is missing.
+                log.warning("replication slot %s is not copied to standbys: %s", name, refusal.detail)
+        case TakeLog(prefix, source_id, found, signal_table, seen_ms):
+            if seen_ms is not None:
+                on.database.record_seen(signal_table, seen_ms)
+            record_log(on.kafka, prefix, source_id, found)
         case CheckLog(slot, publication, source):
             if not _postgres(on).can_read(slot, publication):
                 raise publication_lost(publication, source)
@@ -123,6 +140,11 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
             assert_never(other)
+
+
+def record_log(kafka: KafkaClient, prefix: str, source_id: str, log: FoundLog) -> None:
+    """Record the log of PostgreSQL that fills the topics."""
+    kafka.send(SideTopics(prefix).signals, prefix, [recorded_log(source_id, log)])
 
 
 def _postgres(on: Systems) -> PostgresUpstream:

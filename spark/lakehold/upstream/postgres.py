@@ -23,7 +23,6 @@ from lakehold.upstream.found import (
     TEMPORARY,
     UNLOGGED,
     FoundDatabase,
-    FoundPublication,
     FoundRelation,
     FoundSignals,
     FoundSignalTable,
@@ -33,56 +32,22 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
+from lakehold.upstream.postgres_failover import copied_slot, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
+from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
 
-_MARK = "lakehold source "
 _SLOT_RELEASED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
 _SEARCHED_WITHIN_S = 10.0
 """Time for searching the rows of all tables of a statement."""
 
-_MEMBERS = """
-    SELECT n.nspname || '.' || c.relname, concat_ws('/', p.oid, coalesce(r.oid, s.oid), c.oid, p.xmin, r.xmin)
-    FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
-    JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-    LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-    {}
-    WHERE p.pubname = %s
-"""
-"""The object ids distinguish a membership, and a table, from one that was created in its place. The transaction that wrote the
-record (`xmin`) distinguishes a publication, or a table's membership, from what it was before a change.
-"""
-_BY_SCHEMA = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid"
-_BY_NO_SCHEMA = "LEFT JOIN (SELECT NULL::oid AS oid) s ON true"
-_KNOWS_SCHEMAS = 150_000
-"""The version of PostgreSQL from which publications have schemas."""
 _DATABASE = """
     SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
            has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text
 """
 _MESSAGE = "SELECT (pg_logical_emit_message(true, %s, '') - '0/0'::pg_lsn)::bigint"
-_PUBLICATION = """
-    SELECT puballtables, coalesce(obj_description(oid, 'pg_publication'), ''), pg_has_role(pubowner, 'USAGE'),
-           ARRAY(SELECT schemaname || '.' || tablename FROM pg_publication_tables t WHERE t.pubname = p.pubname),
-           ARRAY(SELECT n.nspname || '.' || c.relname
-                 FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-                 WHERE r.prpubid = p.oid),
-           array_remove(ARRAY[CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END,
-                              CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END], NULL)
-    FROM pg_publication p WHERE pubname = %s
-"""
-_NARROWED = """
-    SELECT n.nspname || '.' || c.relname, concat_ws(' and ',
-           CASE WHEN to_jsonb(r) ->> 'prqual' IS NOT NULL THEN 'rows' END,
-           CASE WHEN to_jsonb(r) ->> 'prattrs' IS NOT NULL THEN 'columns' END,
-           CASE WHEN c.relkind = 'p' AND NOT p.pubviaroot THEN 'changes, which go by the names of its partitions' END)
-    FROM pg_publication p JOIN pg_class c ON c.relkind IN ('r', 'p') JOIN pg_namespace n ON n.oid = c.relnamespace
-    LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-    WHERE p.pubname = %s AND (r.oid IS NOT NULL OR c.relkind = 'p')
-"""
-"""What a publication leaves out of a table. Before version 15 PostgreSQL's record has no row filter and no column list."""
 _SLOT = (
     "SELECT wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
 )
@@ -145,37 +110,23 @@ class PostgresUpstream:
 
     def __init__(self, login: Login, timeout_s: float) -> None:
         self._login = login
+        self._where = f"PostgreSQL at {login.host}:{login.port}"
         self._timeout_s = timeout_s
 
     def inspect(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
         """Fetch the current state of a source's publication, slot, tables and signal table."""
         with self._connected() as connection:
+            refuse_standby(connection, self._where)
             wal_level, position, may_create, money = _row(connection.execute(_DATABASE))
-            made = connection.execute(_PUBLICATION, [names.publication]).fetchone()
+            found = found_publication(connection, names.publication, source_id)
             kept = connection.execute(_SLOT, [names.slot]).fetchone()
-            members = _members(connection, names.publication)
-            narrowed = {name: what for name, what in connection.execute(_NARROWED, [names.publication]) if what}
+            failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
             there = {
                 name: FoundTable(identity, has_key, is_owned, tuple(ancestors))
                 for name, identity, has_key, is_owned, ancestors in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
             signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
             (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
-        found = None
-        if made is not None:
-            is_for_all, comment, may_change, published, listed, operations = made
-            is_own = comment == f"{_MARK}{source_id}"
-            found = FoundPublication(
-                is_own,
-                is_for_all,
-                frozenset(published) | frozenset(listed),
-                frozenset(listed),
-                may_change,
-                members,
-                is_foreign=comment.startswith(_MARK) and not is_own,
-                operations=frozenset(operations),
-                narrowed=narrowed,
-            )
         database = FoundDatabase(
             wal_level,
             position,
@@ -186,6 +137,7 @@ class PostgresUpstream:
             may_create,
             kept[1] if kept is not None else None,
             money,
+            failover,
         )
         signals = FoundSignals(
             _signal_table(*signal_table) if signal_table is not None else None,
@@ -221,7 +173,7 @@ class PostgresUpstream:
     def members(self, publication: str) -> Mapping[str, str]:
         """Fetch the identities of the tables' memberships in a publication."""
         with self._connected() as connection:
-            return _members(connection, publication)
+            return members_of(connection, publication)
 
     def mark_log(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
@@ -237,7 +189,7 @@ class PostgresUpstream:
             # Publish changes of a partition under the name of its table.
             create = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
             connection.execute(sql.SQL(create).format(name, tables))
-            mark = sql.Literal(f"{_MARK}{step.source_id}")
+            mark = sql.Literal(own_mark(step.source_id))
             connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, mark))
 
     def change_publication(self, step: ChangePublication) -> None:
@@ -321,15 +273,19 @@ class PostgresUpstream:
     def drop_slot(self, name: str) -> None:
         """Drop a replication slot, if it exists. Waits for its reader, which releases it a moment after it was stopped."""
         self._when_released(
-            name, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+            name, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [name]
         )
+
+    def have_slot_copied(self, name: str) -> None:
+        """Have standbys copy a replication slot. Waits for its reader, as `drop_slot` does."""
+        self._when_released(name, copied_slot(name), None, replicates=True)
 
     def can_read(self, slot: str, publication: str) -> bool:
         """Return whether PostgreSQL can decode all that it logged for a slot. It cannot where the publication was missing."""
         options = "NULL, NULL, 'proto_version', '1', 'publication_names', %s"
         try:
             self._when_released(
-                slot, f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, {options})", publication
+                slot, f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, {options})", [slot, publication]
             )
         except UpstreamRefused as error:
             if isinstance(error.__cause__, errors.UndefinedObject):
@@ -337,13 +293,20 @@ class PostgresUpstream:
             raise
         return True
 
-    def _when_released(self, slot: str, statement: LiteralString, *values: str) -> None:
+    def _when_released(
+        self,
+        slot: str,
+        statement: LiteralString | sql.Composed,
+        values: Sequence[str] | None,
+        *,
+        replicates: bool = False,
+    ) -> None:
         """Run a statement on a slot, as soon as no reader uses the slot."""
         deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
-        with self._connected() as connection:
+        with self._connected(replicates=replicates) as connection:
             while True:
                 try:
-                    connection.execute(statement, [slot, *values])
+                    connection.execute(statement, values)
                     return
                 except errors.ObjectInUse:
                     if time.monotonic() > deadline_s:
@@ -355,9 +318,8 @@ class PostgresUpstream:
                     time.sleep(_POLL_INTERVAL_S)
 
     @contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        login = self._login
-        where = f"PostgreSQL at {login.host}:{login.port}"
+    def _connected(self, *, replicates: bool = False) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        login, where = self._login, self._where
         try:
             with psycopg.connect(
                 host=login.host,
@@ -367,6 +329,8 @@ class PostgresUpstream:
                 dbname=login.database,
                 connect_timeout=max(1, round(self._timeout_s)),
                 autocommit=True,
+                # A connection that takes SQL and replication commands.
+                replication="database" if replicates else None,
             ) as connection:
                 yield connection
         except psycopg.OperationalError as error:
@@ -385,12 +349,6 @@ def _table(name: str) -> sql.Identifier:
 
 def _signal_table(may_write: bool, is_owned: bool, comment: str) -> FoundSignalTable:
     return FoundSignalTable(may_write, is_owned, seen_ms(comment))
-
-
-def _members(connection: psycopg.Connection[tuple[Any, ...]], publication: str) -> Mapping[str, str]:
-    by_schema = _BY_SCHEMA if connection.info.server_version >= _KNOWS_SCHEMAS else _BY_NO_SCHEMA
-    members = sql.SQL(_MEMBERS).format(sql.SQL(by_schema))
-    return {name: membership for name, membership in connection.execute(members, [publication])}
 
 
 def _row(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:

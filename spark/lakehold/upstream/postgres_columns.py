@@ -34,9 +34,9 @@ _COLUMNS = f"""
         LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
     ), below AS (
-        SELECT attrelid, attnum, atttypid AS type, atttypmod AS modifier, attndims AS dimensions FROM attribute
+        SELECT attrelid, attnum, atttypid AS type, atttypmod AS modifier, attndims::int AS dimensions FROM attribute
         UNION ALL
-        SELECT attrelid, attnum, t.typbasetype, t.typtypmod, t.typndims
+        SELECT attrelid, attnum, t.typbasetype, t.typtypmod, t.typndims::int
         FROM below JOIN pg_type t ON t.oid = below.type AND t.typtype = 'd'
     )
     SELECT "table", attname, format_type(atttypid, atttypmod), coalesce(e.typname, t.typname),

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
-from lakehold.times import iso
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
+from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failover, slot_lost
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables, is_unpublishable
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
@@ -19,7 +19,6 @@ from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
-_RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
@@ -101,31 +100,6 @@ def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
             )
 
 
-def refuse_restored(wanted: Wanted, found: Found) -> None:
-    """Refuse a database that has lost what the lake has applied, or lakehold's last inspection: it was restored or replaced."""
-    passed, database = wanted.passed, found.database
-    if passed is not None and database is not None and database.position < passed:
-        raise _restored(
-            wanted, f"Its log ends at {_lsn(database.position)}, and the lake has changes up to {_lsn(passed)}"
-        )
-    signal_table, recorded_ms = found.signals.table, wanted.seen_upstream_ms
-    kept_ms = signal_table.seen_ms if signal_table is not None else None
-    if recorded_ms is not None and kept_ms is not None and kept_ms < recorded_ms:
-        raise _restored(
-            wanted,
-            f"It says that lakehold last inspected it at {iso(kept_ms)} UTC, but lakehold recorded {iso(recorded_ms)} UTC in it",
-        )
-
-
-def _restored(wanted: Wanted, seen: str) -> UpstreamError:
-    return UpstreamError(
-        f'the database of source "{wanted.source}" went back to an earlier state',
-        code="database-restored",
-        detail=f"{seen}: it was restored from a backup, or is another one. lakehold would skip new changes as repeats.",
-        hint=f"Load it again: DROP SOURCE {object_text(wanted.source)} CASCADE, then create the source and its tables again.",
-    )
-
-
 def refuse_partial(wanted: Wanted, found: Found) -> None:
     """Refuse a publication of somebody else that leaves changes out."""
     if is_completed(wanted, found):
@@ -154,13 +128,13 @@ def refuse_lost(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
     if connector is None:
         return
     if connector.has_position and database.slot in (None, "lost"):
-        raise UpstreamError(
-            f'replication slot "{wanted.capture.slot}" is lost',
-            code="slot-lost",
-            detail="Changes since the connector last ran are not kept any more: the slot was dropped, or the log outgrew "
-            "max_slot_wal_keep_size.",
-            hint=_RESNAPSHOT_HINT.format(object_text(wanted.source)),
+        raise slot_lost(
+            wanted,
+            "Changes since the connector last ran are not kept any more: the slot was dropped, the log outgrew "
+            "max_slot_wal_keep_size, or a standby that had not copied the slot was promoted.",
         )
+    if connector.has_position:
+        refuse_uncertain_failover(wanted, found, database)
     if database.publication is None and (connector.has_position or database.slot is not None):
         raise publication_lost(wanted.capture.publication or "", wanted.source)
 
@@ -172,7 +146,7 @@ def publication_lost(publication: str, source: str) -> UpstreamError:
         code="publication-lost",
         detail="It was dropped. PostgreSQL cannot decode what it logged while there was no publication: "
         "changes since the connector last read are lost.",
-        hint=_RESNAPSHOT_HINT.format(object_text(source)),
+        hint=RESNAPSHOT_HINT.format(object_text(source)),
     )
 
 
@@ -237,11 +211,6 @@ def rights_hint(user: str) -> str:
 def _some_of(names: Sequence[str]) -> str:
     shown, more = ", ".join(names[:_NAMED_AT_MOST]), len(names) - _NAMED_AT_MOST
     return f"{shown} and {more} more" if more > 0 else shown or "none"
-
-
-def _lsn(position: int) -> str:
-    """Format a log position as PostgreSQL does."""
-    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 def is_fresh(wanted: Wanted, found: Found) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lakehold.definitions import ConnectionType
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Definitions
+from lakehold.model.log_positions import WAL
 from lakehold.model.readers import MAIN_READER, Readers
 from lakehold.upstream.capturing import Target
 from lakehold.upstream.connections import connections_of
@@ -53,8 +54,7 @@ class Targets:
         ids_before = {table.object_id for table in before.tables_of(source)} if source in before.sources else set()
         declared = frozenset(ids - ids_before) if ids != ids_before else None
         readers = self.readers(source)
-        marks = _marks(readers, ids)
-        passed = _passed(marks.values()) if capture.database is ConnectionType.POSTGRES else None
+        passed = passed_position(readers, ids) if capture.database is ConnectionType.POSTGRES else None
         entry = defined.sources[source]
         return Target(
             wanted(
@@ -91,8 +91,13 @@ def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
     }
 
 
-def _passed(marks: Collection[HighWaterMarks]) -> int | None:
-    """Return the highest log position that any of the tables has applied."""
+def passed_position(readers: Readers, ids: Collection[str]) -> int | None:
+    """Return the highest position of PostgreSQL's log that any of some tables has applied; None: none is known."""
+    marks = _marks(readers, ids).values()
     positions = [position for each in marks for position in each.passed.values()]
     positions += [each.snapshot.position for each in marks if each.snapshot is not None]
-    return max((max(position[0], position[1]) for position in positions), default=None)
+    if not positions:
+        return None
+    # Marks have the positions of events, which lie below the end of their commit.
+    ends = [state.transactions.commits[WAL][0] for state in readers.values() if WAL in state.transactions.commits]
+    return max([*ends, *(max(position[0], position[1]) for position in positions)])

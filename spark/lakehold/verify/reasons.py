@@ -58,8 +58,8 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
             continue
         if nulls[column.name] == differing[column.name] and column.found.has_default:
             yield (
-                f"column {column.name} is null in the lake and has a default: rows that are older than the column get its "
-                f"default with their next change, or with ALTER SOURCE {full_name_text(source)} RESNAPSHOT."
+                f"column {column.name} is null in the lake and has a default in the database: rows that are older than the "
+                f"column get their values with ALTER SOURCE {full_name_text(source)} RESNAPSHOT."
             )
         lost = sent_type(column.found, database).lost_text
         if lost:
