@@ -78,7 +78,7 @@ def test_impossible_tables_are_refused_before_anything_changes_upstream(shop: Sh
     }
     assert 'columns "a-b" and "a_b"' in refusals["meets"].message
     with pytest.raises(LakeholdError) as together:
-        shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('history')}; COMMIT")
+        shop.lake.sql(f"BEGIN; {shop.creating('orders')}; {shop.creating('history', 'DEBEZIUM UPSERT')}; COMMIT")
     assert together.value.code == "key-missing"
     assert shop.lake.definitions.definitions().tables == {}
     assert (shop.topics(), shop.slots(), shop.publications()) == (set(), 0, {})
