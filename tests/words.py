@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CODE = tuple(path for folder in ("spark", "dags", "tests") for path in sorted((ROOT / folder).rglob("*.py")))
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 _NO_VERBS = frozenset(
     word

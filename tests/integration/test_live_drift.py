@@ -62,7 +62,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_are_fetched(
         notices = status_of(shop.lake).notices
         shop.follow_until_equal("orders", "items")
     assert "changes of public.orders were missed" in caplog.text
-    assert any("rows may be outdated, or deleted upstream" in notice for notice in notices)
+    assert any("rows may be outdated or no longer exist upstream" in notice for notice in notices)
     assert shop.since("orders") == since
 
     # A statement repairs the source beside an ingest, before the lake has read the last change.

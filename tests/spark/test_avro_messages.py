@@ -170,7 +170,7 @@ def test_fields_that_no_table_can_hold_are_skipped_and_reported(make_lake: LakeF
             [(b"x", b"y"), (framed(UNKNOWN, b""), None), (None, b"")],
             reasons={0: "undecodable-key", 1: "unknown-schema", 2: "empty-value"},
         ),
-        "only_m": Case(DEBEZIUM, schemas.messages("only_m", key, change, (None, {"op": "m", "after": None}))),
+        "only_m": Case(DEBEZIUM, schemas.messages("only_m", key, change, (None, {"op": "m", "after": None})), []),
         "appended": Case(
             NONE,
             [

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.debezium_shop import COLUMNS, Shop, few_and_many, row
@@ -318,3 +319,22 @@ def test_subscribe_shows_how_many_equal_rows_came_and_went(shop: Shop, topic: To
     ]
     states = shop.lake.sql(f"SUBSCRIBE s.t ENVELOPE UPSERT (KEY (id)) AS OF {first.timestamp_ms}").rows
     assert [state for _, state, *_ in states] == ["key_violation"] * 3
+
+
+def test_a_topic_whose_first_message_has_neither_key_nor_row_has_the_key_of_its_first_rows(
+    lake: Lake, tmp_path: Path
+) -> None:
+    topic = Topic("t", dict(COLUMNS))
+    shop = Shop(lake, tmp_path / "topics")
+    shop.table(topic, "DEBEZIUM")
+    topic.truncate()
+    shop.ingest(topic)
+    assert shop.rows() == []
+    topic.create(row(1))
+    topic.update(row(1), row(1, "b"))
+    (report,) = shop.ingest(topic)
+    assert not report.stopped
+    assert shop.rows() == [(1, "b", 0)]
+    state = lake.tables.table_state("s.t")
+    assert state is not None
+    assert state.properties["lakehold.key"] == "id"
