@@ -311,8 +311,8 @@ class Lake:
     def verify(self, table: str, *, progress: Progress | None = None) -> Comparison:
         """Compare a captured table with its table in the database, row by row, while both go on changing.
 
-        It ingests the source as far as it needs, unless another process does. Keys that only differ because one side is later
-        than the other are equal.
+        It ingests the source as far as it needs, unless another process does. A key that differs only because one side is
+        later than the other counts as equal.
 
         Args:
             table: Full name.

@@ -1,4 +1,4 @@
-"""`lakehold verify`: which keys of captured tables differ from the database, and why that may be."""
+"""`lakehold verify`: writes which keys of captured tables differ from the database, and possible reasons."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COMPARISON_COLUMNS = (
     *("table", "upstream", "at", "snapshot_id", "equal", "rows_in_database", "rows_in_lake", "different", "complete"),
     *("unresolved", "key", "columns", "skipped", "differences", "reasons"),
 )
-"""Fields of the one object a table for programs."""
+"""Fields of the output for programs: one object for each table."""
 
 
 def run_verify(lake: Lake, tables: Sequence[str], output: Output, progress: Progress) -> bool:
-    """Compare tables, and write what differs. A table that cannot be compared does not keep the others from it.
+    """Compare tables, and write what differs. If one cannot be compared, the others are compared nevertheless.
 
     Returns:
         Whether all tables were compared and are equal to the database.

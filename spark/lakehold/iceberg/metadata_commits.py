@@ -1,4 +1,4 @@
-"""Commits of metadata that lakehold writes itself: PyIceberg does not write metadata of format version 3 to its SQL catalog."""
+"""Commits metadata files that lakehold writes itself, because PyIceberg does not write metadata of format version 3."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 def by_file(
     catalog: RememberingSqlCatalog, table: Table, result: T, changed: Callable[[MetadataJson], MetadataJson]
 ) -> Attempt[T]:
-    """Write the next metadata file; its commit updates the catalog's row if the row has not changed since.
+    """Write the next metadata file, and return its commit: it points the catalog to the file unless the table has changed.
 
     Args:
         catalog: The lake's catalog.
         table: The table.
         result: The result of the change.
-        changed: Changes the metadata, which has the time of the change already. Snapshots stay.
+        changed: Returns the metadata with the change. It gets those of the new file, with its time and log, without snapshots.
     """
     before = catalog.file_of(table.name(), table.metadata_location)
     after = before.followed_by(changed(_next(before.fields, before.location)))
@@ -57,7 +57,7 @@ def _logged(metadata: TableMetadata) -> set[str]:
 
 
 def _next(fields: MetadataJson, location: str) -> MetadataJson:
-    """Return metadata that logs the file of `fields`, which is at `location`, as the one before."""
+    """Return metadata for the file after the one at `location`, which has `fields`: with a new time and metadata log."""
     logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
     kept = property_as_int(
         fields.get("properties", {}),

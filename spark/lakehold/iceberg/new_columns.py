@@ -1,6 +1,6 @@
-"""New columns with an initial default: the value that rows have in files older than the column (Iceberg spec, "Default values").
+"""Adds columns with an initial default: the value of rows in files older than the column (Iceberg spec, "Default values").
 
-Spark SQL has no statement for it.
+Spark SQL cannot write an initial default, so lakehold commits the new schema itself.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FORMAT_VERSION = 3
 
 
 def add_columns(catalog: Catalog, full_name: str, columns: Sequence[NestedField]) -> None:
-    """Add optional columns of single values, except those whose name the table has; their ids are assigned here.
+    """Add optional columns with primitive types. Columns whose name the table already has are skipped.
 
     Args:
         catalog: The lake's catalog.
         full_name: Full name of a table of format version 3.
-        columns: The columns.
+        columns: The columns; their ids are assigned here.
 
     Raises:
         NoSuchTableError: The table does not exist.
-        CommitConflict: Others committed first each time.
+        CommitConflict: Other writers committed first, at each attempt.
         UpstreamUnavailable: The catalog does not answer; the columns may or may not have been added.
     """
 
@@ -57,7 +57,7 @@ def add_columns(catalog: Catalog, full_name: str, columns: Sequence[NestedField]
 
 
 def with_columns(fields: MetadataJson, columns: Sequence[NestedField]) -> MetadataJson:
-    """Return metadata with a new current schema: the columns follow those of the one before."""
+    """Return metadata with a new current schema: that of `fields`, followed by the columns."""
     current = next(schema for schema in fields["schemas"] if schema["schema-id"] == fields["current-schema-id"])
     schema_id = 1 + max(schema["schema-id"] for schema in fields["schemas"])
     added = [column.model_dump(mode="json", by_alias=True) for column in columns]

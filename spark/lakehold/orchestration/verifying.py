@@ -19,14 +19,14 @@ _KEYS_LOGGED = 20
 
 
 def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
-    """Compare the captured ones of some tables with their databases, row by row.
+    """Compare tables with their databases, row by row; tables that are not captured are skipped.
 
     Args:
         lake: The lake.
-        tables: Their full names; none: all that can be read.
+        tables: Full names; none: all tables that can be read.
 
     Returns:
-        The failures, by table: a text with the first keys that differ, or with the error that kept a table from being compared.
+        The failures, by table: a text with the first keys that differ, or the error that prevented the comparison.
     """
     defined = lake.definitions.definitions().tables
     failures: dict[str, str] = {}

@@ -1,8 +1,11 @@
-"""Tell a database that failed over to a standby from one that was restored from a backup or replaced. Pure.
+"""Distinguishes a database that failed over to a standby from one that was restored from a backup or replaced. Pure.
 
-A standby that is promoted continues its primary's log on a new timeline. It has all that the lake has if it left the old timeline
-at or after the last commit that the lake has applied. It has all that the connector has sent, which the lake will apply, if the
-old primary waited for it (`FoundLog.is_awaited`): the connector reconnects by itself, so nothing shows later what it had sent.
+A promoted standby continues its primary's log on a new timeline. Two questions decide whether lakehold may continue:
+
+    does it have all that the lake has applied?   yes, if it left the old timeline at or after the last commit in the lake
+    does it have all that the connector sent?     yes, if the old primary waited for it (`FoundLog.is_awaited`)
+
+Nothing else answers the second question, because the connector reconnects by itself and then sends from the new timeline.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again,
 
 
 def is_on_other_timeline(found: Found) -> bool:
-    """Return whether the database's log goes on, on another timeline than the one that the topics were filled from."""
+    """Return whether the server writes another timeline, of the same log, than the one that filled the topics."""
     log = _log(found)
     return log is not None and found.log is not None and log.system == found.log.system and not log.is_same(found.log)
 
 
 def refuse_restored(wanted: Wanted, found: Found, *, resnapshot: bool = False) -> None:
-    """Refuse a database that has lost what the lake has applied, or lakehold's last inspection: it was restored or replaced.
+    """Refuse a database that lacks what the lake has applied, or the time of lakehold's last inspection: it was restored.
 
-    With `resnapshot` a database on another timeline is accepted once its log has passed all that the lake has.
+    With `resnapshot` a database on another timeline is accepted once its log is longer than what the lake has applied.
     """
     database = found.database
     if database is not None and is_on_other_timeline(found):
@@ -49,7 +52,7 @@ def refuse_restored(wanted: Wanted, found: Found, *, resnapshot: bool = False) -
 
 
 def refuse_uncertain_failover(wanted: Wanted, found: Found, database: FoundDatabase) -> None:
-    """Refuse a promoted standby that may lack what the connector has sent, or did not have the source's slot."""
+    """Refuse a promoted standby that may lack what the connector had sent, or that had not copied the source's slot."""
     log, earlier = _log(found), found.log
     if log is None or earlier is None or not is_on_other_timeline(found):
         return
@@ -87,7 +90,7 @@ def failover_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[s
 
 
 def slot_lost(wanted: Wanted, detail: str) -> UpstreamError:
-    """Describe a replication slot without which changes were not kept."""
+    """Return the error of a lost replication slot: the database has not kept the changes since."""
     return UpstreamError(
         f'replication slot "{wanted.capture.slot}" is lost',
         code="slot-lost",
@@ -130,7 +133,7 @@ def _restored(wanted: Wanted, seen: str, *, has_overtaken: bool = False) -> Upst
 
 
 def _has_overtaken(wanted: Wanted, database: FoundDatabase) -> bool:
-    """Return whether a snapshot taken now is at a position above all that the lake has."""
+    """Return whether the position of a connector snapshot taken now is above all that the lake has applied."""
     return wanted.passed is None or database.position > wanted.passed
 
 

@@ -1,4 +1,4 @@
-"""Steps for and after a failover of PostgreSQL. Each is safe to repeat; its `description` is what EXPLAIN shows."""
+"""Steps that prepare for a failover of PostgreSQL or follow one. Each can be repeated; EXPLAIN shows its `description`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehold.upstream.wanted import Wanted
 
 @dataclass(frozen=True)
 class CopySlot:
-    """A step that has standbys copy a replication slot, which a promoted one then has. A server may refuse: nothing changes."""
+    """A step that makes standbys copy a replication slot. If the server refuses, the connector reads the slot as before."""
 
     name: str
 
@@ -26,14 +26,14 @@ class CopySlot:
 
 @dataclass(frozen=True)
 class TakeLog:
-    """A step that continues with another timeline of the database's log, before all tables are snapshotted from it.
+    """A step that records the database's new timeline as the one that fills the topics, before all tables are snapshotted.
 
     Args:
         prefix: First part of the topics' names.
         source_id: Object id of the source.
         log: The log.
         signal_table: The signal table, which keeps the time of the last inspection.
-        seen_ms: That time, epoch milliseconds; None: the database was given none.
+        seen_ms: The time of the last inspection, epoch milliseconds; None: the signal table keeps none.
     """
 
     prefix: str
@@ -49,7 +49,7 @@ class TakeLog:
 
 
 def copied_slot(wanted: Wanted, found: Found) -> Iterator[CopySlot]:
-    """Have standbys copy a slot that an earlier lakehold's connector created; once, as the server may refuse."""
+    """Yield the step for a slot that an earlier lakehold created. Once done or refused, it is not yielded again."""
     connector, database = found.connector, found.database
     if connector is not None and database is not None and database.slot is not None:
         is_new = not has_failover_slot(connector.config) and has_failover_slot(wanted.config)
@@ -58,7 +58,7 @@ def copied_slot(wanted: Wanted, found: Found) -> Iterator[CopySlot]:
 
 
 def other_timeline(wanted: Wanted, found: Found) -> Iterator[TakeLog]:
-    """Continue with the timeline that the database has now, before it is snapshotted again."""
+    """Yield the step that continues with the database's present timeline, if it is not the recorded one."""
     log = found.database.failover.log if found.database is not None else None
     if log is not None and is_on_other_timeline(found):
         yield TakeLog(wanted.capture.topic_prefix, wanted.source_id, log, wanted.signal_table, wanted.seen_upstream_ms)

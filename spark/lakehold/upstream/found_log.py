@@ -1,4 +1,4 @@
-"""The log of a PostgreSQL, its timelines, and what a promoted standby takes over. Data classes only."""
+"""The log of a PostgreSQL server with its timelines, and what decides whether a failover loses changes. Data classes only."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FoundLog:
-    """A log of PostgreSQL, which a promoted standby continues on a timeline of its own.
+    """The log of a PostgreSQL server. A promoted standby continues its primary's log on a new timeline.
 
     Attributes:
-        system: Identifier of the server that began the log. Its standbys, and servers restored from its backups, have it too.
+        system: Identifier of the log's first server. Its standbys, and servers restored from its backups, have the same.
         timeline: Number of the timeline that the server writes now.
-        branches: Each earlier timeline and the position, in bytes, at which the log left it for the next one; the oldest first.
-        is_awaited: The server sends the source's slot only what standbys have, those in its setting synchronized_standby_slots.
+        branches: Each earlier timeline, and the position in bytes at which the log left it for the next one; the oldest first.
+        is_awaited: The server sends the source only changes that its standbys have: those of synchronized_standby_slots.
     """
 
     system: str
@@ -40,8 +40,8 @@ class FoundFailover:
 
     Attributes:
         log: The server's log; None: the source's user may not ask for it.
-        has_failover_slots: The server's version has slots that standbys copy.
-        has_standbys: A physical replication slot exists, as standbys have.
+        has_failover_slots: Standbys can copy slots in this version of PostgreSQL.
+        has_standbys: A physical replication slot exists: that of a standby.
         is_copied: Standbys copy the source's slot.
         was_copied: The server copied the source's slot while it was a standby.
     """

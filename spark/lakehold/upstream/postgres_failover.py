@@ -1,4 +1,4 @@
-"""Ask a PostgreSQL about failover: its log's timelines, and the slots that its standbys copy."""
+"""Fetches from PostgreSQL what decides about a failover: the log's timelines, and which slots standbys copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMELINE_DIGITS = 8
 
 
 def refuse_standby(connection: psycopg.Connection[tuple[Any, ...]], where: str) -> None:
-    """Refuse a server that is not promoted, or not yet."""
+    """Refuse a standby: it takes no changes until it is promoted."""
     ((is_standby,),) = connection.execute("SELECT pg_is_in_recovery()").fetchall()
     if is_standby:
         raise UpstreamUnavailable(
@@ -45,7 +45,7 @@ def found_failover(connection: psycopg.Connection[tuple[Any, ...]], replicating:
     """Fetch the settings and slots of a server that decide what a failover loses."""
     ((has_standbys, is_copied, was_copied, awaits),) = connection.execute(_SLOT, [slot]).fetchall()
     log = None
-    # Without the right to ask, only the end of the log and the time of the last inspection show a restored database.
+    # A user without REPLICATION may not ask. Then the end of the log and the time of the last inspection show a restore.
     with suppress(errors.InsufficientPrivilege, UpstreamError):
         ((system, name),) = connection.execute(_LOG).fetchall()
         timeline = int(name[:_TIMELINE_DIGITS], 16)
@@ -55,12 +55,12 @@ def found_failover(connection: psycopg.Connection[tuple[Any, ...]], replicating:
 
 
 def copied_slot(slot: str) -> sql.Composed:
-    """Return the replication command that makes a slot which nobody reads one that standbys copy."""
+    """Return the replication command that makes standbys copy a slot. PostgreSQL refuses it while somebody reads the slot."""
     return sql.SQL("ALTER_REPLICATION_SLOT {} (FAILOVER)").format(sql.Identifier(slot))
 
 
 def branches_of(history: str) -> tuple[tuple[int, int], ...]:
-    """Read a timeline's history file: lines with the number of an earlier timeline, and the position at which it was left."""
+    """Parse a timeline's history file: each line has an earlier timeline, and the position at which the log left it."""
     fields = [line.split() for line in history.splitlines()]
     return tuple((int(each[0]), _position(each[1])) for each in fields if each and not each[0].startswith("#"))
 

@@ -1,8 +1,8 @@
-"""Values that PostgreSQL shows in rows older than a column, from its catalogue.
+"""Fetches the values that PostgreSQL shows in rows older than a column, from its catalogue.
 
-`ADD COLUMN … DEFAULT` with a constant, or with an expression that it evaluates once such as `now()`, rewrites no row: PostgreSQL
-keeps the value beside the column (`pg_attribute.attmissingval`), whatever the column's default becomes later. Any other default
-rewrites the table, and so do VACUUM FULL and changes of types. Rows have values then that only they show.
+`ADD COLUMN … DEFAULT` rewrites no row if the default is a constant, or an expression that PostgreSQL evaluates once, such as
+`now()`. PostgreSQL keeps the value beside the column (`pg_attribute.attmissingval`), whatever the column's default becomes later.
+Any other default rewrites the table, and so do VACUUM FULL and changes of types. Then only the rows show their values.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _MISSING = """
     LEFT JOIN pg_attribute s ON s.attrelid IN (SELECT oid FROM stored) AND s.attname = a.attname AND NOT s.attisdropped
     GROUP BY a.attnum, a.attname, a.atthasdef, a.attidentity, a.attnotnull, t.typnotnull, t.typdefault
 """
-"""Whether rows must or may have got a value, and the different missing values of the table or its partitions, null among them."""
+"""For each column whether older rows may have a value, and the distinct missing values of table and partitions, with null."""
 
 _GREGORIAN = date(1582, 10, 15)
-"""Debezium shifts earlier days (docs/reference/types.md)."""
+"""Debezium sends some earlier days shifted (docs/reference/types.md)."""
 _INFINITE = {"infinity": "9999-12-31 23:59:59.999999", "-infinity": "0001-01-01 00:00:00"}
 """The dates and times that stand for infinity in the lake."""
 _TEXTS = frozenset(
@@ -92,7 +92,7 @@ def initial_values(
 
 
 def _value(column: FoundColumn, may_have_value: bool, missing: Sequence[Sequence[str] | None]) -> object:
-    """Return the one value of all rows, given the different missing values of the table's parts.
+    """Return the one value that all older rows have, given the distinct missing values of the table's partitions.
 
     Raises:
         _Unknown: Rows have different values, or one that only they show.

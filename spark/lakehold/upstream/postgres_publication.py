@@ -1,4 +1,4 @@
-"""A publication of PostgreSQL as it exists: its tables, what it publishes of them, and whose it is."""
+"""Fetches a publication of PostgreSQL: its tables, what it publishes of them, and which source made it."""
 
 from __future__ import annotations
 

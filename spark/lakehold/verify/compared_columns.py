@@ -23,7 +23,7 @@ class ComparedColumn:
     Attributes:
         name: Its name in the lake.
         type: Its type in the lake.
-        text: How the database writes it.
+        text: The expression by which the database writes its values as texts.
         found: The column in the database.
     """
 
@@ -43,7 +43,13 @@ class SkippedColumn:
 
 @dataclass(frozen=True)
 class ComparedColumns:
-    """The columns of a table: those that are compared, the key's first, and the others with a reason."""
+    """The columns of a table, compared and skipped.
+
+    Attributes:
+        key: The key's columns, which are compared.
+        others: The other compared columns.
+        skipped: The columns that are not compared, with the reason.
+    """
 
     key: tuple[ComparedColumn, ...]
     others: tuple[ComparedColumn, ...]
@@ -91,7 +97,7 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
             f'"{full_name}" has no key',
             code="key-missing",
             detail="Rows of the lake and of the database are paired by their key.",
-            hint="Give the table a primary key in the database, drop the lake's table and create it again.",
+            hint="Drop the lake's table and create it again with KEY (column, …), or with a primary key in the database.",
         )
     by_name = {column.name: column for column in paired}
     lacking = next((name for name in key if name not in by_name), None)
@@ -110,7 +116,7 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
 
 
 def _by_sent_name(found: Sequence[FoundColumn], name_of: Callable[[str], str]) -> dict[str, FoundColumn]:
-    """Return the columns by the names that messages have for them; of two that would share one, that of the key, or the first."""
+    """Return the columns by their names in messages. If two columns share a name, a column of the key has it, else the first."""
     named: dict[str, FoundColumn] = {}
     for column in sorted(found, key=lambda column: not column.is_key):
         named.setdefault(name_of(column.name), column)

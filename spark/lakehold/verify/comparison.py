@@ -10,7 +10,7 @@ from lakehold.verify.compared_columns import SkippedColumn
 
 
 class Side(StrEnum):
-    """The kind of a difference."""
+    """The kind of a difference: only one side has the row, values differ, or a side has several rows of the key."""
 
     ONLY_IN_DATABASE = "only in the database"
     ONLY_IN_LAKE = "only in the lake"
@@ -26,7 +26,7 @@ class Difference:
         key: The texts of the key's columns.
         side: The kind of the difference.
         columns: Names of the columns whose values differ.
-        nulls: Those of them that are null in the lake.
+        nulls: Names of the differing columns that are null in the lake.
     """
 
     key: tuple[str | None, ...]
@@ -57,8 +57,8 @@ class Comparison:
         skipped: Columns that were not compared.
         differences: The first keys that differ.
         different: How many keys were found to differ.
-        is_whole: Whether all keys that may differ were looked at; otherwise more may differ.
-        unresolved: How many keys changed all the time, so that they could not be compared.
+        is_whole: Whether all keys were compared; otherwise more may differ.
+        unresolved: How many keys changed each time they were read, and so could not be compared.
         reasons: Why rows may differ, in sentences.
     """
 

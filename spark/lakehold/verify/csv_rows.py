@@ -1,4 +1,4 @@
-"""Rows that a database writes as CSV, as Arrow batches of texts: null is empty, and an empty text is quoted. Pure."""
+"""Parses rows that a database writes as CSV into Arrow batches of texts: null is empty, and an empty text is quoted. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BLOCK_BYTES = 4 << 20
 
 
 def text_batches(lines: Iterable[Line], columns: int) -> Iterator[pa.RecordBatch]:
-    """Parse lines of CSV, each one row with its line break, into batches with so many columns of texts."""
+    """Parse lines of CSV, each one row with its line break, into batches with a given number of text columns."""
     names = [f"c{place}" for place in range(columns)]
-    # Lines that were kept would each be an object that Python's garbage collector visits again and again.
+    # A list of lines would give Python's garbage collector as many objects to visit, again and again.
     block = bytearray()
     for line in lines:
         block += line
@@ -30,7 +30,7 @@ def text_batches(lines: Iterable[Line], columns: int) -> Iterator[pa.RecordBatch
 def _parsed(block: bytes, names: list[str]) -> Iterator[pa.RecordBatch]:
     table = pyarrow.csv.read_csv(
         pa.BufferReader(block),
-        # One chunk: a row may be as long as the block.
+        # Arrow fails at a row that is longer than its chunk, and a row may be as long as the block.
         pyarrow.csv.ReadOptions(column_names=names, block_size=len(block) + 1),
         pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         pyarrow.csv.ConvertOptions(

@@ -21,7 +21,8 @@ class TableRows(Protocol):
 
     Attributes:
         estimate: About how many rows it has.
-        version: The expression of a text that another version of a row does not have; empty: the database has none.
+        version: An SQL expression whose text changes whenever the row is written, also with the same values; empty: the
+            database has none.
     """
 
     estimate: int
@@ -31,15 +32,15 @@ class TableRows(Protocol):
         """Return the columns; none if there is no such table."""
 
     def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of expressions over all rows, or over those whose first column of the key has one of some texts."""
+        """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects."""
 
 
 @dataclass(frozen=True)
 class DatabaseRows:
-    """The rows of a table at one point in time.
+    """The digests of a table's rows at one point in time.
 
     Args:
-        rows: Reads them.
+        rows: Reads the rows as texts.
         compared: The compared columns.
     """
 
@@ -47,7 +48,7 @@ class DatabaseRows:
     compared: ComparedColumns
 
     def sums(self, task: Task) -> BucketSums:
-        """Return the sums of all rows by bucket."""
+        """Digest all rows, and return the sums of their digests by bucket."""
         total = BucketSums()
         for batch in self.rows.batches(self._texts):
             digests = self._digests(batch)
@@ -56,7 +57,7 @@ class DatabaseRows:
         return total
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
-        """Return the selected rows; with `first_key` the database reads only these."""
+        """Digest the selected rows. With `first_key` the database finds them by an index, if it has one."""
         width, versions = len(self.compared.key), [self.rows.version] if self.rows.version else []
         found = []
         for batch in self.rows.batches([*self._texts, *versions], first_key):

@@ -19,7 +19,8 @@ class ColumnText:
     Attributes:
         sql: The expression.
         form: The form of its texts.
-        sought_as: The type as which the database finds rows by texts of their key; empty: it cannot.
+        sought_as: The type of the values by which the database can find rows, if the column begins a key; empty: it has to
+            read all rows.
     """
 
     sql: str
@@ -76,7 +77,7 @@ def quoted_table(upstream: str, database: ConnectionType) -> str:
 
 
 def text_of(column: FoundColumn, database: ConnectionType) -> ColumnText | None:
-    """Return how a database writes a column that it sends; None: lakehold cannot compare such values."""
+    """Return the expression for a column that the connector sends; None: lakehold cannot compare such values."""
     name = quoted_name(column.name, database)
     if database is not ConnectionType.POSTGRES:
         return _of_mysql(name, column.type)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+"""Digests: numbers of 64 bits."""
 
 BUCKETS = 1 << 16
 """The number of buckets of keys. The digest of a key begins with the number of its bucket."""
@@ -100,7 +101,7 @@ class BucketSums:
         self._high[buckets] += sums["high"].to_numpy().astype(np.uint64)
 
     def differing(self, other: BucketSums) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the buckets in which the two sides have other rows."""
+        """Return the buckets in which the rows of the two sides differ."""
         return np.flatnonzero((self.rows != other.rows) | (self._sums != other._sums))
 
     @property
@@ -214,6 +215,6 @@ def _offsets(values: pa.Array, buffer: pa.Buffer) -> np.ndarray[Any, np.dtype[np
 
 
 def _summed(items: Numbers, ends: Any, counts: Any) -> Numbers:
-    """Add up the items of each value, which are `counts` and end before `ends`."""
+    """Add up the items of each value: `counts` items, which end before `ends`."""
     totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])
     return np.asarray(totals[ends] - totals[ends - counts])

@@ -19,7 +19,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class LakeRows:
-    """The rows of a table in one snapshot.
+    """The digests of a table's rows in one snapshot.
 
     Args:
         spark: The session.
@@ -36,7 +36,7 @@ class LakeRows:
     key: int
 
     def sums(self) -> BucketSums:
-        """Return the sums of all rows by bucket."""
+        """Digest all rows, and return the sums of their digests by bucket."""
         total = BucketSums()
         if self.snapshot_id is not None:
             parts = self._frame().mapInArrow(_summing(self.key), _SUMS_DDL)
@@ -45,7 +45,7 @@ class LakeRows:
         return total
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
-        """Return the selected rows; with `first_key` Spark reads only the files that may have them."""
+        """Digest the selected rows. With `first_key` Spark skips files that cannot have them by their statistics."""
         if self.snapshot_id is None:
             return []
         frame = self._frame()

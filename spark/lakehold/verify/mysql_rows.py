@@ -53,8 +53,8 @@ class MysqlRows:
         return self._upstream.columns([self._table]).get(self._table, ())
 
     def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of expressions over all rows, or over those whose first column of the key has one of some texts."""
-        # One column a row: the client's work is by column.
+        """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects."""
+        # The server joins the columns into one, because the client's time grows with their number.
         line = ", ',', ".join(
             f"""IF({text} IS NULL, '', CONCAT('"', REPLACE({text}, '"', '""'), '"'))""" for text in texts
         )
@@ -80,7 +80,7 @@ class MysqlRows:
 
 @contextmanager
 def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows]:
-    """Open the rows of a table, `database.name`, as they are now: changes that others make meanwhile are not seen, nor hindered.
+    """Open a transaction that sees the rows of a table, `database.name`, as they are now, while others go on writing.
 
     Raises:
         UpstreamUnavailable: The server does not answer.

@@ -29,7 +29,7 @@ _AS_OF_NOW = (
     "SET LOCAL extra_float_digits = 3",
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL idle_in_transaction_session_timeout = 0",
-    # Without it a policy would hide rows, which then looked like rows that the lake has too many.
+    # Otherwise a policy would hide rows, and the lake would seem to have too many. So PostgreSQL refuses the query instead.
     "SET LOCAL row_security = off",
 )
 _TABLE = """
@@ -42,7 +42,7 @@ class PostgresRows:
     """The rows of a table as one transaction sees them.
 
     Attributes:
-        version: The expression of a text that another version of a row does not have.
+        version: An SQL expression whose text changes whenever the row is written, also with the same values.
 
     Args:
         connection: A connection in a transaction that sees one point in time.
@@ -64,8 +64,9 @@ class PostgresRows:
         return columns_of(self._connection, [self._table]).get(self._table, ())
 
     def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of expressions over all rows, or over those whose first column of the key has one of some texts."""
-        # A table that others inherit from is captured without them; a partitioned one is its partitions.
+        """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects."""
+        # ONLY omits the rows of tables that inherit from this one: they have topics of their own. A partitioned table has no
+        # rows but those of its partitions.
         only = "" if self._is_partitioned else "ONLY "
         table = quoted_table(self._table, ConnectionType.POSTGRES)
         query = f"COPY (SELECT {', '.join(texts)} FROM {only}{table}{self._where(first_key)}) TO STDOUT (FORMAT csv)"
@@ -81,7 +82,7 @@ class PostgresRows:
 
 @contextmanager
 def postgres_rows(login: Login, timeout_s: float, table: str) -> Iterator[PostgresRows]:
-    """Open the rows of a table, `schema.name`, as they are now: changes that others make meanwhile are not seen, nor hindered.
+    """Open a transaction that sees the rows of a table, `schema.name`, as they are now, while others go on writing.
 
     Raises:
         UpstreamUnavailable: The server does not answer.

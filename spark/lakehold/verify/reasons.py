@@ -1,4 +1,4 @@
-"""Why rows of a table may differ from the database: only what the lake, the database or the differences show. Pure."""
+"""Explains why rows of a table may differ, as far as the lake, the database or the differences show it. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
     progress: TableProgress,
     history: Sequence[SnapshotState],
 ) -> Iterator[str]:
-    """Yield a sentence for each possible reason.
+    """Yield a sentence for each possible reason why rows differ.
 
     Args:
         full_name: Full name of the lake's table.

@@ -1,8 +1,11 @@
-"""Finds the keys that really differ among those that seem to: the others changed between the reads of the two sides. Pure.
+"""Finds the keys that differ among those that seem to: the others changed between the reads of the two sides. Pure.
 
-A key is read in the database, then in a snapshot of the lake that has all changes up to that point, then in the database again.
-If the lake has one of the two rows of the database, the key is equal. If both of these are the same row, and the lake has another
-one, the key is suspected. A suspected key of which the next round finds the same differs. All others are read again.
+lakehold reads a key in the database, then in a snapshot of the lake that has all changes up to that point, then in the database
+again. So a round has two states of the database, and one of the lake from between them:
+
+    the lake has one of the two states                          the key is equal
+    the database's state stayed the same, the lake's differs    the key is suspected; found twice in a row, it differs
+    anything else                                               the key changed meanwhile and is read again
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from lakehold.verify.digest import NULL_DIGEST
 from lakehold.verify.selected_rows import Row
 
 ROUNDS = 6
-"""How often a key is read until it counts as one that changes all the time."""
+"""A key that is neither equal nor different after so many rounds is unresolved."""
 
 Rows = Mapping[int, tuple[Row, ...]]
 """The rows of a side by the digest of their key."""
@@ -23,11 +26,11 @@ Rows = Mapping[int, tuple[Row, ...]]
 
 @dataclass
 class Resolved:
-    """Keys about which something is known.
+    """The outcome for keys that seemed to differ. Keys in neither attribute are equal.
 
     Attributes:
         differing: The rows of keys that differ: the database's and the lake's.
-        unresolved: Keys that changed all the time.
+        unresolved: Keys that changed in each round.
     """
 
     differing: dict[int, tuple[tuple[Row, ...], tuple[Row, ...]]] = field(default_factory=dict)
@@ -40,7 +43,7 @@ def resolve(
     read_database: Callable[[Sequence[int]], Rows],
     read_lake: Callable[[Sequence[int]], Rows],
 ) -> Resolved:
-    """Find which of some keys differ.
+    """Read keys again, round by round, until each is equal, differs, or has changed in each round.
 
     Args:
         before: The rows of the database, at a point that the lake's snapshot has reached.
@@ -71,7 +74,7 @@ def resolve(
 
 
 def difference(database: Sequence[Row], lake: Sequence[Row], columns: Sequence[str]) -> Difference:
-    """Describe a key that differs, by its rows on both sides; `columns` are the names of the compared columns."""
+    """Build the difference of a key from its rows on both sides; `columns` are the names of the compared columns."""
     names = (database or lake)[0].names
     if not lake:
         return Difference(names, Side.ONLY_IN_DATABASE)

@@ -1,4 +1,4 @@
-"""Rows of either side that a comparison looks at one by one: those of some buckets, or of some keys. Pure."""
+"""Digests of single rows of either side, selected by bucket or by key, and their comparison. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Selection:
         Args:
             digests: The digests of all columns, the key's first.
             names: The texts of the key's columns.
-            versions: For each row a number that another version of the row does not have; None: 0 for all.
+            versions: A number for each row that changes whenever the row is written; None: unknown, 0 for all.
         """
         key = row_digests(digests[: len(names)])
         places = np.flatnonzero(self._is_chosen(key))
@@ -81,7 +81,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class FirstKey:
-    """Some values of the first column of a key, by which rows are found without reading all.
+    """Values of a key's first column, to find rows by them without reading the whole table.
 
     Attributes:
         column: Name of the column in the database.
@@ -95,7 +95,7 @@ class FirstKey:
 
 
 def can_be_sought(text: str, kind: str) -> bool:
-    """Return whether a text is a value of a type of `FirstKey`: the lake may have other ones, by somebody's hand."""
+    """Return whether a text is a value of a type of `FirstKey`: rows that somebody else wrote into the lake may have others."""
     if kind == "uuid":
         return _UUID.fullmatch(text) is not None
     return kind == "text" or (kind == "bigint" and _WHOLE.fullmatch(text) is not None)
@@ -112,7 +112,7 @@ class Row:
 
 
 def differing_keys(database: Sequence[pa.RecordBatch], lake: Sequence[pa.RecordBatch]) -> Numbers:
-    """Return the digests of the keys, sorted, of which the two sides do not have the same rows equally often."""
+    """Return the digests of keys, sorted, whose rows differ between the sides, in values or in number."""
     sides = [*((batch, 1) for batch in database), *((batch, -1) for batch in lake)]
     if not sides:
         return np.zeros(0, np.uint64)

@@ -1,4 +1,4 @@
-"""The table of the lake that is compared, with the table in the database that feeds it."""
+"""Finds the table in the database that feeds a table of the lake, and refuses tables that cannot be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from lakehold.upstream.targets import Targets
 
 @dataclass(frozen=True)
 class Subject:
-    """A table that is compared."""
+    """A captured table of the lake, with the table in the database that feeds it.
+
+    Attributes:
+        table: The definition.
+        target: The source's connections and configuration.
+        upstream: The table in the database.
+    """
 
     table: Table
     target: Target

@@ -1,4 +1,4 @@
-"""Digests of values that a database wrote as texts: those that the same values have in the lake's column. Pure.
+"""Digests values that a database wrote as texts: equal to the digests of the same values in the lake's column. Pure.
 
 A text that the column's type cannot hold, such as `NaN` for a decimal, has a digest of its own: no stored value is equal to it.
 """
@@ -88,7 +88,7 @@ def _converted(texts: pa.Array, kind: IcebergType, form: TextForm) -> pa.Array:
 
 
 def _with_odd_ones(texts: pa.Array, kind: IcebergType, form: TextForm) -> Numbers:
-    """Digest texts of which some need care: ordinary ones together, and each odd one once."""
+    """Digest texts that Arrow cannot convert together: the ordinary ones at once, then each distinct other one alone."""
     found = np.full(len(texts), np.uint64(NULL_DIGEST))
     is_number = isinstance(kind, DecimalType | IntegerType | LongType)
     ordinary = pc.match_substring_regex(texts, _ORDINARY_NUMBER if is_number else _ORDINARY_MOMENT)

@@ -45,12 +45,12 @@ from lakehold.verify.subject import Subject, Subjects
 _REACHED_WITHIN_S = 120.0
 _PAUSE_S = 0.3
 _ROWS_AT_ONCE = 1_000_000
-"""Rows of differing buckets that are fetched at once, about: their digests stay in memory."""
+"""About how many rows of differing buckets are fetched at once: their digests are in memory."""
 _KEYS_AT_ONCE = 10_000
 _KEYS_SHOWN = 1_000
-"""When so many keys are known to differ, no more are looked for."""
+"""Once so many keys are known to differ, the comparison ends."""
 _SOUGHT_AT_MOST = 1_000
-"""Up to so many keys are sought one by one; for more, all rows are read."""
+"""Up to so many keys are fetched by their values; for more, all rows are read."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Verifying:
         timelines: The timelines of tables.
         read_leases: Keep a snapshot while it is read.
         ingest: Ingests a source once.
-        spark: Gives the session.
+        spark: Returns the session.
         catalog_name: Name of the lake's catalog in Spark.
         timeout_s: How long a database may take to accept a connection.
     """
@@ -184,13 +184,13 @@ class Verifying:
         return opened(subject.target.connections.login, self.timeout_s, subject.upstream)
 
     def reach_now(self, subject: Subject, progress: Progress) -> _Reached:
-        """Return a snapshot of the lake that has everything that the database has now: up to a mark in the database's log."""
+        """Write a mark to the database's log, and return a snapshot of the lake that has everything up to the mark."""
         kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
         database = kind(subject.target.connections.login, self.timeout_s)
         return self._reached(subject, database.mark_log(subject.target.wanted.signal_table), progress)
 
     def _reached(self, subject: Subject, mark: LogPosition, progress: Progress) -> _Reached:
-        """Return a snapshot of the lake that has everything up to a mark; ingest the source, unless another process does."""
+        """Return a snapshot of the lake that has everything up to a mark. Ingests the source, unless another process does."""
         source, deadline_s = subject.table.source, time.monotonic() + _REACHED_WITHIN_S
         with progress.task(f"wait for {subject.full_name}", unit="ingests", total=None) as task:
             while not self._has(source, mark):
@@ -229,14 +229,14 @@ class Verifying:
 
 @dataclass(frozen=True)
 class _Seeming:
-    """The rows of some keys that seem to differ."""
+    """The rows of keys that seem to differ, by the digest of their key."""
 
     database: Rows
     lake: Rows
 
 
 def _seeming(database: DatabaseRows, lake: LakeRows, theirs: BucketSums, ours: BucketSums) -> Iterator[_Seeming]:
-    """Yield the keys that seem to differ: all of some buckets at once, and of these so many as are looked at together."""
+    """Yield the keys that seem to differ, in portions: as many buckets as fit in memory, then as many keys of theirs."""
     buckets = theirs.differing(ours)
     sizes = np.cumsum((theirs.rows + ours.rows)[buckets])
     while len(buckets):
@@ -259,7 +259,7 @@ class _KeyReader:
         subject: The table.
         compared: Its compared columns.
         seeming: The rows that seem to differ.
-        progress: Shows for what it waits.
+        progress: Shows what the reads wait for.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class _KeyReader:
         return by_key(found, digests)
 
     def read_lake(self, keys: Sequence[int]) -> Rows:
-        """Read rows of the lake in a snapshot that has reached what was read last of the database."""
+        """Read rows of the lake in a snapshot that has everything that the database had at its last read."""
         reached = self._verifying.reach_now(self._subject, self._progress)
         lake, digests = self._verifying.lake_rows(self._subject, self._compared, reached), _unsigned(keys)
         return by_key(lake.selected(Selection(keys=digests, with_columns=True), self._first_key(keys)), digests)
@@ -295,7 +295,7 @@ class _KeyReader:
 
 
 def _by_key(found: Difference) -> list[tuple[int, str]]:
-    """Return what differences are sorted by: numbers of one length as numbers."""
+    """Return the sort key of a difference: shorter texts come first, so that numbers are in their order."""
     return [(len(text or ""), text or "") for text in found.key]
 
 

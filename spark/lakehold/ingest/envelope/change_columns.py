@@ -46,7 +46,7 @@ KEYLESS = "keyless"
 """The error of a change without a message key, if the table takes its key from there: it stops the table, and is not recorded."""
 
 UNORDERED = "unordered"
-"""The error of a change to a table without a key that cannot be told from a repetition: it stops the table, like `KEYLESS`."""
+"""The error of a change to a table without a key that may be a repetition: it stops the table, like `KEYLESS`."""
 
 OF_ONE_TABLE = "ad-hoc-snapshot"
 """The error of a row of an ad-hoc snapshot, which a table without a key may have already: it stops the table, like `KEYLESS`."""

@@ -1,11 +1,12 @@
-"""The history of columns that messages do not show: values in rows older than a column, and earlier names.
+"""Finds the history of columns that messages do not show: values in rows older than a column, and earlier names.
 
 `ALTER TABLE … ADD COLUMN c int DEFAULT 5` fills all rows without sending any. Messages and files from before lack the column.
-Both read the value that the database shows in such rows. The Iceberg table keeps the value as the column's initial default, so
-that lakehold asks the database once, when the column appears.
+lakehold asks the database once, when the column appears, which value older rows have. The Iceberg table keeps the value as the
+column's initial default, which messages and files without the column then show.
 
-`RENAME COLUMN` looks like one column that is dropped and another that is added. PostgreSQL numbers its columns, and a table of
-the lake keeps these numbers among its properties. So a new column with the number of one that is gone is the same column.
+In messages, `RENAME COLUMN` looks like one column that is dropped and another that is added. PostgreSQL numbers its columns, and
+a table of the lake keeps these numbers among its properties. So a new column with the number of one that is gone is the same
+column.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamCol
 from lakehold.spark_sql import literal, quoted
 
 NUMBERS = "lakehold.column-numbers"
-"""Table property: the numbers by which PostgreSQL knows the columns, as JSON by name."""
+"""Table property: PostgreSQL's numbers of the columns, as JSON by name."""
 
 RENAMED = "lakehold.renamed-columns"
-"""Table property: earlier names of columns, which messages may still have, as JSON: the name by the earlier one."""
+"""Table property: earlier names of columns, which messages may still have. JSON: earlier name to present name."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class ColumnHistory:
 
     Args:
         initial: Values of columns in messages and files that lack the column.
-        renamed: The names of columns by their earlier names.
-        numbers: The numbers of the columns in the database; empty: it was not asked, or has none.
+        renamed: The present names of columns by their earlier names.
+        numbers: The numbers of the columns in the database; empty: lakehold did not ask, or the database has none.
     """
 
     initial: InitialValues = field(default_factory=InitialValues)
@@ -63,13 +64,13 @@ def column_history(
         TableStopped: The database cannot be asked about a new column.
     """
     if table.columns or not table.envelope.has_keys:
-        # Listed columns are as old as the table, and a table of all messages has each message as it was.
+        # Listed columns are as old as the table. Without keys in its envelope, a table keeps each message as it was.
         return ColumnHistory()
     present = {f.name: f.initial_default for f in state.schema.fields} if state is not None else {}
     kept = {name: value for name, value in present.items() if value is not None}
     renamed = _renamed_before(decoded, state)
     new = {c.name for c in decoded.columns} - present.keys() - renamed.keys()
-    # A table that is created needs no values, but the numbers of its columns.
+    # A table without rows needs values only for messages that lack a column, but always the numbers of its columns.
     needed = new if state is not None and state.row_count != 0 else new & decoded.partial
     if not new:
         return ColumnHistory(InitialValues(kept), renamed)
@@ -80,7 +81,7 @@ def column_history(
             raise values_unknown(table, needed, error) from error
         return ColumnHistory(InitialValues(kept), renamed)
     if upstream.numbers:
-        # A column that the database has under an earlier name of another one is a column of its own.
+        # If the database has a column of such an earlier name now, that is a column of its own.
         renamed = {old: name for old, name in renamed.items() if old not in upstream.numbers}
         new = {c.name for c in decoded.columns} - present.keys() - renamed.keys()
         needed = new if needed else needed
@@ -90,7 +91,7 @@ def column_history(
     unknown = values.unknown | _older_than_known(state, renamed, needed - {*now.values()}, upstream, added)
     unknown |= {n for n, number in _stored_numbers(state, renamed).items() if upstream.numbers.get(n, number) != number}
     if now and not new <= upstream.numbers.keys():
-        # A column had a third name in between, under which messages have its values.
+        # A column of the messages is gone: it may be the renamed column under a name in between, with some of its values.
         unknown |= {*now.values()}
     known = {name: value for name, value in values.known.items() if name not in unknown}
     renamed = {**{old: now.get(name, name) for old, name in renamed.items()}, **now}
@@ -98,7 +99,7 @@ def column_history(
 
 
 def values_unknown(table: Table, columns: Collection[str], error: LakeholdError) -> TableStopped:
-    """Return the error that stops a table until the database shows what older rows have in new columns."""
+    """Return the error that stops a table until the database says which values older rows have in new columns."""
     names = ", ".join(f'"{name}"' for name in sorted(columns))
     return TableStopped(
         f'the values of new columns {names} in older rows of table "{table.full_name}" are not known',
@@ -110,7 +111,7 @@ def values_unknown(table: Table, columns: Collection[str], error: LakeholdError)
 
 
 def stored_renames(state: TableState | None) -> dict[str, str]:
-    """Return the names of columns by their earlier names, as far as the table has the columns."""
+    """Return the present names of the table's columns by their earlier names."""
     present = {f.name for f in state.schema.fields} if state is not None else set()
     found: dict[str, str] = json.loads(state.properties.get(RENAMED, "{}")) if state is not None else {}
     return {old: name for old, name in found.items() if name in present and old not in present}
@@ -133,7 +134,7 @@ def present_columns(decoded: Decoded, row: str, history: ColumnHistory) -> dict[
         value = f"{row}.{quoted(column.name)}"
         wanted = replace(column, name=name, initial=history.initial.known.get(name))
         before = earlier.get(name)
-        # A message whose schema lacks the column has it under its earlier name, or is older than the column.
+        # A message whose schema lacks the column has its value under the earlier name, or is older than the column.
         instead = f"{row}.{quoted(before)}" if before in names else wanted.initial_sql
         if name in decoded.partial and (before in names or wanted.initial is not None):
             value = f"CASE WHEN array_contains(lacking, {literal(name)}) THEN {instead} ELSE {value} END"
@@ -142,7 +143,7 @@ def present_columns(decoded: Decoded, row: str, history: ColumnHistory) -> dict[
 
 
 def kept_columns(decoded: Decoded, kept: str, history: ColumnHistory) -> str:
-    """Write the names of columns whose stored value stays, with the present names of those that messages name otherwise.
+    """Write the array of columns whose stored value stays; a column under its earlier name also gets its present one.
 
     Args:
         decoded: The messages.
@@ -158,7 +159,7 @@ def kept_columns(decoded: Decoded, kept: str, history: ColumnHistory) -> str:
 
 
 def _renamed_before(decoded: Decoded, state: TableState | None) -> dict[str, str]:
-    """Return the renames that hold for these messages: one that has both names has two columns."""
+    """Return the stored renames that hold for these messages: if a message has both names, they are two columns."""
     return {old: name for old, name in stored_renames(state).items() if not _have_both(decoded, old, name)}
 
 
@@ -178,7 +179,7 @@ def _renamed_now(
     new: Collection[str],
     upstream: UpstreamColumns,
 ) -> dict[str, str]:
-    """Return new names by earlier ones: the number of a new column is that of a column that the database does not have."""
+    """Return renames that are new, by earlier name: a new column has the number of one that the database no longer has."""
     if state is None:
         return {}
     types, key = {f.name: f.field_type for f in state.schema.fields}, {c.name for c in stored_key(state)}
@@ -203,7 +204,7 @@ def _older_than_known(
     upstream: UpstreamColumns,
     added: Collection[str],
 ) -> frozenset[str]:
-    """Return the columns among `names` that may be older than their names, and so have values that nothing shows.
+    """Return the columns among `names` that may have had another name before, so that older rows may have other values.
 
     Args:
         state: The Iceberg table.
@@ -225,7 +226,7 @@ def _older_than_known(
 def _initial(
     decoded: Decoded, state: TableState | None, names: Collection[str], upstream: UpstreamColumns
 ) -> InitialValues:
-    """Return the values of columns in older rows, as columns of these messages."""
+    """Return the values of new columns in older rows: known ones in the types that these messages have."""
     values = {name: value for name, value in upstream.initial.known.items() if name in names}
     types, now = ({c.name: c.type for c in columns} for columns in (decoded.columns, upstream.columns))
     is_able = state is None or state.format_version >= FORMAT_VERSION

@@ -1,9 +1,10 @@
 """Unwraps decoded messages: applies the table's envelope, so that each message becomes a change of a row (`envelopes.md`).
 
-NONE           each value is one more row; a null value is none
-UPSERT         a null value deletes, any other is the row's new state
-DEBEZIUM …     `after` is the row's new state, `d` deletes, `t` truncates, `m` is not about rows; a tombstone after a `d`
-               deletes once more, harmlessly, and is all that compaction leaves of a delete
+NONE             each value is one more row; a null value is an error
+UPSERT           a null value deletes, any other is the row's new state
+DEBEZIUM …       `after` is the row's new state, `d` deletes, `t` truncates, `m` is not about rows
+DEBEZIUM UPSERT  a tombstone after a `d` deletes once more, harmlessly, and is all that compaction leaves of a delete
+DEBEZIUM         in a table without a key each event adds a row, removes one of the equal rows, or does both
 
 A new envelope is a member of `lakehold.definitions.Envelope`, which has its properties, and a function here, which maps its
 messages to changes. Nothing else names an envelope.
@@ -212,8 +213,8 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
 def _debezium_multiset(decoded: Decoded, table: Table) -> _Mapped:
     """Map events of rows without a key: each adds a row, removes one of the equal rows, or does both.
 
-    Only its position distinguishes an event from a repetition of it. One INSERT of several rows may write them at one place in
-    PostgreSQL's log, where nothing but `total_order` distinguishes them.
+    Only its position distinguishes an event from a repetition of it. One INSERT of several rows may log them at one `lsn`, where
+    only `total_order` distinguishes them.
     """
     is_postgres = f"source.connector IN ({', '.join(map(literal, POSTGRES))})"
     errors = {
@@ -236,14 +237,14 @@ def _of_events(  # noqa: PLR0913 - events, a table, and what depends on its key
     *,
     lacks_before: str,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Write the internal columns of Debezium's events, and those of them which others refer to by name.
+    """Write SQL for the internal columns of Debezium's events, and for those of them that others refer to by name.
 
     Args:
         decoded: The events.
         table: The definition.
         deletes: The condition that an event deletes a row.
         errors: Conditions of errors, by code.
-        details: What to say about them, as SQL.
+        details: SQL of the text that describes an error, by code.
         lacks_before: The condition that an event lacks the row before it.
     """
     writes = "op IN ('c', 'r', 'u')"
@@ -339,7 +340,7 @@ def _contracted(
 def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn], history: ColumnHistory) -> Changes:
     """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
-    All of it is one text: Spark parses the text in the time that it takes to build a few columns.
+    The columns are written as SQL text: Spark parses all of it in the time that it takes to build a few column objects.
     """
     decoded, key = mapped.decoded, mapped.key
     in_row = present_columns(decoded, mapped.row, history)

@@ -14,8 +14,8 @@ class InitialValues:
     """The values that columns have in rows older than the column. No message has them: the database fills such rows silently.
 
     Args:
-        known: One value for all of these rows, by column, in Python's form of Iceberg's type; null where a column is missing.
-        unknown: Columns of which only the rows themselves show the values.
+        known: The value that all of these rows have, by column, as a Python value; columns in neither attribute are null there.
+        unknown: Columns whose values only the rows themselves show.
     """
 
     known: Mapping[str, object] = field(default_factory=dict)
@@ -43,5 +43,5 @@ UpstreamColumnsOf = Callable[[Table], UpstreamColumns]
 
 
 def no_columns(_: Table) -> UpstreamColumns:
-    """Return nothing, for a table that no database describes."""
+    """Return no columns: lakehold does not know the database of the table."""
     return UpstreamColumns()

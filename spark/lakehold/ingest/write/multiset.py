@@ -1,13 +1,13 @@
-"""Tables without a key: their rows are a multiset, and a change adds a row or removes one of the equal rows.
+"""Writes tables without a key: their rows are a multiset, and a change adds a row or removes one of the equal rows.
 
-Equal are rows whose columns hold the same values, as an image of a row in the database's log has them: NULL is the same as NULL
-and NaN as NaN; -0.0 and 0.0 differ. The table has the columns of the messages and no other: Iceberg's `_row_id` names its rows.
+Rows are equal if their columns hold the same values, as the database's log has them: NULL is the same as NULL and NaN as NaN;
+-0.0 and 0.0 differ. The table has the columns of the messages and no other: Iceberg's `_row_id` identifies its rows.
 
     cancel    changes of equal rows within the batch cancel out; what remains adds rows or removes rows of the table
     find      the rows to remove: files that can hold them by their statistics are read, and compared by a hash of the row
     write     one commit removes the rows by `_row_id`, one adds the new rows; both are published as one change
 
-A batch that only adds rows does nothing of this: it is appended.
+A batch that only adds rows is appended, without these steps.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from lakehold.spark_sql import quoted, struct_of
 _GONE, _FOUND = "lakehold_gone", "lakehold_found"
 _NET, _NTH = "_lh_net", "_lh_nth"
 _LONGEST_TEXT = 100
-"""A bound that is a longer text is not worth its place in a statement."""
+"""Bounds that are longer texts are left out of statements."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class KeylessBatch:
         columns: The table's columns, in its order.
         found: The changes with the decisions on them.
         identity: The batch.
-        is_whole: Whether the table had each row that upstream removes: it shows a connector snapshot, and no error.
+        is_whole: Whether a removed row that the table lacks is an error: the table shows a connector snapshot, and no message
+            of it is in error.
     """
 
     table: Table
@@ -78,7 +79,7 @@ class KeylessBatch:
 
     @property
     def compared(self) -> list[ColumnType]:
-        """Return the table's columns by which rows are equal: a column that messages lost says nothing any more."""
+        """Return the columns that make rows equal: those of the table that the messages still have."""
         return [column for column in self.columns if column.name in (self.changes.compared or ())]
 
     def properties(self, step: int) -> dict[str, str]:
@@ -148,8 +149,8 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
 def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
     """Return the applied changes without those that cancel out: equal rows of the batch that are added and removed.
 
-    The result has the columns of `deduplicated`, and `_lh_net` and `_lh_nth`: how many such rows the table gains, negative if it
-    loses them, and the number of the change among them, from 1.
+    The result has the columns of `deduplicated` and two more. `_lh_net` is the number of such rows that the table gains, negative
+    if it loses rows. `_lh_nth` numbers the changes of equal rows from 1.
     """
     types = {column.name: column.type for column in changes.columns}
     row = ", ".join(exactly(quoted(name), types[name]) for name in changes.compared or ())
@@ -161,7 +162,7 @@ def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
 
 
 def exactly(value: str, of: IcebergType) -> str:
-    """Write SQL that is equal for two values if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
+    """Write SQL that is equal for two values only if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
     match of:
         case FloatType() | DoubleType():
             return f"CAST({value} AS string)"
@@ -181,7 +182,7 @@ def exactly(value: str, of: IcebergType) -> str:
 
 
 def _totals(batch: KeylessBatch, net: DataFrame) -> dict[str, Any]:
-    """Count what is added and removed, with the bounds of the removed rows' columns."""
+    """Count added and removed rows, and find the bounds of the removed rows' columns."""
     is_removed = f"{OP} = '{Op.DELETE}'"
     stored = net.selectExpr(OP, *merge.as_stored(batch.changes, batch.compared, keeps_values=False))
     totals = [f"count_if(NOT {is_removed}) AS adds", f"count_if({is_removed}) AS removes"]
@@ -197,7 +198,7 @@ def _totals(batch: KeylessBatch, net: DataFrame) -> dict[str, Any]:
 
 
 def _in_order(column: str, of: IcebergType) -> str | None:
-    """Write a value of a column that files have bounds of, times as numbers; None for other columns."""
+    """Write a column's value for its bounds, dates and times as numbers; None: files have no bounds of such a column."""
     match of:
         case DateType():
             return f"unix_date({column})"
@@ -208,7 +209,7 @@ def _in_order(column: str, of: IcebergType) -> str | None:
 
 
 def _ranges(batch: KeylessBatch, totals: dict[str, Any]) -> Iterator[str]:
-    """Yield conditions that each removed row fulfils: by the statistics of files, Iceberg skips those without such rows."""
+    """Yield conditions that all removed rows fulfil. With them Iceberg skips files by their statistics."""
     for number, column in enumerate(batch.compared):
         name = quoted(column.name)
         if f"nulls{number}" not in totals:
@@ -233,7 +234,7 @@ _NOTHING_FOUND = pa.table({"row_id": pa.array([], pa.int64()), "offset": pa.arra
 
 
 def _find(batch: KeylessBatch, name: str, net: DataFrame, ranges: Sequence[str]) -> pa.Table:
-    """Find rows of the table to remove: for each change one of the equal rows, as far as there are any."""
+    """Find the rows of the table to remove: one of the equal rows for each change, or fewer if the table has fewer."""
     columns = batch.compared
     names = ", ".join(quoted(column.name) for column in columns)
     same = [f"{exactly(f't.{quoted(c.name)}', c.type)} <=> {exactly(f's.{quoted(c.name)}', c.type)}" for c in columns]
@@ -254,7 +255,7 @@ def _find(batch: KeylessBatch, name: str, net: DataFrame, ranges: Sequence[str])
 
 
 def _hash(table: str, columns: Sequence[ColumnType]) -> str:
-    """Write a hash of the row, the one number by which Spark joins; it takes no maps."""
+    """Write a hash of the row, so that Spark joins by one number; maps are left out, because Spark does not hash them."""
     hashed = [f"{table}.{quoted(c.name)}" for c in columns if "map<" not in c.spark_type]
     return f"xxhash64({', '.join(['0', *hashed])})"
 
