@@ -52,7 +52,7 @@ def test_every_type_is_compared_and_each_corrupted_value_found(shop: Shop) -> No
         (str(row),): sorted(names) for row, names in lost.items()
     }
     assert all(each.nulls == each.columns and each.side is Side.VALUES_DIFFER for each in found.differences)
-    assert found.reasons[0].startswith("1 snapshots of the table were not written by an ingest")
+    assert found.reasons[0].startswith("snapshots of the table that no ingest wrote: 1, the newest at ")
 
 
 def _make_every_type(shop: Shop) -> None:
@@ -104,7 +104,7 @@ def test_rows_that_somebody_changed_deleted_and_added_in_the_lake_are_found(shop
     assert re.search(r"shop\.orders +│ 7 +│ values differ +│ note", table_text)
     assert told[0].startswith("notice: shop.orders differs from public.orders at ")
     assert told[0].endswith(": 6 keys; 5,001 rows in the lake, 5,000 in the database")
-    assert told[1].startswith("notice: 3 snapshots of the table were not written by an ingest")
+    assert told[1].startswith("notice: snapshots of the table that no ingest wrote: 3, the newest at ")
     assert told[2] == 'error: table "shop.order" does not exist', "the next table is compared, too"
     line, _, _ = _printed(shop, JsonOutput, "shop.orders")
     written = json.loads(line)

@@ -143,5 +143,5 @@ def _skipped(
             yield SkippedColumn(name, "the lake's table does not have it")
         elif text_of(column, database) is None or not can_be_text(types[name]):
             yield SkippedColumn(name, f"values of {column.text} cannot be compared")
-    for name in types.keys() - in_database.keys() - set(included):
+    for name in sorted(types.keys() - in_database.keys() - set(included)):
         yield SkippedColumn(name, "the database does not have it any more")

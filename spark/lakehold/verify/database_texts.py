@@ -38,6 +38,8 @@ _UNCOMPARED = frozenset(
 )
 """Types of MySQL and MariaDB, or of PostgreSQL, whose texts are not those of the lake's values; `_POSTGRES` has exceptions."""
 _POSTGRES = {
+    # As a double, which a column of the lake may be: a wider column keeps the value that the messages had.
+    "float4": "{0}::float8",
     "money": "{0}::numeric",
     "timetz": "replace(({0} AT TIME ZONE 'UTC')::text, '+00', 'Z')",
     "interval": "'P' || extract(year FROM {0}) || 'Y' || extract(month FROM {0}) || 'M' || extract(day FROM {0}) || 'DT' || "

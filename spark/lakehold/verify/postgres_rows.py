@@ -29,6 +29,8 @@ _AS_OF_NOW = (
     "SET LOCAL extra_float_digits = 3",
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL idle_in_transaction_session_timeout = 0",
+    # PostgreSQL 17 and later have it.
+    "SELECT set_config(name, '0', true) FROM pg_settings WHERE name = 'transaction_timeout'",
     # Otherwise a policy would hide rows, and the lake would seem to have too many. So PostgreSQL refuses the query instead.
     "SET LOCAL row_security = off",
 )

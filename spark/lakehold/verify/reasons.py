@@ -43,7 +43,7 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
     if foreign:
         newest = foreign[0]
         yield (
-            f"{len(foreign)} snapshots of the table were not written by an ingest, the newest at "
+            f"snapshots of the table that no ingest wrote: {len(foreign)}, the newest at "
             f"{iso(newest.committed_at_ms)} UTC (snapshot {newest.snapshot_id}): somebody else changed the table."
         )
     if progress.open_errors:
