@@ -169,11 +169,15 @@ def _print_and_leave(*values: object) -> None:
 
 
 def _derived(spark: SparkSession) -> SparkSession:
-    """Make a session with the settings of another one."""
+    """Make a session with the settings of another one, but without its catalogs: other tests have one called `lake`, too."""
     made = spark.newSession()
     for name, value in spark.conf.getAll.items():
         if made.conf.get(name, None) != value and made.conf.isModifiable(name):
             made.conf.set(name, value)
+    # A new session has those with which the first session of the process was made.
+    for name in made.conf.getAll:
+        if name.startswith("spark.sql.catalog."):
+            made.conf.unset(name)
     return made
 
 

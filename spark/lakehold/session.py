@@ -249,7 +249,9 @@ def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSe
         return
     made = spark.newSession()
     for name, value in spark.conf.getAll.items():
-        if made.conf.get(name, None) != value and made.conf.isModifiable(name):
+        # Spark calls the settings of catalogs not modifiable; the first session of the process may have others.
+        may_be_set = made.conf.isModifiable(name) or name.startswith("spark.sql.catalog.")
+        if made.conf.get(name, None) != value and may_be_set:
             made.conf.set(name, value)
     yield prepared(made, settings)
 
