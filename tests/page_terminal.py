@@ -212,3 +212,6 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(module, "stop_on_signal", lambda: made.ctrl_c)
     yield made
     made.close()
+    if not request.config.getoption("--spark-connect"):
+        # A session that makes a DataFrame stays the active one: let no session of a page be that for other tests.
+        request.getfixturevalue("classic_session").createDataFrame([], "a int")
