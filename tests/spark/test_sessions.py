@@ -27,6 +27,25 @@ with connect("two", catalog_name="two") as two:
     assert two.sql("SELECT 3").rows == [(3,)]
 """
 
+BESIDE_ANOTHER_LAKE = """
+from lakehold.lake import connect
+from lakehold.session import another_session, session_conf
+from lakehold.settings import load_settings
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]")
+for name, value in session_conf(load_settings(warehouse="one", catalog_name="lake", spark_master="local[1]")).items():
+    builder = builder.config(name, value)
+given = builder.getOrCreate().newSession()
+for name in given.conf.getAll:
+    if name.startswith("spark.sql.catalog."):
+        given.conf.unset(name)
+with connect("two", spark=given, catalog_name="lake") as lake:
+    lake.sql("CREATE NAMESPACE lake.only_here")
+    with another_session(lake.spark, lake.settings) as beside:
+        assert ("only_here",) in [tuple(row) for row in beside.sql("SHOW NAMESPACES IN lake").collect()]
+"""
+
 
 @pytest.mark.usefixtures("jvm")
 def test_a_lake_leaves_a_session_that_it_did_not_start(spark: SparkSession, tmp_path: Path) -> None:
@@ -38,6 +57,12 @@ def test_a_lake_leaves_a_session_that_it_did_not_start(spark: SparkSession, tmp_
 @pytest.mark.usefixtures("jvm")
 def test_spark_stops_with_the_last_of_the_lakes_that_share_it(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", TWO_LAKES], cwd=tmp_path, check=True)
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_session_beside_that_of_a_lake_has_the_catalog_of_the_lake(tmp_path: Path) -> None:
+    """The first session of the process, from which new sessions come, has another lake's catalog of that name."""
+    subprocess.run([sys.executable, "-c", BESIDE_ANOTHER_LAKE], cwd=tmp_path, check=True)
 
 
 @pytest.mark.usefixtures("jvm")

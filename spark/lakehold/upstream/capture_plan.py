@@ -40,7 +40,7 @@ from lakehold.upstream.capture_steps import (
     StopConnector,
 )
 from lakehold.upstream.failover import refuse_restored
-from lakehold.upstream.failover_steps import copied_slot, other_timeline
+from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
@@ -109,7 +109,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
-    copied = tuple(copied_slot(wanted, found))
+    copied = tuple(slot_to_copy(wanted, found))
     is_stopped = (
         bool(signals or copied) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
     )

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lakehold.upstream import value_options
 
@@ -53,6 +54,17 @@ class Login:
     user: str
     password: str
     database: str = ""
+
+    def arguments(self, timeout_s: float) -> dict[str, Any]:
+        """Return the arguments by which the clients of both kinds of databases connect to the server."""
+        timeout = max(1, round(timeout_s))
+        return {
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "password": self.password,
+            "connect_timeout": timeout,
+        }
 
 
 @dataclass(frozen=True)

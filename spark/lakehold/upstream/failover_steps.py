@@ -48,7 +48,7 @@ class TakeLog:
         return f"continue with timeline {self.log.timeline} of the database's log"
 
 
-def copied_slot(wanted: Wanted, found: Found) -> Iterator[CopySlot]:
+def slot_to_copy(wanted: Wanted, found: Found) -> Iterator[CopySlot]:
     """Yield the step for a slot that an earlier lakehold created. Once done or refused, it is not yielded again."""
     connector, database = found.connector, found.database
     if connector is not None and database is not None and database.slot is not None:

@@ -202,11 +202,7 @@ class MysqlUpstream:
         login = self._login
         try:
             with pymysql.connect(
-                host=login.host,
-                port=login.port,
-                user=login.user,
-                password=login.password,
-                connect_timeout=max(1, round(self._timeout_s)),
+                **login.arguments(self._timeout_s),
                 read_timeout=2 * self._timeout_s,
                 write_timeout=self._timeout_s,
                 autocommit=True,

@@ -32,7 +32,7 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
-from lakehold.upstream.postgres_failover import copied_slot, found_failover, refuse_standby
+from lakehold.upstream.postgres_failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
 from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
 from lakehold.upstream.postgres_values import lost_values
@@ -278,7 +278,7 @@ class PostgresUpstream:
 
     def have_slot_copied(self, name: str) -> None:
         """Have standbys copy a replication slot. Waits for its reader, as `drop_slot` does."""
-        self._when_released(name, copied_slot(name), None, replicates=True)
+        self._when_released(name, copying(name), None, replicates=True)
 
     def can_read(self, slot: str, publication: str) -> bool:
         """Return whether PostgreSQL can decode all that it logged for a slot. It cannot where the publication was missing."""
@@ -322,12 +322,8 @@ class PostgresUpstream:
         login, where = self._login, self._where
         try:
             with psycopg.connect(
-                host=login.host,
-                port=login.port,
-                user=login.user,
-                password=login.password,
+                **login.arguments(self._timeout_s),
                 dbname=login.database,
-                connect_timeout=max(1, round(self._timeout_s)),
                 autocommit=True,
                 # A connection that takes SQL and replication commands.
                 replication="database" if replicates else None,

@@ -54,7 +54,7 @@ def found_failover(connection: psycopg.Connection[tuple[Any, ...]], replicating:
     return FoundFailover(log, has_failover_slots, has_standbys, is_copied, was_copied)
 
 
-def copied_slot(slot: str) -> sql.Composed:
+def copying(slot: str) -> sql.Composed:
     """Return the replication command that makes standbys copy a slot. PostgreSQL refuses it while somebody reads the slot."""
     return sql.SQL("ALTER_REPLICATION_SLOT {} (FAILOVER)").format(sql.Identifier(slot))
 

@@ -88,14 +88,7 @@ def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows
     """
     where = f"the database server at {login.host}:{login.port}"
     try:
-        with pymysql.connect(
-            host=login.host,
-            port=login.port,
-            user=login.user,
-            password=login.password,
-            connect_timeout=max(1, round(timeout_s)),
-            charset="utf8mb4",
-        ) as connection:
+        with pymysql.connect(**login.arguments(timeout_s), charset="utf8mb4") as connection:
             with connection.cursor() as cursor:
                 for statement in _AS_OF_NOW:
                     cursor.execute(statement)

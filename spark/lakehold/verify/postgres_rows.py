@@ -92,15 +92,7 @@ def postgres_rows(login: Login, timeout_s: float, table: str) -> Iterator[Postgr
     """
     where = f"PostgreSQL at {login.host}:{login.port}"
     try:
-        with psycopg.connect(
-            host=login.host,
-            port=login.port,
-            user=login.user,
-            password=login.password,
-            dbname=login.database,
-            connect_timeout=max(1, round(timeout_s)),
-            client_encoding="utf8",
-        ) as connection:
+        with psycopg.connect(**login.arguments(timeout_s), dbname=login.database, client_encoding="utf8") as connection:
             for statement in _AS_OF_NOW:
                 connection.execute(statement)
             yield PostgresRows(connection, table)
