@@ -61,7 +61,7 @@ def test_spark_stops_with_the_last_of_the_lakes_that_share_it(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("jvm")
 def test_a_session_beside_that_of_a_lake_has_the_catalog_of_the_lake(tmp_path: Path) -> None:
-    """The first session of the process, from which new sessions come, has another lake's catalog of that name."""
+    """Begin with a first session of the process, from which new sessions come, that has another lake's catalog of that name."""
     subprocess.run([sys.executable, "-c", BESIDE_ANOTHER_LAKE], cwd=tmp_path, check=True)
 
 
