@@ -14,6 +14,7 @@ import psycopg
 from lakehold import stack as lakehold_stack
 from lakehold.stack import ConnectClient
 from tests.stack_fixtures import SourceDatabase
+from tests.waiting import wait_for
 
 _STOPS_WITHIN_S = 60.0
 _CONFIRMS_WITHIN_S = 60.0
@@ -49,7 +50,11 @@ def set_back(database: SourceDatabase, position: ConnectorPosition) -> None:
     database.drop_slot(database.name)
     _copy_slot(database, position.slot, database.name)
     database.drop_slot(position.slot)
-    httpx.patch(f"{connector}/offsets", json=position.offsets, timeout=30).raise_for_status()
+    # A worker answers 500 while Kafka still ends the transactions of a worker that was killed.
+    wait_for(
+        lambda: httpx.patch(f"{connector}/offsets", json=position.offsets, timeout=100).is_success,
+        "Connect sets the connector's position back",
+    )
     _resume(database)
 
 

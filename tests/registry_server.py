@@ -39,6 +39,8 @@ class _Answering(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"<html>" if body is None else json.dumps(body).encode())
 
+    do_DELETE = do_GET
+
     def log_message(self, *_: object) -> None:
         """Suppress the log, which would mix with the test's output."""
 
@@ -49,9 +51,11 @@ def registry_server(answers: Answers) -> Iterator[RegistryServer]:
     with RegistryServer(answers) as running:
         thread = Thread(target=running.serve_forever)
         thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
+        try:
+            yield running
+        finally:
+            running.shutdown()
+            thread.join()
 
 
 def subjects(schemas: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from threading import Timer
+
 import pytest
 
-from lakehold.errors import ConnectorError, UpstreamError, UpstreamUnavailable
+from lakehold.errors import ConnectorError, UpstreamUnavailable
 from lakehold.upstream.connect_client import ConnectClient
 from tests.registry_server import Answers, registry_server
 
@@ -14,15 +16,7 @@ _CONFIG = "/connectors/shop/config"
 
 def _config(answers: Answers) -> dict[str, str] | None:
     with registry_server(answers) as server, ConnectClient(server.url) as client:
-        try:
-            found = client.config("shop")
-        except UpstreamError as error:
-            refused: UpstreamError | None = error
-        else:
-            refused = None
-    if refused is not None:  # the server ends only after a body that does not raise
-        raise refused
-    return found
+        return client.config("shop")
 
 
 @pytest.mark.parametrize(
@@ -60,3 +54,27 @@ def test_a_failing_proxy_before_a_worker_is_not_mistaken_for_another_server() ->
     with pytest.raises(ConnectorError) as refusal:
         _config({_CONFIG: (503, None)})
     assert refusal.value.code == "connector"
+
+
+_OFFSETS = "/connectors/shop/offsets"
+_FENCING: Answers = {_OFFSETS: (500, {"message": "Failed to perform zombie fencing"})}
+
+
+def test_a_position_is_forgotten_once_the_transactions_of_a_killed_worker_have_ended() -> None:
+    answers = dict(_FENCING)
+    with registry_server(answers) as server, ConnectClient(server.url) as client:
+        ended = Timer(0.3, lambda: answers.update({_OFFSETS: (200, {})}))
+        ended.start()
+        client.forget_position("shop")
+        ended.join()
+        assert len(server.requests) > 1
+
+
+def test_a_position_that_stays_refused_is_reported_with_the_workers_words() -> None:
+    with (
+        registry_server(_FENCING) as server,
+        ConnectClient(server.url, timeout_s=0.3) as client,
+        pytest.raises(ConnectorError, match="refused DELETE /connectors/shop/offsets") as refusal,
+    ):
+        client.forget_position("shop")
+    assert refusal.value.detail == "Failed to perform zombie fencing"

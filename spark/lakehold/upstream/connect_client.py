@@ -228,7 +228,8 @@ class ConnectClient:
                     detail=f"{error}.",
                     hint="Check that the worker runs, and that this machine reaches it at the address in the connection.",
                 ) from error
-            if not _is_rebalancing(response) or time.monotonic() > deadline_s:
+            passes = _is_rebalancing(response) or _is_fencing(response)
+            if not passes or time.monotonic() > deadline_s:
                 break
             time.sleep(_POLL_INTERVAL_S)
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
@@ -282,6 +283,14 @@ def _is_unusual(response: httpx.Response) -> bool:
 def _is_rebalancing(response: httpx.Response) -> bool:
     """Return whether a retry will succeed: the worker rebalances. It also answers 409 to a name that is taken, which stays so."""
     return response.status_code == _REBALANCING and "already exists" not in response.text
+
+
+def _is_fencing(response: httpx.Response) -> bool:
+    """Return whether a worker could not change a position for now.
+
+    The worker first fences the transactions of tasks that were killed. It answers 500 while Kafka still ends them.
+    """
+    return response.status_code == httpx.codes.INTERNAL_SERVER_ERROR and response.request.url.path.endswith("/offsets")
 
 
 def _message(response: httpx.Response) -> str:
