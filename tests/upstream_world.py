@@ -77,7 +77,7 @@ _WRITTEN = 1
 def target(
     declared: Mapping[str, str],
     released: Sequence[str] = (),
-    passed: int | None = None,
+    applied_position: int | None = None,
     capture: Capture = CAPTURE,
     new: Sequence[str] | None = None,
 ) -> Wanted:
@@ -88,7 +88,9 @@ def target(
     ]
     topics = [capture.topic(name) for name in released]
     about = None if new is None else frozenset(new)
-    return wanted(SOURCE, capture, entries, CONNECTIONS, passed=passed, released=topics, declared=about)
+    return wanted(
+        SOURCE, capture, entries, CONNECTIONS, applied_position=applied_position, released=topics, declared=about
+    )
 
 
 def reconcile(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
@@ -101,7 +103,7 @@ def reconcile(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
         for step in steps:
             if done == cut_after:
                 return False
-            world.perform(step)
+            world.apply_step(step)
             done += 1
             if isinstance(step, CreateConnector):
                 break
@@ -216,7 +218,7 @@ class World(Meddled):
             relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
             log=self.log,
-            passed=wanted.passed,
+            applied_position=wanted.applied_position,
         )
 
     def _signals(self, name: str) -> FoundSignals:
@@ -231,7 +233,7 @@ class World(Meddled):
             self.may_publish or is_for_all,
         )
 
-    def perform(self, step: Step) -> None:  # noqa: PLR0912, PLR0915 - one a step
+    def apply_step(self, step: Step) -> None:  # noqa: PLR0912, PLR0915 - one a step
         match step:
             case CreateTopic(topic):
                 self.topics.add(topic.name)

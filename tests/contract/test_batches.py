@@ -42,15 +42,15 @@ def row(of: Intent, start: int = 0) -> Batch:
     return Batch(of.source, of.reader, of.mz_timestamp, {P0: start}, of.end, {"shop.orders": TableChange(inserted=1)})
 
 
-def reading(store: BatchStore, *tables: str, owner: str = "a") -> None:
-    """Let `owner` hold the source `shop`, whose main reader feeds `tables` from offset 0."""
+def reading(store: BatchStore, *tables: str, holder: str = "a") -> None:
+    """Let `holder` hold the source `shop`, whose main reader feeds `tables` from offset 0."""
 
     def with_tables(readers: Readers) -> Readers:
         progress = {table: TableProgress() for table in tables}
         return {"main": replace(readers["main"], tables=progress, position={P0: 0})}
 
-    store.acquire("shop", owner, START_MS + 15_000)
-    store.change_readers("shop", owner, with_tables)
+    store.acquire("shop", holder, START_MS + 15_000)
+    store.change_readers("shop", holder, with_tables)
 
 
 def test_a_source_read_for_the_first_time_gets_a_main_reader(store: BatchStore) -> None:
@@ -61,7 +61,7 @@ def test_a_source_read_for_the_first_time_gets_a_main_reader(store: BatchStore) 
 
 
 def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, clock: Clock) -> None:
-    reading(store, "shop.orders", owner="zombie")
+    reading(store, "shop.orders", holder="zombie")
     begun = intent(START_MS + 1, 10)
     store.begin(begun, "zombie")
     clock.now_ms += 15_000

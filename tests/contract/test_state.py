@@ -31,7 +31,7 @@ from lakehold.state.upstream_leases import UPSTREAM_LEASES, UpstreamLease
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PASSED = CommittedTransactions({"": (16,)}, {T1: FurthestEvent(LogPosition("", (5,)), (1, 2, 3, 4))}, frozenset([T0]))
-MARKS = HighWaterMarks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
+HIGH_WATER_MARKS = HighWaterMarks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)
 DAILY = Hold("u1", "shop", "daily", 1_000, (ORDERS,), 60_000, Check.REQUIRE, "CREATE HOLD …", 1)
 OPS = Role("r1", "ops", True, (), 1)
@@ -43,7 +43,7 @@ VALUES: list[tuple[Rows[Any], Any]] = [
         ReaderState(
             source="shop",
             reader="main",
-            tables={"shop.t": TableProgress(5, 2, MARKS, "id", 9, (Stop(1, 2),), ("größe",))},
+            tables={"shop.t": TableProgress(5, 2, HIGH_WATER_MARKS, "id", 9, (Stop(1, 2),), ("größe",))},
             position={T0: 3, T1: 4},
             topic_ids={"t": "a"},
             upper_ms=11,

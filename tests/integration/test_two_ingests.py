@@ -123,7 +123,7 @@ def test_a_second_ingest_is_refused_with_the_lease_holder_and_expiry(first: Lake
     assert lease is not None
     with pytest.raises(SourceBusy) as busy:
         second.ingest("shop")
-    assert lease.owner in busy.value.detail
+    assert lease.holder in busy.value.detail
     assert iso(lease.since_ms) in busy.value.detail
     assert busy.value.retryable
     assert len(list(working)) == 2
@@ -161,7 +161,7 @@ def test_the_lease_of_a_killed_holder_is_awaited_and_taken_over(first: Lake, sec
     assert lease is not None
     with pytest.raises(SourceBusy) as busy:
         first.ingest("shop")
-    assert lease.owner in busy.value.detail
+    assert lease.holder in busy.value.detail
     assert iso(lease.until_ms) in busy.value.detail
     wait_for(lambda: now_ms() > lease.until_ms, within_s=10)
     begun = first.batches.readers("shop")["main"].intent

@@ -116,7 +116,7 @@ def test_decisions_reach_rows_in_the_driver_and_in_spark_alike(spark: SparkSessi
 def decided(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
     """Return each change after the decisions, without the values that the table keeps."""
     engine = Engine(carrier.headers, Rule(True, False, HighWaterMarks({0: (10, 10, 0, 1)})))
-    decisions = engine.decide()
+    decisions = engine.deduplicate()
     frame = carrier.frame(decisions, engine.givers(decisions, {"a.b", "it's", "none"}))
     return sorted(
         (

@@ -18,7 +18,7 @@ from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.ingest import run_ingest
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
-from lakehold.state.lease import held
+from lakehold.state.lease import leased
 from tests.shop_records import ShopRecords
 from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.waiting import wait_for
@@ -54,7 +54,7 @@ def test_all_sources_with_tables_are_ingested(lake: Lake, shop: ShopRecords) -> 
 
 @pytest.mark.usefixtures("shop")
 def test_a_failing_source_is_named_and_the_others_go_on(lake: Lake) -> None:
-    with held(lake.batches, "billing", lake.settings):
+    with leased(lake.batches, "billing", lake.settings):
         healthy, rows, said = ingest(lake, "billing", "shop")
     assert (healthy, [row["table"] for row in rows]) == (False, ["shop.orders"])
     assert said.startswith("notice: source billing was not ingested\nerror: ")
@@ -70,7 +70,7 @@ def test_following_outlives_a_busy_source_and_skips_an_unreadable_one(lake: Lake
 
     watching = Thread(target=watched)
     watching.start()
-    with held(lake.batches, "shop", lake.settings):
+    with leased(lake.batches, "shop", lake.settings):
         healthy, rows, said = ingest(lake, "empty", "shop", "billing", follow=True)
     watching.join()
     assert (healthy, [row["table"] for row in rows]) == (False, ["billing.orders"])

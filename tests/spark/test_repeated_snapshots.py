@@ -53,7 +53,7 @@ class Shop:
 
     def ingest(self) -> list[BatchReport]:
         self.topic.write(self._directory)
-        with self.lake._parts.ingesting.held("shop") as ingesting:
+        with self.lake._parts.ingesting.leased("shop") as ingesting:
             return list(replace(ingesting, snapshots=Snapshots(repeated=self._complete)).drain())
 
     def rows(self) -> list[tuple[Any, ...]]:

@@ -54,7 +54,7 @@ def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monk
             taken.append([])
             store = shop.lake.subscriptions.store
             (subscriber,) = store.subscribers()
-            store.release(subscriber.subscriber_id, subscriber.lease.owner if subscriber.lease else "")
+            store.release(subscriber.subscriber_id, subscriber.lease.holder if subscriber.lease else "")
             taken[0] += successor.publish("s")
 
     monkeypatch.setattr(publisher, "failpoint", succeeded)

@@ -37,7 +37,7 @@ def test_idle_tables_get_empty_batches_no_more_often_than_in_a_follow(source: Me
 def test_tables_that_come_together_while_others_catch_up_are_read_together(source: MemorySource) -> None:
     source.catch_up_s = 0
     source.drain()
-    source.topics.held["rates"] = Watermarks(0, 30)
+    source.topics.watermarks_of["rates"] = Watermarks(0, 30)
     source.tables |= {"one": "rates", "two": "rates"}
     source.drain()
     source.tables |= {"three": "rates", "four": "rates"}

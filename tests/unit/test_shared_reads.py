@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamUnavailable
-from lakehold.ingest.read.reader import RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+from lakehold.ingest.read.reader import RAW_SCHEMA, FetchedOffsets, Limits, Reader, ReadPlan
 from lakehold.ingest.shared_reads import SharedReads
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
@@ -31,12 +31,12 @@ class Counting(Reader):
         self.end = 10
         self.refused: set[str] = set()
 
-    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:
         self.fetched.append(tuple(topics))
         if not self.refused.isdisjoint(topics):
             raise UpstreamUnavailable("Kafka refuses a topic")
         self.ordered = ordered
-        return Available(frozenset(topics), {tp: Watermarks(4, self.end) for tp in (A, B) if tp.topic in topics})
+        return FetchedOffsets(frozenset(topics), {tp: Watermarks(4, self.end) for tp in (A, B) if tp.topic in topics})
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         self.read += ranges
@@ -47,10 +47,10 @@ class Counting(Reader):
         ]
         return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
 
-    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+    def plan(self, fetched: FetchedOffsets, position: Offsets, limits: Limits) -> ReadPlan:
         raise NotImplementedError
 
-    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+    def plan_to(self, fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> ReadPlan:
         raise NotImplementedError
 
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:

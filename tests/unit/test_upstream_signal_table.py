@@ -141,7 +141,7 @@ def test_in_mariadb_the_signal_table_is_created_before_the_connector_and_marks_t
     both = _of_mariadb(A | B)
     requested = RequestSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
     for step in (steps := plan(both, mariadb.inspect(both)).steps):
-        mariadb.perform(step)
+        mariadb.apply_step(step)
     assert requested in steps
     assert plan(both, mariadb.inspect(both)).steps == (
         RecordSyncPoint("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),
@@ -175,11 +175,11 @@ def test_without_a_signal_table_no_table_of_mariadb_joins_after_the_first_snapsh
     assert reconcile(mariadb, both)
 
 
-def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariadb: World) -> None:
+def test_a_table_of_mariadb_that_joined_waits_until_a_sync_point_can_be_written(mariadb: World) -> None:
     both = _of_mariadb(A | B)
     assert reconcile(mariadb, _of_mariadb(A))
     for step in plan(both, mariadb.inspect(both)).steps:
-        mariadb.perform(step)
+        mariadb.apply_step(step)
     mariadb.signal_table, mariadb.may_make_signal_table = None, False
     with pytest.raises(UpstreamRefused):
         plan(both, mariadb.inspect(both))

@@ -47,7 +47,7 @@ class ModelCapturing:
     world: World
     meanwhile: Callable[[], None] = field(default=lambda: None)
 
-    def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
+    def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:  # noqa: ARG002
         assert not resnapshot
         return plan(target.wanted, self.world.inspect(target.wanted))
 
@@ -66,15 +66,15 @@ class ModelCapturing:
         return Snapshots(coming, coming)
 
     def reconcile(
-        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
+        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, with_backoff: bool = False
     ) -> Steps:
         done = []
         for _ in range(_ROUNDS):
-            planned = self.plan(target, resnapshot=resnapshot, patient=patient)
+            planned = self.plan(target, resnapshot=resnapshot, with_backoff=with_backoff)
             for step in planned.steps:
                 self.meanwhile()
                 confirm()
-                self.world.perform(step)
+                self.world.apply_step(step)
                 done.append(step)
                 if isinstance(step, CreateConnector):
                     break

@@ -276,10 +276,10 @@ class KafkaClient:
             return
         offset = message.offset() or 0
         if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-            marks = self.watermarks([wanted.topic_partition]).get(wanted.topic_partition)
-            if marks is None:
+            watermarks = self.watermarks([wanted.topic_partition]).get(wanted.topic_partition)
+            if watermarks is None:
                 self._fail(error)
-            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, marks.earliest)
+            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, watermarks.earliest)
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._fail(error)
         if error is None and offset < wanted.end_exclusive:

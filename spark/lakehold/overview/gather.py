@@ -204,7 +204,7 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
         tables=len(defined.tables_of(name)),
         stopped=sum(len(reader.tables) for reader in own if reader.error is not None),
         upper_ms=next((reader.upper_ms for reader in own if reader.reader == MAIN_READER), None),
-        run_by=lease.owner if lease is not None and runs else None,
+        run_by=lease.holder if lease is not None and runs else None,
         interrupted_ms=None if runs else min(begun, default=None),
     )
 

@@ -76,7 +76,7 @@ class DeliveryPosition:
 
     def store(self, position_ms: int) -> None:
         """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
-        self._store.move(self._name, self._lease.owner, position_ms)
+        self._store.move(self._name, self._lease.holder, position_ms)
         failpoint("after-acknowledgement")
         self._input_hold.advance(position_ms)
 

@@ -189,7 +189,7 @@ class Subscriptions:
             position_ms,
             None if position_ms is None else iso(position_ms),
             held_ms,
-            lease.owner if lease is not None and runs else None,
+            lease.holder if lease is not None and runs else None,
         )
 
     def _entry(self, name: str) -> Entry[Subscription]:

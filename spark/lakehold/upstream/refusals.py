@@ -181,7 +181,7 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
     raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_hint(user))
 
 
-def refuse_unmarked(wanted: Wanted, found: Found) -> None:
+def refuse_without_signal_table(wanted: Wanted, found: Found) -> None:
     """Refuse the snapshot of a single table of MySQL or MariaDB without a signal table."""
     if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]

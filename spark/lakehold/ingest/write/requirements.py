@@ -142,7 +142,7 @@ def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> Tabl
         table=table.full_name,
         code="database-restored",
         detail=f"The change at offset {found.offset} of topic {table.topic}, partition {found.partition}, is at "
-        f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.passed)}: the database was "
+        f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.earlier)}: the database was "
         "restored from a backup, or is another one. lakehold would skip new changes as repeats.",
         hint=f"Load it again from a topic without the old changes: {reload}. With a transaction topic do so for all of the "
         "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of "
