@@ -94,7 +94,7 @@ def target(
 
 
 def reconcile(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
-    """Perform steps as `lakehold.upstream.capturing` does, but stop after `cut_after` steps; returns whether none was left."""
+    """Apply steps as `lakehold.upstream.capturing` does, but stop after `cut_after` steps; returns whether none was left."""
     done = 0
     for _ in range(_ROUNDS):
         steps = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
@@ -120,16 +120,16 @@ class World(Meddled):
         keyless: Tables without a primary key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
-            gone: Tables with rows in the lake that were deleted while the connector did not capture them.
+        gone: Tables with rows in the lake that were deleted while the connector did not capture them.
         unread: Tables whose earlier changes the lake has not read completely.
-            noted: The recorded memberships of the tables in the publication.
+        recorded: The recorded memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
         signal_table: The signal table of the connector.
         may_make_signal_table: The source's user may create the signal table.
         is_mariadb: The database is a MariaDB, which has no publications and slots.
         columns: Columns of the tables.
         failover: The settings of the database for a failover.
-        log: The log of the database that was noted.
+        log: The log of the database that was recorded.
     """
 
     tables: frozenset[str]

@@ -245,11 +245,11 @@ def test_a_killed_load_adds_its_rows_once(spark_connect: str, tmp_path: Path, br
         "spark_remote": spark_connect,
     }
     processes = IngestProcesses(tmp_path / "lake", "shop", settings)
-    code, said = processes.run(kill_at="before-publish")
-    assert code == -signal.SIGKILL, said
+    code, output = processes.run(kill_at="before-publish")
+    assert code == -signal.SIGKILL, output
     wait_for(lambda: _is_free(lake), within_s=13)
-    code, said = processes.run()
-    assert code == 0, said
+    code, output = processes.run()
+    assert code == 0, output
     assert direct(lake) == [True], "the snapshot staged by the killed process is on no branch"
     state = lake.tables.table_state("s.t")
     assert state is not None

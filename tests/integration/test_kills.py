@@ -87,13 +87,13 @@ class Shop:
 
     def ingest(self, **settings: str | int) -> None:
         self.wait_for_lease()
-        code, said = self.processes.run(**settings)
-        assert code == 0, said
+        code, output = self.processes.run(**settings)
+        assert code == 0, output
 
     def killed(self, point: str, **settings: str | int) -> None:
         self.wait_for_lease()
-        code, said = self.processes.run(kill_at=point, **settings)
-        assert code == KILLED, f"not killed {point}: {said}"
+        code, output = self.processes.run(kill_at=point, **settings)
+        assert code == KILLED, f"not killed {point}: {output}"
 
 
 @pytest.fixture
@@ -314,10 +314,10 @@ def test_a_process_that_wakes_up_after_losing_its_source_writes_nothing(
         wait_for(lambda: process.status() == psutil.STATUS_STOPPED, within_s=120)
         shop.killed("after-commit")
         process.send_signal(signal.SIGCONT)
-        code, said = shop.processes.ended(suspended)
+        code, output = shop.processes.ended(suspended)
     finally:
         suspended.kill()
     assert code == 1
-    assert "this process lost the lease of source" in said
+    assert "this process lost the lease of source" in output
     shop.ingest()
     assert_as_written(shop.lake)

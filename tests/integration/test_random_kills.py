@@ -188,12 +188,12 @@ def rows_once(received: Path) -> list[int]:
     acknowledged: set[tuple[bool, int]] = set()
     last: tuple[bool, int] | None = None
     for line in received.read_text().splitlines():
-        said = json.loads(line)
-        if said == "acknowledged":
+        message = json.loads(line)
+        if message == "acknowledged":
             assert last is not None
             acknowledged.add(last)
             continue
-        is_snapshot, timestamp, rows = said
+        is_snapshot, timestamp, rows = message
         delivery = (is_snapshot, timestamp)
         assert delivery not in acknowledged
         if last is not None and delivery != last:

@@ -28,7 +28,7 @@ def test_a_table_is_readable_from_the_batch_after_its_snapshot(lake: Lake, tmp_p
     topic.write(directory)
 
     with lake._parts.ingesting.leased("shop") as ingesting:
-        awaiting = saying(ingesting, Snapshots(awaited=frozenset({object_id})))
+        awaiting = with_snapshots(ingesting, Snapshots(awaited=frozenset({object_id})))
         assert [report.records for report in awaiting.drain()] == [1]
         assert [report.records for report in awaiting.drain()] == [0]
         assert since(lake) is None
@@ -47,7 +47,7 @@ def test_a_table_of_an_empty_topic_waits_for_the_end_of_its_snapshot(
     lake.ingest("shop")
     assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
     with lake._parts.ingesting.leased("shop") as ingesting:
-        list(saying(ingesting, Snapshots(are_reported=True)).drain())
+        list(with_snapshots(ingesting, Snapshots(are_reported=True)).drain())
     assert since(lake, "shop.t") is not None, "the connector reports complete snapshots"
 
 
@@ -75,7 +75,7 @@ def test_a_table_that_joined_is_readable_when_the_others_reach_the_position_of_i
         connector.commits_at(commit)
         connector.transaction(("others", 1, commit))
         with lake._parts.ingesting.leased("shop") as ingesting:
-            list(saying(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
+            list(with_snapshots(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
         assert (since(lake, "shop.t") is not None) == is_readable
 
 
@@ -93,11 +93,11 @@ def test_a_snapshot_with_an_unreadable_last_row_is_complete_when_the_connector_s
     lake.ingest("shop")
     assert since(lake) is None
     with lake._parts.ingesting.leased("shop") as ingesting:
-        (report,) = saying(ingesting, Snapshots(are_reported=True)).drain()
+        (report,) = with_snapshots(ingesting, Snapshots(are_reported=True)).drain()
     assert since(lake) == report.timestamp_ms
 
 
-def saying(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
+def with_snapshots(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
     """Return `ingesting` with `snapshots` as the state that the connector reports of its tables."""
     return replace(ingesting, snapshots=snapshots)
 

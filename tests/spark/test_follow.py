@@ -269,7 +269,7 @@ def test_an_uncommitted_batch_is_not_visible(
 
     feed.send("t", (1, "b"), (2, "new"))
     feed.send("u", (1, "B"), (2, "NEW"))
-    begun = feed.die(monkeypatch, point, nth)
+    open_ms = feed.die(monkeypatch, point, nth)
     assert (2, "new") in feed.lake.sql("SELECT * FROM s.t").rows, "Iceberg shows the uncommitted batch"
     assert [row[2:] for row in feed.lake.sql("SUBSCRIBE s.t").rows] == [(1, "a")]
     assert [row[2:] for row in feed.lake.sql(both).rows] == [("a", "A")]
@@ -279,7 +279,7 @@ def test_an_uncommitted_batch_is_not_visible(
 
     feed.lake.ingest("feed")
     batch = next(follower)
-    assert batch.timestamp == begun
+    assert batch.timestamp == open_ms
     assert shown(batch) == [(-1, "a", "A"), (1, "b", "B"), (1, "new", "NEW")]
 
 

@@ -71,9 +71,9 @@ def test_a_topic_that_grew_is_read_to_its_end_until_a_new_partition_was() -> Non
     at = {A: 10, B: 0}
     empty = plan(grown(500, 0, 0), at)
     assert empty.position == {A: 500, B: 50}, "the new partitions are unknown before one of them has a record"
-    begun = plan(grown(900, 0, 3), empty.position)
-    assert begun.position == {A: 900, TopicPartition("a", 1): 0, TopicPartition("a", 2): 3, B: 99}
-    after = plan(grown(2_000, 500, 500), begun.position)
+    first_read = plan(grown(900, 0, 3), empty.position)
+    assert first_read.position == {A: 900, TopicPartition("a", 1): 0, TopicPartition("a", 2): 3, B: 99}
+    after = plan(grown(2_000, 500, 500), first_read.position)
     assert after.records == 100, "and is bounded from then on"
 
 

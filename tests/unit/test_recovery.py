@@ -82,8 +82,8 @@ def test_a_table_that_stops_is_reported_once() -> None:
 
 def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
     source = killed()
-    begun = source.main().intent
-    assert begun is not None
+    open_intent = source.main().intent
+    assert open_intent is not None
     source.topics.watermarks_of.clear()
     source.drain()
     assert {name: state.intent for name, state in source.readers().items()} == {
@@ -93,8 +93,8 @@ def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
     }
     for name in ("s.orders", "s.items"):
         state = source.readers()[name]
-        assert (state.upper_ms or 0) > begun.mz_timestamp
-        assert (state.upper_of(name) or 0) <= begun.mz_timestamp, "the rows of the batch are not readable"
+        assert (state.upper_ms or 0) > open_intent.mz_timestamp
+        assert (state.upper_of(name) or 0) <= open_intent.mz_timestamp, "the rows of the batch are not readable"
 
 
 @pytest.mark.parametrize(

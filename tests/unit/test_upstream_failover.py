@@ -28,7 +28,7 @@ THIRD = FoundLog("7", 3, ((1, 500), (2, 700)))
 
 @pytest.fixture
 def world() -> World:
-    """Return a captured database, which noted its log and is at position 1000; the lake is at 500."""
+    """Return a captured database, whose log was recorded, and which is at position 1000; the lake is at 500."""
     world = World(frozenset({"public.a"}), failover=FoundFailover(FIRST, has_failover_slots=True, is_copied=True))
     assert reconcile(world, target(A))
     world.log = FIRST
@@ -168,8 +168,8 @@ def test_a_hint_says_what_a_failover_would_lose(world: World, failover: FoundFai
     world.failover = failover
     world.log = None
     wanted = replace(goal(), seen_upstream_ms=None)
-    said = [each for each in plan(wanted, world.inspect(wanted)).hints if "standbys" in each]
-    assert ([hint in each for each in said] == [True]) if hint else (said == [])
+    about_standbys = [each for each in plan(wanted, world.inspect(wanted)).hints if "standbys" in each]
+    assert ([hint in each for each in about_standbys] == [True]) if hint else (about_standbys == [])
 
 
 def test_a_server_before_version_17_is_asked_for_no_failover_slot() -> None:

@@ -280,7 +280,7 @@ def test_a_table_that_lacks_changes_too_gets_a_second_snapshot_after_the_one_for
     assert not step.repeat.confirms
 
 
-def test_a_new_column_of_a_table_without_a_key_is_noted_as_missed(world: World) -> None:
+def test_a_new_column_of_a_table_without_a_key_is_recorded_as_missed(world: World) -> None:
     world.keyless |= {"public.a"}
     goal = target(A)
     assert plan_snapshot(goal, world.inspect(goal), "public.a").steps == (RecordMissed("shop", A),)

@@ -172,10 +172,10 @@ class LeasedSource:
 
     def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
         """Set the time of holds that waited for tables which have become readable."""
-        begun = [
+        readable = [
             name
             for name, progress in after.items()
             if progress.since_ms is not None and (name not in before or before[name].since_ms is None)
         ]
-        if begun:
-            self.writing.held.begin(begun)
+        if readable:
+            self.writing.held.begin(readable)

@@ -100,7 +100,7 @@ class WholeTransactions(Planner):
         while True:
             plan, own = self._range_of_catching_up(state, main, fetched, limits)
             candidate = self._candidate(plan, own, arriving)
-            # If the place of a transaction is unknown, it is also unknown whether `main` has committed it.
+            # If the position of a transaction is unknown, it is also unknown whether `main` has committed it.
             found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), committed)
             planned = self._plan_batch(plan, found, state, own)
             amid_repetition = found.incomplete is not None and found.incomplete.repeats

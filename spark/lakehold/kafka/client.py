@@ -174,7 +174,7 @@ class KafkaClient:
         found = self._admin.list_offsets(
             dict.fromkeys(wanted.values(), spec), isolation_level=isolation, request_timeout=self._timeout_s
         )
-        return {tp: self._result(found[asked]).offset for tp, asked in wanted.items()}
+        return {tp: self._result(found[request]).offset for tp, request in wanted.items()}
 
     def _until_led(self) -> Retrying:
         """Return a retry policy for partitions that change their leader: a topic is new, or a broker leaves."""
@@ -197,7 +197,7 @@ class KafkaClient:
             try:
                 while pending:
                     for message in self._fetched(sum(r.width for r in pending.values())):
-                        yield from self._taken(message, pending)
+                        yield from self._accept(message, pending)
             finally:
                 self._consumer.unassign()
 
@@ -265,7 +265,7 @@ class KafkaClient:
         # consume() waits until it has the requested number, unless its timeout is 0.
         return [first, *self._consumer.consume(min(wanted, _MESSAGES_PER_CALL), timeout=0)]
 
-    def _taken(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
+    def _accept(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
         """Yield the message if it is in its range; a range that is complete leaves `pending`."""
         tp = (message.topic() or "", message.partition() or 0)
         wanted = pending.get(tp)

@@ -55,7 +55,7 @@ class Subscriptions:
     guard: Guard
 
     @contextmanager
-    def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
+    def begin(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
         """Hold what a subscription reads, which the block declares, after checking that it can be read and published.
 
         A table without rows is held from its first readable time onward. If the block fails, nothing is held.

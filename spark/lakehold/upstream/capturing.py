@@ -354,14 +354,14 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
-    """Return the types of the lake's columns, by object id and column name, for the tables that a batch has begun."""
-    begun = [
+    """Return the types of the lake's columns, by object id and column name, for the tables that have one."""
+    states = [
         (table.object_id, systems.table_state(table.full_name))
         for table in wanted.tables
         if table.object_id in wanted.lake
     ]
     return {
         object_id: {column.name: column.field_type for column in state.schema.fields}
-        for object_id, state in begun
+        for object_id, state in states
         if state is not None
     }

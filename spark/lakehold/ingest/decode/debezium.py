@@ -71,12 +71,12 @@ def only_envelopes(value: Part) -> Part:
 def _refused(version: Version) -> Refused | None:
     """Describe why records of a schema have no row; None if it is an envelope, with or without `before`."""
     after = version.schema.field_named("after")
-    lacking = [name for name in ("after", "op") if version.schema.field_named(name) is None]
+    missing = [name for name in ("after", "op") if version.schema.field_named(name) is None]
     left_out = next((part for part in version.schema.left_out if part.path == "after"), None)
     if left_out is not None:
         return Refused(version.matches, "unsupported-schema", f'The row in "after" has no columns: {left_out.why}.')
-    if lacking or after is None:
-        detail = f"The value has no {' and no '.join(lacking)}: it is not a change event of Debezium."
+    if missing or after is None:
+        detail = f"The value has no {' and no '.join(missing)}: it is not a change event of Debezium."
         return Refused(version.matches, NOT_DEBEZIUM, detail)
     if after.type is SchemaType.STRING:
         return Refused(version.matches, "unsupported-schema", _DOCUMENT)

@@ -4,7 +4,7 @@ A connector sends a snapshot before anything that was committed after it, and a 
 So a partition has no more rows of a snapshot after the snapshot's last row, nor after the first change that was committed later.
 When either was seen in one partition, all rows have been sent to the others: they lie before the ends that are fetched then.
 
-A re-snapshot has a later position: its rows win, it replaces the rows that the table had, and keys that it does not contain are
+A re-snapshot has a later position: its rows are applied and replace those of the table, and keys that it does not contain are
 deleted when all of it was read. So an abandoned first snapshot leaves nothing in the table.
 """
 

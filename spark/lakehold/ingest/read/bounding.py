@@ -86,7 +86,7 @@ def _ranges(fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> list[O
 def _plan(
     fetched: FetchedOffsets, position: Offsets, chosen: list[OffsetRange], backlog: Backlog, record_bytes: float
 ) -> ReadPlan:
-    """Return the plan that takes some ranges; ranges without records are passed."""
+    """Return the plan that takes some ranges; ranges without records are skipped."""
     counts = {r: backlog.count(r) for r in chosen}
     known = fetched.partitions.keys() - _without_first_record(fetched, position)
     reached = {tp: position.get(tp, fetched.partitions[tp].earliest) for tp in known} | ends(chosen)

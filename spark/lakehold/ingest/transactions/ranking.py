@@ -80,8 +80,8 @@ class Ranking:
         boundaries = self._candidate.boundaries
         begins = np.flatnonzero(~boundaries.is_end)
         begins = begins[begins < self.first_end[boundaries.transaction[begins]]]
-        begun = np.bincount(boundaries.transaction[begins], minlength=self._candidate.transactions)
-        return np.append(False, begun[boundaries.transaction[self.rows]] > 1)
+        counts = np.bincount(boundaries.transaction[begins], minlength=self._candidate.transactions)
+        return np.append(False, counts[boundaries.transaction[self.rows]] > 1)
 
     @cached_property
     def open_begins(self) -> Numbers:
