@@ -124,7 +124,7 @@ class MemorySource:
         at_ms = max(now_ms(), (last_timestamp(readers) or 0) + 1)
         self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), HOLDER)
 
-    def taken(self, name: str) -> list[tuple[int, int]]:
+    def ranges(self, name: str) -> list[tuple[int, int]]:
         """Return the offset ranges that a table was given, batch by batch."""
         tp = TopicPartition(self.tables[name], 0)
         return [(b.start.get(tp, 0), b.end[tp]) for b in self.store.history("shop") if f"s.{name}" in b.tables]

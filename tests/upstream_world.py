@@ -340,8 +340,8 @@ class World(Meddled):
         if not self.is_mariadb:
             assert self.publication is not None
             assert captured & self.tables <= self.publication.tables, "the connector would miss changes"
-        marks = self.config.get("signal.data.collection")
-        assert marks is None or self._hears(marks), "no snapshot ends"
+        signal_table = self.config.get("signal.data.collection")
+        assert signal_table is None or self._hears(signal_table), "no snapshot ends"
         if not self.has_position:
             self.snapshotted |= captured
             self.missed -= captured

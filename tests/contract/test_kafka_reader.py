@@ -67,7 +67,11 @@ def test_ends_are_fetched_first_of_the_ordered_topic_then_of_others_and_of_uncom
     before_ms = now_ms()
     found = Busy(kafka_options({"BROKER": broker.address})).fetch_offsets([other, ordered], ordered)
     assert fetches == [[ordered], [other]]
-    assert {tp: marks.end_exclusive for tp, marks in found.partitions.items()} == {transactions: 0, first: 1, second: 0}
+    assert {tp: watermarks.end_exclusive for tp, watermarks in found.partitions.items()} == {
+        transactions: 0,
+        first: 1,
+        second: 0,
+    }
     assert found.written == {transactions: 2, first: 2, second: 4}
     assert before_ms <= found.fetched_ms <= now_ms()
     assert found.topics == found.identities.keys() == {ordered, other}

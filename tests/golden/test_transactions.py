@@ -184,9 +184,9 @@ def outcome(text: str) -> str:
     width = max(len(f"{tp.topic}/{tp.partition}") for tp in case.lines) + 2
     shown = []
     for tp, tokens in case.lines.items():
-        taken = found.stops[tp] - FIRST_OFFSET
-        marked = [*tokens[:taken], "|", *tokens[taken:]]
-        shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(marked)}")
+        length = found.stops[tp] - FIRST_OFFSET
+        with_bar = [*tokens[:length], "|", *tokens[length:]]
+        shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(with_bar)}")
     if found.incomplete is not None:
         shown.append(described(found.incomplete))
     if found.is_followed:

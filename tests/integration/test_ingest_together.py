@@ -56,12 +56,12 @@ class Fed:
 
     def ingest(self, *sources: str) -> dict[str, int]:
         """Ingest the sources together; return the number of records of each."""
-        taken = dict.fromkeys(sources, 0)
+        records = dict.fromkeys(sources, 0)
         for report in self.lake.batches_together(sources):
             assert isinstance(report, BatchReport)
             assert not report.stopped
-            taken[report.source] += report.records
-        return taken
+            records[report.source] += report.records
+        return records
 
     def assert_complete(self) -> None:
         for source, topics in SOURCES.items():

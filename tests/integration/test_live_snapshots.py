@@ -75,8 +75,8 @@ class Accounts:
         """Ask the connector for a snapshot of the rows that satisfy a condition."""
         chosen = condition if kind == "incremental" else f"SELECT * FROM public.accounts WHERE {condition}"
         conditions = [{"data-collection": "public.accounts", "filter": chosen}]
-        asked = {"type": kind, "data-collections": ["public.accounts"], "additional-conditions": conditions}
-        data = json.dumps(asked)
+        request = {"type": kind, "data-collections": ["public.accounts"], "additional-conditions": conditions}
+        data = json.dumps(request)
         signal = f"('{uuid.uuid4().hex}', 'execute-snapshot', '{data}')"
         execute(self._database, [f"INSERT INTO signals VALUES {signal}"])
 

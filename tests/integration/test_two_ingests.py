@@ -227,17 +227,17 @@ def test_a_writer_that_wakes_up_after_its_commit_goes_no_further(
     first: Lake, successor: Lake, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     """Finish a writer's batch in its place: the writer learns of its lost lease only from the lake."""
-    taken_over: list[Any] = []
+    successors: list[Any] = []
 
     def end_the_batch() -> None:
         going_on = successor.batches_of("shop")
         next(going_on)
-        taken_over.append(going_on)
+        successors.append(going_on)
 
     at(monkeypatch, "after-merge", batch, end_the_batch)
     with pytest.raises(LeaseLost):
         first.ingest("shop")
-    for report in taken_over[0]:
+    for report in successors[0]:
         assert not report.stopped
     assert_all_is_there_once(first)
 

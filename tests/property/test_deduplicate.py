@@ -146,18 +146,18 @@ def at(lsn: int, source_ms: int, phase: Phase = Phase.STREAM, partition: int = 0
     )
 
 
-PASSED = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
+APPLIED_BEFORE = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
 
 
 @pytest.mark.parametrize(
     ("before", "arriving", "earlier"),
     [
-        (PASSED, [at(110, 60), at(120, 61)], None),
-        (PASSED, [at(90, 49), at(100, 50), at(110, 60)], None),
-        (PASSED, [at(60, 70)], 100),
-        (PASSED, [at(40, 69, Phase.SNAPSHOT), at(40, 69, Phase.SNAPSHOT)], 100),
-        (PASSED, [at(110, 60), at(105, 59), at(110, 60)], None),
-        (PASSED, [at(60, 70), at(120, 71)], 100),
+        (APPLIED_BEFORE, [at(110, 60), at(120, 61)], None),
+        (APPLIED_BEFORE, [at(90, 49), at(100, 50), at(110, 60)], None),
+        (APPLIED_BEFORE, [at(60, 70)], 100),
+        (APPLIED_BEFORE, [at(40, 69, Phase.SNAPSHOT), at(40, 69, Phase.SNAPSHOT)], 100),
+        (APPLIED_BEFORE, [at(110, 60), at(105, 59), at(110, 60)], None),
+        (APPLIED_BEFORE, [at(60, 70), at(120, 71)], 100),
         (HighWaterMarks(), [at(40, 10, Phase.SNAPSHOT), at(50, 12), at(60, 11)], None),
         (HighWaterMarks(), [at(50, 12), at(60, 11), at(50, 12)], None),
         (HighWaterMarks(), [at(50, 10), at(60, 11), at(40, 12)], 60),

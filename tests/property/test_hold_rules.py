@@ -180,10 +180,10 @@ def test_names_change_together_as_they_would_one_by_one_or_not_at_all(
 
 
 @given(st.sets(st.sampled_from(["t_hold", "t_hold1", "t_hold2", "t_hold10"])))
-def test_a_generated_name_is_free_and_has_the_first_free_number(taken: set[str]) -> None:
-    made = free_name(tuple(hold(name, ("s.t",)) for name in taken), "t_hold")
+def test_a_generated_name_is_free_and_has_the_first_free_number(names: set[str]) -> None:
+    made = free_name(tuple(hold(name, ("s.t",)) for name in names), "t_hold")
     numbered = ["t_hold", "t_hold1", "t_hold2", "t_hold3"]
-    assert made == next(name for name in numbered if name not in taken)
+    assert made == next(name for name in numbered if name not in names)
 
 
 @given(st.lists(steps, max_size=15))

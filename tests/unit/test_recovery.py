@@ -30,11 +30,11 @@ def test_a_topic_that_one_fetch_misses_is_read_when_it_exists_again() -> None:
     source = killed()
     orders = source.topics.watermarks_of.pop("orders")
     assert stopped(source.drain()) == {"s.orders": "topic-missing"}
-    assert source.taken("items") == [(0, 10), (10, 20)]
+    assert source.ranges("items") == [(0, 10), (10, 20)]
 
     source.topics.watermarks_of["orders"] = orders
     assert stopped(source.drain()) == {}
-    assert source.taken("orders") == [(0, 10), (10, 20)]
+    assert source.ranges("orders") == [(0, 10), (10, 20)]
     assert source.main().tables.keys() == {"s.orders", "s.items"}
 
 
@@ -44,7 +44,7 @@ def test_lost_offsets_stop_their_table_and_the_others_go_on() -> None:
     assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
     source.topics.watermarks_of["items"] = Watermarks(0, 30)
     assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
-    assert source.taken("items") == [(0, 10), (10, 20), (20, 30)]
+    assert source.ranges("items") == [(0, 10), (10, 20), (20, 30)]
     assert source.readers()["s.orders"].position[ORDERS] == 10
 
 
@@ -53,7 +53,7 @@ def test_a_topic_of_the_same_name_is_not_read_for_the_batch() -> None:
     source.topics.ids["orders"] = "another"
     source.topics.watermarks_of["orders"] = Watermarks(0, 30)
     assert stopped(source.drain()) == {"s.orders": "topic-recreated"}
-    assert (source.taken("orders"), source.taken("items")) == ([(0, 10)], [(0, 10), (10, 20)])
+    assert (source.ranges("orders"), source.ranges("items")) == ([(0, 10)], [(0, 10), (10, 20)])
 
 
 def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None:
@@ -67,7 +67,7 @@ def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None
     source.abandon_batch(BACKFILL_READER, items=20)
     source.topics.watermarks_of |= {"items": Watermarks(15, 50), "orders": Watermarks(0, 20)}
     assert stopped(source.drain()) == {"s.items": "offsets-lost"}
-    assert source.taken("orders") == [(0, 10), (10, 20)]
+    assert source.ranges("orders") == [(0, 10), (10, 20)]
 
 
 def test_a_table_that_stops_is_reported_once() -> None:
@@ -111,12 +111,12 @@ def test_the_transaction_topic_is_not_needed_for_a_batch_that_ends_at_its_bounda
         source.topics.watermarks_of["tx"] = fault
     if fault == Watermarks(15, 20):
         source.drain()
-        assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)], "the killed batch had read all ENDs"
+        assert source.ranges("orders") == [(0, 10), (10, 20), (20, 30)], "the killed batch had read all ENDs"
         return
     for _ in range(2):
         with pytest.raises(UpstreamError):
             source.drain()
-        assert source.taken("orders") == [(0, 10), (10, 20)]
+        assert source.ranges("orders") == [(0, 10), (10, 20)]
     source.topics.watermarks_of["tx"] = earlier
     source.drain()
-    assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)]
+    assert source.ranges("orders") == [(0, 10), (10, 20), (20, 30)]

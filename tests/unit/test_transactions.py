@@ -85,12 +85,12 @@ def test_a_table_is_found_by_the_name_of_its_topic(collection: str, topic: str |
 
 
 def test_committed_transactions_are_stored_as_text() -> None:
-    taken = CommittedTransactions(
+    committed = CommittedTransactions(
         commits={"binlog binlog.": (3, 4_000)},
         furthest={ORDERS: FurthestEvent(LogPosition("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
         cut_off=frozenset({TRANSACTIONS}),
     )
-    assert CommittedTransactions.from_json(taken.to_json()) == taken
+    assert CommittedTransactions.from_json(committed.to_json()) == committed
     assert CommittedTransactions.from_json(
         '{"commits":{"wal":[9]},"marks":[],"cut_off":[],"begun":{"7":2}}'
     ) == CommittedTransactions({"wal": (9,)})
@@ -108,14 +108,14 @@ def test_a_table_that_joins_adds_the_furthest_events_of_its_partitions() -> None
 
 
 def test_committed_transactions_of_one_log_do_not_affect_another() -> None:
-    taken = CommittedTransactions({"server a": (100,), "server b": (5,)})
-    assert taken.has(LogPosition("server a", (50,)))
-    assert not taken.has(LogPosition("server b", (6,)))
-    assert not taken.has(LogPosition("server c", (1,)))
-    assert not CommittedTransactions({"server a": (100,)}).is_ahead_of(taken), (
+    committed = CommittedTransactions({"server a": (100,), "server b": (5,)})
+    assert committed.has(LogPosition("server a", (50,)))
+    assert not committed.has(LogPosition("server b", (6,)))
+    assert not committed.has(LogPosition("server c", (1,)))
+    assert not CommittedTransactions({"server a": (100,)}).is_ahead_of(committed), (
         "a table that stopped before a failover joins again after it"
     )
-    assert CommittedTransactions({"server c": (1,)}).is_ahead_of(taken)
+    assert CommittedTransactions({"server c": (1,)}).is_ahead_of(committed)
 
 
 COMMITTED = CommittedTransactions({"wal": (9,)})

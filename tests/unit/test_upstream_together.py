@@ -273,13 +273,13 @@ def is_lost(held: ChangingSources) -> bool:
 def test_a_statement_that_lost_its_lease_ends_before_its_next_step(beside: Beside) -> None:
     later = UpstreamLeases(IcebergState(beside.lake.catalog), clock=lambda: now_ms() + 60_000)
 
-    def taken_over() -> None:
+    def take_over() -> None:
         beside.reconcile_never()
         later.acquire("shop", "another", now_ms() + 120_000)
         wait_for(lambda: is_lost(held), within_s=10)  # the renewal of the lease notices
 
     with beside.lake.captured.changing(["shop"]) as held:
-        beside.capturing.meanwhile = taken_over
+        beside.capturing.meanwhile = take_over
         before = beside.lake.definitions.definitions()
         with pytest.raises(LeaseLost):
             held.release("shop", before, before.without(before.table("shop.a").definition))

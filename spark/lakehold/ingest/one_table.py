@@ -18,7 +18,7 @@ from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.ingest.write.repeats import remove_gone
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
-from lakehold.spark_errors import is_sparks, said_by_spark
+from lakehold.spark_errors import described, is_sparks
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +179,6 @@ def _as_stop(table: Table, error: Exception) -> LakeholdError:
     return LakeholdError(
         f'table "{table.full_name}" could not take its changes',
         code="table-failed",
-        detail=said_by_spark(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
+        detail=described(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
         hint="The next ingest tries it again; the other tables continued. The whole error is in the log.",
     )

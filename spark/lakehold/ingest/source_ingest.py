@@ -25,7 +25,7 @@ from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.recovery import recover, stop_faulty
 from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
-from lakehold.spark_errors import is_sparks, said_by_spark
+from lakehold.spark_errors import described, is_sparks
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Ingesting(LeasedSource):
             log.warning("source %s failed", self.source, exc_info=True)
             raise IngestFailed(
                 f'source "{self.source}" could not be read',
-                detail=said_by_spark(error),
+                detail=described(error),
                 hint="The next ingest tries it again. The whole error is in the log.",
             ) from error
 

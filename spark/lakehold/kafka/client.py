@@ -75,7 +75,7 @@ class KafkaClient:
             **options.librdkafka,
             "bootstrap.servers": options.brokers,
             "socket.connection.setup.timeout.ms": max(1_000, int(timeout_s * 1_000)),
-            "error_cb": self._note,
+            "error_cb": self._keep_error,
             "logger": _log,
         }
         consumer_options = {
@@ -294,7 +294,7 @@ class KafkaClient:
         # librdkafka applies the timeout itself; the extra second lets it report that.
         return future.result(self._timeout_s + 1)
 
-    def _note(self, error: KafkaError) -> None:
+    def _keep_error(self, error: KafkaError) -> None:
         # "All brokers are down" follows from a cause that was reported before: keep the cause.
         if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error
@@ -310,7 +310,7 @@ class KafkaClient:
             self._fail(None)
 
     def _fail(self, error: KafkaError | None) -> NoReturn:
-        self._admin.poll(0)  # passes pending errors to `_note`
+        self._admin.poll(0)  # passes pending errors to `_keep_error`
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
         refused = cause is not None and cause.code() in _REFUSED

@@ -179,7 +179,7 @@ class Maintaining:
         name, before_ms = plan.full_name, plan.orphans_before_ms
         found = _while_others_write(name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run))
         if not dry_run:
-            _while_others_write(name, lambda: self.procedures.note_orphan_search(name, self.survey.clock()))
+            _while_others_write(name, lambda: self.procedures.record_orphan_search(name, self.survey.clock()))
         return found
 
 

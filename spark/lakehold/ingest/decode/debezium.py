@@ -149,16 +149,16 @@ def _first(places: Sequence[str], kind: str) -> str:
 
 def unavailable(after: Structure) -> str:
     """List the names of columns that contain the placeholder, in the forms the PostgreSQL connector writes it."""
-    marks = []
+    placeholders = []
     for origin in after.origins:
         for f in origin.schema.fields:
-            mark = _placeholder(f.schema)
-            if mark is not None:
-                marks.append((f"{origin.raw}.{quoted(f.name)} = {mark}", literal(f.name)))
-    if not marks:
+            placeholder = _placeholder(f.schema)
+            if placeholder is not None:
+                placeholders.append((f"{origin.raw}.{quoted(f.name)} = {placeholder}", literal(f.name)))
+    if not placeholders:
         return "CAST(NULL AS array<string>)"
-    names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in marks)
-    some = " OR ".join(condition for condition, _ in marks)
+    names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in placeholders)
+    some = " OR ".join(condition for condition, _ in placeholders)
     # Not array_compact: it is a higher-order function, for which Spark would compile nothing of the whole stage.
     return f"CASE WHEN {some} THEN array_except(array({names}), array(CAST(NULL AS string))) END"
 

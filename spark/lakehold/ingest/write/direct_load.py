@@ -160,7 +160,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
         column, upper = how.guard
         guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
     path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
-    rows = _marked(changes, how.edges)
+    rows = _as_applied(changes, how.edges)
     staged = publishing.stage(
         lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"
     )
@@ -174,7 +174,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     return replace(how.edges, records=records, upserts=records)
 
 
-def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
+def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
     """Mark all changes as applied; changes that contradict the expectation lose their key, which shows afterwards.
 
     No other way to find them is as cheap: counting splits the code that Spark generates for a row.
@@ -191,8 +191,8 @@ def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.highest_positions)
     keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}
-    decided = {**keys, APPLIED: F.lit(True), OP: F.lit(Op.UPSERT.value)}
-    return changes.frame.withColumn(_PLAIN, plain).withColumns(decided)
+    decisions = {**keys, APPLIED: F.lit(True), OP: F.lit(Op.UPSERT.value)}
+    return changes.frame.withColumn(_PLAIN, plain).withColumns(decisions)
 
 
 def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
