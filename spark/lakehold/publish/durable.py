@@ -124,8 +124,8 @@ class DurableClient:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
             position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
-            parts = self._follower.parts(opened, stop)
-            yield from DeliveryRun(position, subscriber.position_ms).of(parts, stop, is_snapshot=is_snapshot)
+            output = self._follower.output(opened, stop)
+            yield from DeliveryRun(position, subscriber.position_ms).of(output, stop, is_snapshot=is_snapshot)
 
     def forget(self) -> None:
         """Forget the client's position and drop its hold; its next run starts over."""

@@ -147,25 +147,25 @@ class Publisher:
         waiting: _Waiting | None = None
         quiet_s = removed_s = time.monotonic()
         try:
-            for part in self._follower.parts(opened, stop):
-                if isinstance(part, OutputChunk):
-                    if waiting is not None and waiting.ends_before(part):
+            for each in self._follower.output(opened, stop):
+                if isinstance(each, OutputChunk):
+                    if waiting is not None and waiting.ends_before(each):
                         full, waiting = waiting, None
                         yield self._commit(full, full.last_ms + 1, lease, epoch)
-                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(part.rows.schema)))
-                    waiting.add(part)
+                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(each.rows.schema)))
+                    waiting.add(each)
                     continue
                 ends = stop is None or stop.is_set()
                 if waiting is None and (self._published is None or self._restarts_at_ms is not None):
                     waiting = _Waiting(OutputFiles(self._output.prepare(opened.subscription.output.schema)))
                 if waiting is not None:
                     full, waiting = waiting, None
-                    yield self._commit(full, part.until_ms, lease, epoch)
+                    yield self._commit(full, each.until_ms, lease, epoch)
                 elif ends or time.monotonic() - quiet_s >= QUIET_S:
-                    self._store_idle_position(part, lease)
+                    self._store_idle_position(each, lease)
                     quiet_s = time.monotonic()
                 if ends:
-                    self._input_hold.advance(part.until_ms, at_once=True)
+                    self._input_hold.advance(each.until_ms, at_once=True)
                 elif time.monotonic() - removed_s >= REMOVE_OLD_S:
                     self._remove_old_rows()
                     removed_s = time.monotonic()
