@@ -7,8 +7,7 @@ deletes afterwards what the connector wrote until then.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from lakehold.model.offsets import Offsets
@@ -39,11 +38,13 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.config_differences import differences
 from lakehold.upstream.failover import refuse_restored
 from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
+    altered_tables,
     existing_tables,
     has_no_key,
     is_keyless,
@@ -54,9 +55,10 @@ from lakehold.upstream.gaps import (
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
+    unread_tables,
     unrecorded_members,
 )
-from lakehold.upstream.hints import hints
+from lakehold.upstream.hints import hints, replaced_hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
@@ -73,8 +75,6 @@ from lakehold.upstream.refusals import (
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
 from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
-
-_SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
@@ -106,6 +106,9 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unmarked(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
+    if replaced := tuple(unread_tables(wanted, found)):
+        steps = plan_resnapshot(wanted, found)
+        return replace(steps, hints=(*replaced_hints(replaced, wanted), *steps.hints))
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
@@ -176,14 +179,14 @@ def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
     return Steps(tuple(_requested(table, wanted, found)))
 
 
-def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
+def _requested(table: CapturedTable, wanted: Wanted, found: Found, *, removes: bool = False) -> Iterator[Step]:
     if has_no_key(table, found):
         fed = [each for each in wanted.tables if each.upstream == table.upstream]
         yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
     else:
-        # No change was missed, unless another snapshot is still to bring some.
+        # No row is gone, unless a statement removed it or another snapshot is still to show that.
         awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
-        yield _again(table, wanted, confirms=table.upstream not in awaited)
+        yield _again(table, wanted, confirms=not removes and table.upstream not in awaited)
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -235,8 +238,13 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
         yield _again(
             table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
         )
+    requested = again.keys() | names
+    for table, removes in altered_tables(wanted, found):
+        if table.upstream not in requested:
+            yield from _requested(table, wanted, found, removes=removes)
+            requested |= {table.upstream}
     for table in unconfirmed_tables(wanted, found):
-        if table.upstream not in again.keys() | names:
+        if table.upstream not in requested:
             yield _again(table, wanted, confirms=True)
 
 
@@ -382,19 +390,3 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
     topics = tuple(name for name in (*wanted.released, *others, signals) if name in found.topics)
     if is_own and topics:
         yield DeleteTopics(topics)
-
-
-def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str]:
-    """Yield what differs between two configurations, with secrets masked."""
-    for key in sorted(found.keys() | wanted.keys()):
-        have, want = found.get(key), wanted.get(key)
-        if have == want:
-            continue
-        if _SECRET.search(key):
-            yield f"{key} changed"
-        elif want is None:
-            yield f"{key} {have} removed"
-        elif have is None:
-            yield f"{key} {want} added"
-        else:
-            yield f"{key} from {have} to {want}"

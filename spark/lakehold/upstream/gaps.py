@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -103,6 +103,34 @@ def tables_awaiting_repair(wanted: Wanted, found: Found) -> Iterator[CapturedTab
         is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
         if not is_had or table.upstream in unsure:
             yield table
+
+
+def altered_tables(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, bool]]:
+    """Yield the tables whose rows a statement may have changed without messages, and whether it may have removed some.
+
+    One of those that share a table upstream. A table that does not exist is not read until it is created again.
+    """
+    for table, altered, until in _altered(wanted, found):
+        if altered.changed_at >= until:
+            yield table, altered.removed_at >= until
+
+
+def unread_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the tables whose rows the connector reads by columns that they no longer have, until it snapshots all tables."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.unread_at >= until:
+            yield table
+
+
+def _altered(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, FoundAlteration, int]]:
+    """Yield altered tables, with the end of the schema history when a snapshot of all that share them was requested last."""
+    joining = {table.object_id for table in joining_tables(wanted, found)}
+    tables = [table for table in wanted.tables if table.object_id not in joining and table.upstream in found.columns]
+    for table in {each.upstream: each for each in tables}.values():
+        sharing = [each.object_id for each in tables if each.upstream == table.upstream]
+        altered = found.altered.get(table.upstream.lower())
+        if altered is not None:
+            yield table, altered, min(found.snapshots.get(each, NO_SNAPSHOT).altered_until for each in sharing)
 
 
 def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:

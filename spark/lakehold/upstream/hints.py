@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
@@ -11,6 +11,7 @@ from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundDatabase
 from lakehold.upstream.gaps import (
+    altered_tables,
     failing_tables,
     has_no_key,
     joining_tables,
@@ -113,9 +114,19 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
-    for table in tables_awaiting_repair(wanted, found):
+    altered = (table for table, _ in altered_tables(wanted, found))
+    for table in {each.upstream: each for each in (*tables_awaiting_repair(wanted, found), *altered)}.values():
         yield (
             f"{_missed(table)}: until the lake has a new snapshot of it, rows may be outdated or no longer exist upstream"
+        )
+
+
+def replaced_hints(tables: Iterable[CapturedTable], wanted: Wanted) -> Iterator[str]:
+    """Yield a sentence for each table that CREATE OR REPLACE TABLE gave other columns."""
+    for table in tables:
+        yield (
+            f"table {table.upstream} was created by CREATE OR REPLACE TABLE, of which Debezium does not read the columns: "
+            f"connector {wanted.connector} takes its first snapshot again, of all its tables"
         )
 
 
@@ -129,7 +140,7 @@ def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
 
 
 def _missed(table: CapturedTable) -> str:
-    why = "the connector did not capture it, or a new column filled its rows without a message"
+    why = "the connector did not capture it, or ALTER TABLE changed its rows without a message"
     return f"changes of {table.upstream} were missed ({why})"
 
 

@@ -126,12 +126,9 @@ class MysqlUpstream:
             columns.setdefault(table, []).append(column)
         return {table: tuple(of_table) for table, of_table in columns.items()}
 
-    def initial_values(self, _name: str, columns: Sequence[FoundColumn]) -> InitialValues:
-        """Return the columns whose values in older rows are unknown: those that may have got one when they were added.
-
-        The server shows the default that a column has now, and not the one that it was added with.
-        """
-        return InitialValues(unknown=frozenset(c.name for c in columns if c.has_default or not c.is_nullable))
+    def initial_values(self, _name: str, _columns: Sequence[FoundColumn]) -> InitialValues:
+        """Return nothing: a table whose older rows got values by ALTER TABLE is snapshotted again (`SchemaHistory`)."""
+        return InitialValues()
 
     def lost_values(self, _lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
         """Return nothing: no query finds values of MySQL and MariaDB that Debezium does not send unchanged."""

@@ -161,15 +161,25 @@ def _signals(
             said = TopicPartition(SideTopics(prefix).notifications, 0)
             marks = on.kafka.watermarks([said]).get(said)
             said_until = marks.end_exclusive if marks is not None else 0
-            return [recorded_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
-        case RequestSnapshot(_, upstream, object_id, repeat, _):
+            altered_until = _altered_until(prefix, on)
+            return [
+                recorded_first_snapshot(object_id, upstream, said_until, altered_until)
+                for object_id, upstream in tables.items()
+            ]
+        case RequestSnapshot(prefix, upstream, object_id, repeat, _):
+            # Before the signal is written: the connector reads it after the statements that are in the history now.
+            altered_until = _altered_until(prefix, on)
             if repeat is None:
-                return [requested_snapshot(object_id, upstream)]
+                return [requested_snapshot(object_id, upstream, altered_until=altered_until)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
             through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
-            return [requested_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
-        case RecordMissed(_, tables):
-            return [recorded_missed(object_id, upstream) for object_id, upstream in tables.items()]
+            is_certain = _is_certain(repeat, on.kafka)
+            return [
+                requested_snapshot(object_id, upstream, through, is_certain=is_certain, altered_until=altered_until)
+            ]
+        case RecordMissed(prefix, tables):
+            altered_until = _altered_until(prefix, on)
+            return [recorded_missed(object_id, upstream, altered_until) for object_id, upstream in tables.items()]
         case RecordMembers(_, source_id, publication, names):
             members = _postgres(on).members(publication)
             return [
@@ -178,6 +188,15 @@ def _signals(
         case RecordSyncPoint(_, tables, signal_table):
             place = on.database.mark_log(signal_table)
             return [recorded_sync_point(object_id, upstream, place) for object_id, upstream in tables.items()]
+
+
+def _altered_until(prefix: str, on: Systems) -> int:
+    """Return the end of the schema history; 0: PostgreSQL has none."""
+    if isinstance(on.database, PostgresUpstream):
+        return 0
+    history = TopicPartition(SideTopics(prefix).schema_history, 0)
+    marks = on.kafka.watermarks([history]).get(history)
+    return marks.end_exclusive if marks is not None else 0
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:
