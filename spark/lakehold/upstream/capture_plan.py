@@ -30,6 +30,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -50,11 +51,13 @@ from lakehold.upstream.gaps import (
     is_recreated,
     is_unpublishable,
     joining_tables,
+    silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
     unrecorded_members,
+    unrecorded_shapes,
 )
 from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
@@ -72,6 +75,7 @@ from lakehold.upstream.refusals import (
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
+from lakehold.upstream.silent_changes import SilentChange
 from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
 
 _SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
@@ -226,18 +230,23 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
     The request comes before these tables are back in the publication, and its record after that. So after an interruption in
     between they still count as out of the publication, and the request is made again.
     """
-    names = {table.upstream for table in out if has_no_key(table, found)}
+    silent = dict(silently_changed(wanted, found))
+    names = {table.upstream for table in (*out, *silent) if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
         yield RecordMissed(wanted.capture.topic_prefix, keyless)
-    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
+    moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
+    lacking = (*tables_to_retry(wanted, found), *out, *moved)
+    again = {table.upstream: table for table in lacking if table.upstream not in names}
     for table in again.values():
         yield _again(
             table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
         )
-    for table in unconfirmed_tables(wanted, found):
+    unconfirmed = {table.upstream: table for table in unconfirmed_tables(wanted, found)}
+    awaited = {table.upstream for table in tables_awaiting_repair(wanted, found)} - unconfirmed.keys()
+    for table in {**{table.upstream: table for table in silent}, **unconfirmed}.values():
         if table.upstream not in again.keys() | names:
-            yield _again(table, wanted, confirms=True)
+            yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
@@ -281,8 +290,14 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     # After the signals that request snapshots: interrupted in between, the next run requests them again.
     new = {*added, *unrecorded_members(wanted, found), *(table.upstream for table in out)}
     recorded = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    prefix, shapes = wanted.capture.topic_prefix, unrecorded_shapes(wanted, found)
     if recorded:
-        yield RecordMembers(wanted.capture.topic_prefix, wanted.source_id, name, recorded)
+        yield RecordMembers(
+            prefix, wanted.source_id, name, recorded, {n: s for n, s in shapes.items() if n in recorded}
+        )
+    others = {n: s for n, s in shapes.items() if n not in recorded and n in tables}
+    if others:
+        yield RecordShapes(prefix, wanted.source_id, others)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:

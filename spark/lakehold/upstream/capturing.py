@@ -270,6 +270,7 @@ class Capturing:
             lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if patient else None,
             log=journal.log,
+            shapes=journal.shapes,
         )
         if not is_on_other_timeline(found):
             self._passed[wanted.source_id] = wanted.passed

@@ -13,6 +13,7 @@ from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.found_values import LostValues
+from lakehold.upstream.silent_changes import Shape
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
 """The kinds of changes that a publication of PostgreSQL may have."""
@@ -172,6 +173,7 @@ class FoundDatabase:
         may_create: The source's user may create publications.
         money: The text of 1234.5 as type `money` for the source's user.
         failover: The server's settings and slots that decide what a failover loses.
+        shapes: The shapes of the wanted tables that exist, by name.
     """
 
     wal_level: str
@@ -184,6 +186,7 @@ class FoundDatabase:
     confirmed: int | None = None
     money: str = "$1,234.50"
     failover: FoundFailover = field(default_factory=FoundFailover)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def is_sent(self) -> bool:
@@ -307,6 +310,7 @@ class Found:
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         passed: The highest log position that the lake had applied when the database last had that log; None: none is known.
+        shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
     """
 
     connector: FoundConnector | None = None
@@ -327,3 +331,4 @@ class Found:
     now_ms: int | None = None
     log: FoundLog | None = None
     passed: int | None = None
+    shapes: Mapping[str, Shape] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from lakehold.upstream.gaps import (
     has_no_key,
     joining_tables,
     missing_tables,
+    silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     unrepairable_tables,
@@ -91,7 +92,7 @@ def _will_wait(wanted: Wanted, found: Found) -> bool:
 
 def _missed_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence, once, for each table whose changes were missed, whatever a statement is about."""
-    for table in tables_missing_changes(wanted, found):
+    for table in dict.fromkeys((*tables_missing_changes(wanted, found), *dict(silently_changed(wanted, found)))):
         yield _missed_hint(table, wanted, found)
 
 
@@ -113,7 +114,7 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
-    for table in tables_awaiting_repair(wanted, found):
+    for table in dict.fromkeys((*tables_awaiting_repair(wanted, found), *dict(silently_changed(wanted, found)))):
         yield (
             f"{_missed(table)}: until the lake has a new snapshot of it, rows may be outdated or no longer exist upstream"
         )
@@ -129,7 +130,7 @@ def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
 
 
 def _missed(table: CapturedTable) -> str:
-    why = "the connector did not capture it, or a new column filled its rows without a message"
+    why = "the connector did not capture it, or ALTER TABLE changed its rows without a message"
     return f"changes of {table.upstream} were missed ({why})"
 
 

@@ -29,6 +29,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -46,6 +47,7 @@ from lakehold.upstream.journal import (
     recorded_log,
     recorded_members,
     recorded_missed,
+    recorded_shapes,
     recorded_sync_point,
     requested_snapshot,
 )
@@ -136,6 +138,8 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a 
             # Interrupted in between, the next run requests the snapshot again.
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
+        case RecordShapes(prefix, source_id, shapes):
+            on.kafka.send(SideTopics(prefix).signals, prefix, [recorded_shapes(source_id, shapes)])
         case RecordFirstSnapshot() | RequestSnapshot() | RecordMissed() | RecordMembers() | RecordSyncPoint():
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
@@ -170,11 +174,10 @@ def _signals(
             return [requested_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
         case RecordMissed(_, tables):
             return [recorded_missed(object_id, upstream) for object_id, upstream in tables.items()]
-        case RecordMembers(_, source_id, publication, names):
+        case RecordMembers(_, source_id, publication, names, shapes):
             members = _postgres(on).members(publication)
-            return [
-                recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
-            ]
+            said = recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
+            return [said, recorded_shapes(source_id, shapes)]
         case RecordSyncPoint(_, tables, signal_table):
             place = on.database.mark_log(signal_table)
             return [recorded_sync_point(object_id, upstream, place) for object_id, upstream in tables.items()]

@@ -28,7 +28,7 @@ from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
-from lakehold.upstream.capture_steps import RecordMembers, RestartConnector, Steps
+from lakehold.upstream.capture_steps import RecordMembers, RecordShapes, RestartConnector, Steps
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.failure import with_way_out
@@ -153,7 +153,7 @@ class CapturedSources:
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
-            if not isinstance(step, RestartConnector | RecordMembers):
+            if not isinstance(step, RestartConnector | RecordMembers | RecordShapes):
                 log.warning("source %s is reconciled: %s", source, step.description)
         for hint in schedule.unreported(done.hints):
             log.warning("source %s: %s", source, hint)
