@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
 from lakehold.errors import UpstreamRefused
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.capture_steps import (
@@ -69,13 +69,13 @@ class Systems:
         connect: Kafka Connect.
         kafka: The brokers.
         database: The database; steps for PostgreSQL only occur with a PostgreSQL.
-        table_state: Loads a table of the lake by its full name; None if it does not exist.
+        tables: The tables of the lake.
     """
 
     connect: ConnectClient
     kafka: KafkaClient
     database: PostgresUpstream | MysqlUpstream
-    table_state: Callable[[str], TableState | None]
+    tables: DataTables
 
 
 def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
@@ -170,7 +170,12 @@ def _signals(
             if repeat is None:
                 return [requested_snapshot(object_id, upstream)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
-            through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
+            states = {each: on.tables.table_state(name) for each, name in repeat.tables.items()}
+            for state in states.values():
+                if state is not None:
+                    # Names may belong to other columns than when the numbers were stored.
+                    on.tables.remove_property(state.full_name, NUMBERS)
+            through = {each: _sequence_number(state) for each, state in states.items()}
             return [requested_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
         case RecordMissed(_, tables):
             return [recorded_missed(object_id, upstream) for object_id, upstream in tables.items()]

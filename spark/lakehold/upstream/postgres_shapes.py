@@ -15,7 +15,7 @@ _SHAPES = """
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
     ), part AS (
-        SELECT w.oid AS root, p.relid AS oid, p.isleaf AND p.level > 0 OR w.relkind = 'r' AS is_stored
+        SELECT w.oid AS root, p.relid::oid AS oid, p.isleaf AND p.level > 0 OR w.relkind = 'r' AS is_stored
         FROM wanted w, LATERAL (
             SELECT relid, isleaf, level FROM pg_partition_tree(w.oid) UNION SELECT w.oid, true, 0 WHERE w.relkind = 'r') p
     )

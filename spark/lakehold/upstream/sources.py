@@ -21,7 +21,7 @@ from lakehold.errors import (
     UpstreamRefused,
     UpstreamUnavailable,
 )
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Definitions
@@ -85,7 +85,7 @@ class CapturedSources:
         readers: Reads the states of a source's readers, which say how far the lake is.
         leases: Says which process may change what exists upstream of which source.
         settings: Has the timeouts of upstream systems and of leases.
-        table_state: Loads a table of the lake by its full name; None if it does not exist.
+        tables: The tables of the lake.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class CapturedSources:
         readers: Callable[[str], Readers],
         leases: Leases,
         settings: Settings,
-        table_state: Callable[[str], TableState | None],
+        tables: DataTables,
     ) -> None:
         self._definitions = definitions
         self._targets = Targets(definitions, readers)
         self._leases = leases
         self._settings = settings
-        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
+        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, tables)
         self._schedules: dict[str, _ReconcileSchedule] = {}
 
     def plan_change(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
