@@ -39,7 +39,8 @@ from tests.waiting import wait_for
 
 _FIRST_KEY = 1_000
 _KEYS = 200
-_PAUSE_S = 0.02
+_PAUSE_S = 0.2
+"""The pause after a change of each table."""
 _WITHIN_S = 180.0
 
 Run = Callable[[Sequence[str]], None]
@@ -96,7 +97,7 @@ class Load:
     """A client that inserts, updates and deletes rows of tables, and changes their keys, all the time.
 
     Args:
-        run: Runs statements.
+        run: Runs statements, on a connection of its own that stays open.
         error: The error of a statement that the database refuses, as while a table has no such column.
     """
 
@@ -121,7 +122,7 @@ class Load:
     def wait_for_changes(self, tables: Sequence[str]) -> None:
         """Wait until every table has changed since this call."""
         before = Counter(self.changed)
-        wait_for(lambda: all(self.changed[table] >= before[table] + 4 for table in tables), "all tables change")
+        wait_for(lambda: all(self.changed[table] >= before[table] + 2 for table in tables), "all tables change")
 
     def _change(self, closed: Event) -> None:
         chosen = random.Random(7)

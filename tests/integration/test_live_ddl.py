@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
-from tests.ddl_script import DdlScript, Load, steps_of
+from tests.ddl_script import DdlScript, Load, Run, steps_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -18,10 +19,17 @@ _SCRIPT = Path(__file__).parent / "ddl" / "postgres.sql"
 
 
 def test_tables_of_postgres_are_equal_after_each_step_of_the_script(shop: Shop) -> None:
-    def run(statements: Sequence[str]) -> None:
-        with psycopg.connect(shop.database.addresses.postgres(shop.database.name), autocommit=True) as connection:
+    def run_on(connection: psycopg.Connection[tuple[Any, ...]]) -> Run:
+        def run(statements: Sequence[str]) -> None:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    script = DdlScript(shop.lake, run, Load(run, psycopg.Error), Shop.creating)
-    assert script.run_steps(steps_of(_SCRIPT.read_text())) == []
+        return run
+
+    def creating(table: str) -> str:
+        return Shop.creating(table, "DEBEZIUM UPSERT" if table == "wide" else "DEBEZIUM")
+
+    address = shop.database.addresses.postgres(shop.database.name)
+    with psycopg.connect(address, autocommit=True) as altering, psycopg.connect(address, autocommit=True) as changing:
+        script = DdlScript(shop.lake, run_on(altering), Load(run_on(changing), psycopg.Error), creating)
+        assert script.run_steps(steps_of(_SCRIPT.read_text())) == []

@@ -29,6 +29,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -44,19 +45,20 @@ from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
-    altered_tables,
     existing_tables,
     has_no_key,
     is_keyless,
     is_recreated,
     is_unpublishable,
     joining_tables,
+    silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
     unread_tables,
     unrecorded_members,
+    unrecorded_shapes,
 )
 from lakehold.upstream.hints import hints, replaced_hints
 from lakehold.upstream.partitions import refuse_partitions
@@ -74,6 +76,7 @@ from lakehold.upstream.refusals import (
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
+from lakehold.upstream.silent_changes import SilentChange
 from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
 
 
@@ -179,14 +182,14 @@ def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
     return Steps(tuple(_requested(table, wanted, found)))
 
 
-def _requested(table: CapturedTable, wanted: Wanted, found: Found, *, removes: bool = False) -> Iterator[Step]:
+def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
     if has_no_key(table, found):
         fed = [each for each in wanted.tables if each.upstream == table.upstream]
         yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
     else:
-        # No row is gone, unless a statement removed it or another snapshot is still to show that.
+        # No change was missed, unless another snapshot is still to bring some.
         awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
-        yield _again(table, wanted, confirms=not removes and table.upstream not in awaited)
+        yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -229,23 +232,22 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
     The request comes before these tables are back in the publication, and its record after that. So after an interruption in
     between they still count as out of the publication, and the request is made again.
     """
-    names = {table.upstream for table in out if has_no_key(table, found)}
+    silent = dict(silently_changed(wanted, found))
+    names = {table.upstream for table in (*out, *silent) if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
         yield RecordMissed(wanted.capture.topic_prefix, keyless)
-    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
+    moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
+    lacking = (*tables_to_retry(wanted, found), *out, *moved)
+    again = {table.upstream: table for table in lacking if table.upstream not in names}
     for table in again.values():
-        yield _again(
-            table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
-        )
-    requested = again.keys() | names
-    for table, removes in altered_tables(wanted, found):
-        if table.upstream not in requested:
-            yield from _requested(table, wanted, found, removes=removes)
-            requested |= {table.upstream}
-    for table in unconfirmed_tables(wanted, found):
-        if table.upstream not in requested:
-            yield _again(table, wanted, confirms=True)
+        is_sent = found.database.is_sent if found.database is not None else table in out  # else the connector runs on
+        yield _again(table, wanted, read=_read(table, wanted) if is_sent else None)
+    unconfirmed = {table.upstream: table for table in unconfirmed_tables(wanted, found)}
+    awaited = {table.upstream for table in tables_awaiting_repair(wanted, found)} - unconfirmed.keys()
+    for table in {**{table.upstream: table for table in silent}, **unconfirmed}.values():
+        if table.upstream not in again.keys() | names:
+            yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
@@ -289,8 +291,14 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     # After the signals that request snapshots: interrupted in between, the next run requests them again.
     new = {*added, *unrecorded_members(wanted, found), *(table.upstream for table in out)}
     recorded = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    prefix, shapes = wanted.capture.topic_prefix, unrecorded_shapes(wanted, found)
     if recorded:
-        yield RecordMembers(wanted.capture.topic_prefix, wanted.source_id, name, recorded)
+        yield RecordMembers(
+            prefix, wanted.source_id, name, recorded, {n: s for n, s in shapes.items() if n in recorded}
+        )
+    others = {n: s for n, s in shapes.items() if n not in recorded and n in tables}
+    if others:
+        yield RecordShapes(prefix, wanted.source_id, others)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:

@@ -15,7 +15,7 @@ from pyiceberg.types import IcebergType
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
@@ -64,12 +64,12 @@ class Capturing:
 
     Args:
         timeout_s: How long the database, Kafka or Kafka Connect may take to answer.
-        table_state: Returns a table of the lake by its full name; None: it does not exist.
+        tables: The tables of the lake.
     """
 
-    def __init__(self, timeout_s: float, table_state: Callable[[str], TableState | None]) -> None:
+    def __init__(self, timeout_s: float, tables: DataTables) -> None:
         self._timeout_s = timeout_s
-        self._table_state = table_state
+        self._tables = tables
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
@@ -271,6 +271,7 @@ class Capturing:
             now_ms=now_ms() if patient else None,
             log=journal.log,
             altered=journal.schema_history.altered,
+            shapes=journal.shapes,
         )
         if not is_on_other_timeline(found):
             self._passed[wanted.source_id] = wanted.passed
@@ -333,7 +334,7 @@ class Capturing:
         ) as connect:
             database = (PostgresUpstream if is_postgres else MysqlUpstream)(connections.login, self._timeout_s)
             kafka = shared_client(connections.kafka, self._timeout_s)
-            yield Systems(connect, kafka, database, self._table_state)
+            yield Systems(connect, kafka, database, self._tables)
 
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, LogPosition | None]:
@@ -357,7 +358,7 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
     """Return the types of the lake's columns, by object id and column name, for the tables that a batch has begun."""
     begun = [
-        (table.object_id, systems.table_state(table.full_name))
+        (table.object_id, systems.tables.table_state(table.full_name))
         for table in wanted.tables
         if table.object_id in wanted.lake
     ]

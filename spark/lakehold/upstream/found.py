@@ -13,6 +13,7 @@ from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.found_values import LostValues
+from lakehold.upstream.silent_changes import Shape
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
 """The kinds of changes that a publication of PostgreSQL may have."""
@@ -172,6 +173,7 @@ class FoundDatabase:
         may_create: The source's user may create publications.
         money: The text of 1234.5 as type `money` for the source's user.
         failover: The server's settings and slots that decide what a failover loses.
+        shapes: The shapes of the wanted tables that exist, by name.
     """
 
     wal_level: str
@@ -184,6 +186,7 @@ class FoundDatabase:
     confirmed: int | None = None
     money: str = "$1,234.50"
     failover: FoundFailover = field(default_factory=FoundFailover)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def is_sent(self) -> bool:
@@ -325,6 +328,7 @@ class Found:
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         passed: The highest log position that the lake had applied when the database last had that log; None: none is known.
         altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
+        shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
     """
 
     connector: FoundConnector | None = None
@@ -346,3 +350,4 @@ class Found:
     log: FoundLog | None = None
     passed: int | None = None
     altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)

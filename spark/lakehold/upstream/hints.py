@@ -11,11 +11,11 @@ from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundDatabase
 from lakehold.upstream.gaps import (
-    altered_tables,
     failing_tables,
     has_no_key,
     joining_tables,
     missing_tables,
+    silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     unrepairable_tables,
@@ -92,7 +92,7 @@ def _will_wait(wanted: Wanted, found: Found) -> bool:
 
 def _missed_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence, once, for each table whose changes were missed, whatever a statement is about."""
-    for table in tables_missing_changes(wanted, found):
+    for table in dict.fromkeys((*tables_missing_changes(wanted, found), *dict(silently_changed(wanted, found)))):
         yield _missed_hint(table, wanted, found)
 
 
@@ -114,8 +114,7 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
-    altered = (table for table, _ in altered_tables(wanted, found))
-    for table in {each.upstream: each for each in (*tables_awaiting_repair(wanted, found), *altered)}.values():
+    for table in dict.fromkeys((*tables_awaiting_repair(wanted, found), *dict(silently_changed(wanted, found)))):
         yield (
             f"{_missed(table)}: until the lake has a new snapshot of it, rows may be outdated or no longer exist upstream"
         )

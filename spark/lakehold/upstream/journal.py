@@ -30,6 +30,7 @@ from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.schema_history import SchemaHistory, schema_record
+from lakehold.upstream.silent_changes import Shape
 
 _WORD = re.compile(r"\w+")
 _SNAPSHOT_REQUEST = "execute-snapshot"
@@ -107,6 +108,12 @@ def recorded_members(source_id: str, publication: str, members: Mapping[str, str
     return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
+def recorded_shapes(source_id: str, shapes: Mapping[str, Shape]) -> str:
+    """Build a signal that records, for lakehold: the shapes of tables, by their names upstream."""
+    data = {"message": f"shape of {', '.join(sorted(shapes))}", "shapes": dict(shapes)}
+    return json.dumps({"id": source_id, "type": _RECORD, "data": data})
+
+
 def recorded_log(source_id: str, log: FoundLog) -> str:
     """Build a signal that the connector only logs: the log of PostgreSQL that fills the topics."""
     data = {"message": f"timeline {log.timeline} of system {log.system}", "wal": asdict(log)}
@@ -144,6 +151,7 @@ class Journal:
         snapshots: The snapshot of each table, as requested and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
         members: The last recorded memberships in the publication, by the table's name upstream.
+        shapes: The last recorded shapes of tables, by the table's name upstream.
         log: The last recorded log of PostgreSQL; None: none was recorded.
         first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
         schema_history: The schema history; empty for PostgreSQL.
@@ -162,6 +170,7 @@ class Journal:
         self.snapshots: dict[str, FoundSnapshot] = {}
         self.repeats: dict[str, FoundRepeat] = {}
         self.members: dict[str, str] = {}
+        self.shapes: dict[str, Shape] = {}
         self.log: FoundLog | None = None
         self.first_snapshot_said: int | None = None
         self.schema_history = SchemaHistory()
@@ -181,7 +190,7 @@ class Journal:
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
             self._requests, self._answered = [], set()
-            self.repeats, self.members, self.log = {}, {}, None
+            self.repeats, self.members, self.shapes, self.log = {}, {}, {}, None
             self.schema_history = SchemaHistory()
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
@@ -230,6 +239,8 @@ class Journal:
     def _take_record(self, object_id: str, before: FoundSnapshot, recorded: Mapping[str, Any]) -> None:
         if "members" in recorded:
             self.members |= recorded["members"]
+        elif "shapes" in recorded:
+            self.shapes |= recorded["shapes"]
         elif "wal" in recorded:
             wal = recorded["wal"]
             branches = tuple((timeline, at) for timeline, at in wal["branches"])

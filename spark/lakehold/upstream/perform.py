@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
 from lakehold.errors import UpstreamRefused
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.capture_steps import (
@@ -29,6 +29,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -46,6 +47,7 @@ from lakehold.upstream.journal import (
     recorded_log,
     recorded_members,
     recorded_missed,
+    recorded_shapes,
     recorded_sync_point,
     requested_snapshot,
 )
@@ -67,13 +69,13 @@ class Systems:
         connect: Kafka Connect.
         kafka: The brokers.
         database: The database; steps for PostgreSQL only occur with a PostgreSQL.
-        table_state: Loads a table of the lake by its full name; None if it does not exist.
+        tables: The tables of the lake.
     """
 
     connect: ConnectClient
     kafka: KafkaClient
     database: PostgresUpstream | MysqlUpstream
-    table_state: Callable[[str], TableState | None]
+    tables: DataTables
 
 
 def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
@@ -136,6 +138,8 @@ def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a 
             # Interrupted in between, the next run requests the snapshot again.
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
+        case RecordShapes(prefix, source_id, shapes):
+            on.kafka.send(SideTopics(prefix).signals, prefix, [recorded_shapes(source_id, shapes)])
         case RecordFirstSnapshot() | RequestSnapshot() | RecordMissed() | RecordMembers() | RecordSyncPoint():
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
@@ -172,19 +176,24 @@ def _signals(
             if repeat is None:
                 return [requested_snapshot(object_id, upstream, altered_until=altered_until)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
-            through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
-            is_certain = _is_certain(repeat, on.kafka)
+            states = {each: on.tables.table_state(name) for each, name in repeat.tables.items()}
+            for state in states.values():
+                if state is not None:
+                    # Names may belong to other columns than when the numbers were stored.
+                    on.tables.remove_property(state.full_name, NUMBERS)
+            through = {each: _sequence_number(state) for each, state in states.items()}
             return [
-                requested_snapshot(object_id, upstream, through, is_certain=is_certain, altered_until=altered_until)
+                requested_snapshot(
+                    object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka), altered_until=altered_until
+                )
             ]
         case RecordMissed(prefix, tables):
             altered_until = _altered_until(prefix, on)
             return [recorded_missed(object_id, upstream, altered_until) for object_id, upstream in tables.items()]
-        case RecordMembers(_, source_id, publication, names):
+        case RecordMembers(_, source_id, publication, names, shapes):
             members = _postgres(on).members(publication)
-            return [
-                recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
-            ]
+            said = recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
+            return [said, recorded_shapes(source_id, shapes)]
         case RecordSyncPoint(_, tables, signal_table):
             place = on.database.mark_log(signal_table)
             return [recorded_sync_point(object_id, upstream, place) for object_id, upstream in tables.items()]

@@ -35,6 +35,7 @@ from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
 from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
+from lakehold.upstream.postgres_shapes import shapes_of
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
 
@@ -127,6 +128,7 @@ class PostgresUpstream:
             }
             signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
             (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
+            shapes = shapes_of(connection, tables)
         database = FoundDatabase(
             wal_level,
             position,
@@ -138,6 +140,7 @@ class PostgresUpstream:
             kept[1] if kept is not None else None,
             money,
             failover,
+            shapes,
         )
         signals = FoundSignals(
             _signal_table(*signal_table) if signal_table is not None else None,
