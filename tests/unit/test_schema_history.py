@@ -180,3 +180,13 @@ def test_all_tables_are_snapshotted_after_create_or_replace_table_whose_columns_
         ForgetPosition("shop"),
         RecordFirstSnapshot("shop", {"a1": "shop.T"}),
     ]
+
+
+def test_a_foreign_key_that_deletes_rows_is_reported_because_the_database_logs_no_such_change() -> None:
+    world = World(frozenset({"shop.t"}), is_mariadb=True)
+    goal = target({"a1": "shop.t"}, capture=OF_MARIADB)
+    assert reconcile(world, goal)
+    found = replace(world.inspect(goal), acting_keys={"shop.t": ("of_p (ON DELETE CASCADE)",)})
+    (hint,) = plan(goal, found).hints
+    assert hint.startswith("foreign key of_p (ON DELETE CASCADE) changes rows of shop.t that")
+    assert "ALTER SOURCE shop RESNAPSHOT" in hint

@@ -328,6 +328,7 @@ class Found:
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         passed: The highest log position that the lake had applied when the database last had that log; None: none is known.
         altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
+        acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
     """
 
@@ -350,4 +351,5 @@ class Found:
     log: FoundLog | None = None
     passed: int | None = None
     altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
+    acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
