@@ -19,7 +19,7 @@ Structure = Mapping[str, Mapping[str, Any]]
 
 
 class Effect(IntEnum):
-    """What a statement may do, without messages, to the rows of a table that exists before and after it."""
+    """The effect that a statement may have, without messages, on the rows of a table that exists before and after it."""
 
     NONE = 0
     CHANGES = 1
