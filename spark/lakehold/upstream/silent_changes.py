@@ -2,7 +2,7 @@
 
 A shape is what PostgreSQL's catalogue says of a table: its columns, files and partitions, and the labels of its enums. Each
 inspection compares a table's shape with the one that the journal has. `ALTER TABLE … ALTER c TYPE … USING …`, for example,
-writes new files and a new record of the column. VACUUM FULL writes new files alone.
+writes new files and a new record of the column. VACUUM FULL of the table writes new files alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def _is_moved(before: Shape, now: Shape) -> bool:
 
 
 def _has_other_partitions(before: Shape, now: Shape) -> bool:
-    """Return whether partitions with rows came, went, or were truncated alone, which PostgreSQL does not publish."""
+    """Return whether partitions with rows came, went, or were truncated alone, which PostgreSQL does not publish.
+
+    A partition that VACUUM FULL or CLUSTER wrote again looks like a truncated one.
+    """
     gone = before["partitions"].keys() - now["partitions"].keys()
     attached = [born for oid, born in now["partitions"].items() if oid not in before["partitions"] and not born]
     truncated = [files for oid, files in _new_files(before, now) if oid != now["table"] and not files.is_rewritten]
@@ -78,7 +81,7 @@ def _has_renamed_labels(before: Shape, now: Shape) -> bool:
 
 @dataclass(frozen=True)
 class _NewFiles:
-    """The new files of a table or partition. TRUNCATE keeps the table for long values, everything else makes a new one."""
+    """The new files of a table or partition. ALTER TABLE makes a new table for long values, unlike TRUNCATE and VACUUM FULL."""
 
     has_long: bool
     has_new_long: bool
