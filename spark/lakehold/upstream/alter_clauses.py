@@ -5,6 +5,7 @@ Statements that are not understood count as ones that change rows and remove som
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -105,6 +106,7 @@ _KEEP_ROWS = frozenset(
     }
 )
 """First words of clauses that change no value of a row."""
+_COMPUTED = frozenset({"AS", "GENERATED", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP"})
 _ENGINES = frozenset({"INNODB", "ARIA", "MYISAM", "ROCKSDB"})
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
 _DECIDES_VALUES = ("typeName", "typeExpression", "charsetName", "length", "scale", "enumValues")
@@ -178,8 +180,7 @@ def _names_tables(clause: Sequence[Token]) -> bool:
 
 
 def _effect(clause: Sequence[Token], columns: Columns, dropped: Collection[str]) -> Effect:  # noqa: PLR0911, PLR0912 - one a clause
-    words = _words(clause)
-    match words:
+    match _phrase(clause):
         case []:
             return Effect.NONE
         case ["ADD", "PARTITION", *_]:
@@ -194,12 +195,12 @@ def _effect(clause: Sequence[Token], columns: Columns, dropped: Collection[str])
         case ["ADD", "SYSTEM" | "PERIOD", *_]:
             return Effect.REMOVES
         case ["ADD", *_]:
-            return max((_of_new_column(name, columns, dropped) for name in _added(clause)), default=Effect.CHANGES)
+            return max((_of_new_column(each, columns, dropped) for each in _added(clause)), default=Effect.CHANGES)
         case ["MODIFY", *_]:
-            return _of_type(_column(clause[1:]), columns)
+            return Effect.CHANGES if _fills(clause) else _of_type(_column(clause[1:]), columns)
         case ["CHANGE", *_]:
             old, new = [*_column_names(clause[1:]), "", ""][:2]
-            return _of_type(old, columns) if old == new else Effect.CHANGES
+            return _of_type(old, columns) if old == new and not _fills(clause) else Effect.CHANGES
         case ["RENAME", "INDEX" | "KEY", *_]:
             return Effect.NONE
         case ["RENAME", "COLUMN", *_]:
@@ -213,19 +214,26 @@ def _effect(clause: Sequence[Token], columns: Columns, dropped: Collection[str])
     return Effect.REMOVES
 
 
-def _of_new_column(name: str, columns: Columns, dropped: Collection[str]) -> Effect:
+def _of_new_column(definition: Sequence[Token], columns: Columns, dropped: Collection[str]) -> Effect:
+    name = _column(definition)
     had = {each.lower() for each in columns.before}
     if name in had and name not in dropped:
         return Effect.NONE  # IF NOT EXISTS
     found = _described(columns.after, name)
-    is_null = found is not None and found.get("optional") and not found.get("generated")
-    has_default = found is None or found.get("defaultValueExpression") is not None
-    return Effect.CHANGES if name in columns.seen or not is_null or has_default else Effect.NONE
+    words = _phrase(definition)
+    has_default = any(pair[0] == "DEFAULT" and pair[1] != "NULL" for pair in itertools.pairwise(words))
+    is_null = found is not None and found.get("optional") and not has_default and not _fills(definition)
+    return Effect.NONE if is_null and name not in columns.seen else Effect.CHANGES
+
+
+def _fills(definition: Sequence[Token]) -> bool:
+    """Return whether the server computes a column's values; the schema history does not say so of every such column."""
+    return not _COMPUTED.isdisjoint(_phrase(definition))
 
 
 def _of_type(name: str, columns: Columns) -> Effect:
     before, after = _described(columns.before, name), _described(columns.after, name)
-    if before is None or after is None or after.get("generated") or before.get("generated"):
+    if before is None or after is None or before.get("generated"):
         return Effect.CHANGES
     is_stricter = before.get("optional") and not after.get("optional")
     return Effect.CHANGES if is_stricter or not _holds(before, after) else Effect.NONE
@@ -256,17 +264,15 @@ def _described(columns: Structure, name: str) -> Mapping[str, Any] | None:
 
 
 def _dropped_column(clause: Sequence[Token]) -> str | None:
-    words = _words(clause[:2])
+    words = _phrase(clause)[:2]
     is_column = words[:1] == ["DROP"] and not {*words[1:]} & {*_OF_INDEXES, "PARTITION", "SYSTEM", "PERIOD"}
     return _column(clause[1:]) if is_column else None
 
 
-def _added(clause: Sequence[Token]) -> list[str]:
-    """Return the names of the columns that ADD adds."""
+def _added(clause: Sequence[Token]) -> list[Sequence[Token]]:
+    """Return the definitions of the columns that ADD adds."""
     rest = _after(clause[1:], ("COLUMN",), ("IF", "NOT", "EXISTS"))
-    if _words(rest[:1]) != ["("]:
-        return [_column(rest)]
-    return [_column(each) for each in _split(rest[1:-1])]
+    return [*_split(rest[1:-1])] if _words(rest[:1]) == ["("] else [rest]
 
 
 def _column(tokens: Sequence[Token]) -> str:
@@ -313,6 +319,11 @@ def _split(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
             part.append(token)
     if part:
         yield tuple(part)
+
+
+def _phrase(tokens: Sequence[Token]) -> list[str]:
+    """Return keywords one by one, where `PRIMARY KEY` and others are one token."""
+    return " ".join(_words(tokens)).split(" ") if tokens else []
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
