@@ -309,7 +309,7 @@ def _names(tokens: Sequence[Token], database: str) -> frozenset[str]:
 
 def _split(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
     """Split tokens at commas outside of parentheses."""
-    depth, part = 0, []
+    depth, part = 0, list[Token]()
     for token in tokens:
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
         if token.token_type == TokenType.COMMA and depth == 0:

@@ -110,8 +110,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
     if replaced := tuple(unread_tables(wanted, found)):
-        steps = plan_resnapshot(wanted, found)
-        return replace(steps, hints=(*replaced_hints(replaced, wanted), *steps.hints))
+        return replace(plan_resnapshot(wanted, found), hints=tuple(replaced_hints(replaced, wanted)))
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
