@@ -59,6 +59,7 @@ from lakehold.upstream.gaps import (
     unrecorded_members,
     unrecorded_shapes,
 )
+from lakehold.upstream.heirs import refuse_parents
 from lakehold.upstream.hints import hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
@@ -100,6 +101,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
         refuse_partitions(wanted, found.database)
+        refuse_parents(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):
             publication = wanted.capture.publication or ""
