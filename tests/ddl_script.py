@@ -94,7 +94,7 @@ def rounds(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 @dataclass
 class Load:
-    """A client that inserts, updates and deletes rows of tables, and changes their keys, all the time.
+    """A client that inserts, updates and deletes rows of tables, and changes their keys, while statements alter the tables.
 
     Args:
         run: Runs statements, on a connection of its own that stays open.
@@ -164,29 +164,30 @@ class DdlScript:
     def run_steps(self, steps: Sequence[Step]) -> list[str]:
         """Run all steps, and return a line for each one whose outcome is another one."""
         wrong: list[str] = []
-        with self.load.running():
-            for number, row in enumerate(rounds(steps)):
-                began = time.monotonic()
-                wrong += self._first(row) if number == 0 else self._round(row)
-                print(f"{time.monotonic() - began:.1f} s: {'; '.join(map(str, row))}")
+        for number, row in enumerate(rounds(steps)):
+            began = time.monotonic()
+            if number == 0:
+                self._capture(row)
+            else:
+                with self.load.running():
+                    for step in row:
+                        self.run(step.statements)
+                    self.load.wait_for_changes([step.table for step in row])
+                    self.lake.ingest("shop")
+            found = self._outcomes(row)
+            wrong += found
+            print(f"{time.monotonic() - began:.1f} s: {'; '.join(map(str, row))}", *found, sep="\n  ")
         return wrong
 
-    def _first(self, row: Sequence[Step]) -> list[str]:
+    def _capture(self, row: Sequence[Step]) -> None:
         """Create the tables and capture them."""
         for step in row:
             self.run(step.statements)
         tables = [step.table for step in row]
         self.lake.sql("; ".join(["BEGIN", *map(self.creating, tables), "COMMIT"]))
         self.load.tables.extend(tables)
-        return self._outcomes(row)
-
-    def _round(self, row: Sequence[Step]) -> list[str]:
-        for step in row:
-            self.run(step.statements)
-        return self._outcomes(row)
 
     def _outcomes(self, row: Sequence[Step]) -> list[str]:
-        self.load.wait_for_changes([step.table for step in row])
         found = self._follow(row)
         wrong = [
             f"{step}: stopped by {code or 'nothing'}, not by {step.code or 'nothing'}"
@@ -201,7 +202,8 @@ class DdlScript:
                 else:
                     self.run([statement])
         if stopped:
-            self.load.wait_for_changes([step.table for step in stopped])
+            with self.load.running():
+                self.load.wait_for_changes([step.table for step in stopped])
             still = self._follow([])
             wrong += [f"{step}: stopped by {still[step.table]} again" for step in stopped if step.table in still]
         return [*wrong, *filter(None, map(self._difference, row))]
@@ -220,7 +222,9 @@ class DdlScript:
                 if each["stopped_by"]:
                     stopped[str(each["table"]).partition(".")[2]] = str(each["stopped_by"]).partition(":")[0]
             catching_up = [each["table"] for each in rows if each["state"] not in {"live", "stopped"}]
-            return not status.notices and not catching_up and wanted <= stopped.keys()
+            # Columns that Debezium does not send are reported for ever.
+            notices = [notice for notice in status.notices if " is left out" not in notice]
+            return not notices and not catching_up and wanted <= stopped.keys()
 
         try:
             wait_for(is_quiet, "nothing is missing", within_s=_WITHIN_S)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,22 @@ import psycopg
 import pytest
 
 from tests.captured_shop import Shop
-from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.conftest import LakeFactory
 from tests.ddl_script import DdlScript, Load, Run, steps_of
+from tests.stack_fixtures import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _SCRIPT = Path(__file__).parent / "ddl" / "postgres.sql"
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Return a captured shop. A machine that is busy with many tables loses no lease."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(partial(make_lake, lease_ms=120_000), database)
+    yield shop
+    shop.close()
 
 
 def test_tables_of_postgres_are_equal_after_each_step_of_the_script(shop: Shop) -> None:

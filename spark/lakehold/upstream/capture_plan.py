@@ -60,6 +60,7 @@ from lakehold.upstream.gaps import (
     unrecorded_members,
     unrecorded_shapes,
 )
+from lakehold.upstream.heirs import refuse_parents
 from lakehold.upstream.hints import hints, replaced_hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
@@ -99,6 +100,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
         refuse_partitions(wanted, found.database)
+        refuse_parents(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):
             publication = wanted.capture.publication or ""
@@ -251,8 +253,7 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
 
 def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
     fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
-    repeat = Repeat(table.topic, fed, read, confirms)
-    return _snapshot_request(table, wanted, repeat)
+    return _snapshot_request(table, wanted, Repeat(table.topic, fed, read, confirms))
 
 
 def _snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:

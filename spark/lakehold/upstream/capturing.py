@@ -35,6 +35,7 @@ from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, F
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake
+from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
@@ -165,6 +166,7 @@ class Capturing:
         faults = (
             *gone_hints(wanted, found),
             *silent_hints(wanted, found.database),
+            *parent_hints(wanted, found.database),
             *unrepaired_hints(wanted, found),
             *failing_hints(wanted, found),
             *coming_hints(wanted, found),

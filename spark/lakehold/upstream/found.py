@@ -85,12 +85,14 @@ class FoundTable:
         has_key: The table has a primary key, or a unique index that Debezium takes in its place.
         is_owned: The source's user owns the table, which putting it into a publication requires.
         ancestors: The tables that this one is a partition of, near or far.
+        heirs: The tables that inherit from this one; partitions do not count.
     """
 
     replica_identity: str
     has_key: bool
     is_owned: bool = True
     ancestors: tuple[str, ...] = ()
+    heirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

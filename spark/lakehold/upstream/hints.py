@@ -20,6 +20,7 @@ from lakehold.upstream.gaps import (
     tables_missing_changes,
     unrepairable_tables,
 )
+from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import silent_hints
@@ -35,7 +36,8 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """List hints about the connector and the tables that a statement declares; about all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
     found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
-    found_hints += [*silent_hints(wanted, found.database), *failover_hints(wanted, found.database)]
+    found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
+    found_hints += failover_hints(wanted, found.database)
     found_hints += [*unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database

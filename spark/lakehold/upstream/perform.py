@@ -192,8 +192,8 @@ def _signals(
             return [recorded_missed(object_id, upstream, altered_until) for object_id, upstream in tables.items()]
         case RecordMembers(_, source_id, publication, names, shapes):
             members = _postgres(on).members(publication)
-            said = recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
-            return [said, recorded_shapes(source_id, shapes)]
+            present = {name: members[name] for name in names if name in members}
+            return [recorded_members(source_id, publication, present), recorded_shapes(source_id, shapes)]
         case RecordSyncPoint(_, tables, signal_table):
             place = on.database.mark_log(signal_table)
             return [recorded_sync_point(object_id, upstream, place) for object_id, upstream in tables.items()]

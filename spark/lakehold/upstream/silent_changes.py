@@ -25,7 +25,7 @@ labels: The labels of the columns' enums, by object id.
 
 
 class SilentChange(StrEnum):
-    """What happened to the rows of a table without an event: they have other values, or some of them are missing or added."""
+    """The effect of a change without an event: rows of the table have other values, or some of them are missing or added."""
 
     VALUES = "values"
     ROWS = "rows"
