@@ -239,8 +239,8 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
     if keyless:
         yield RecordMissed(wanted.capture.topic_prefix, keyless)
     moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
-    lacking = (*tables_to_retry(wanted, found), *out, *moved)
-    again = {table.upstream: table for table in lacking if table.upstream not in names}
+    missing = (*tables_to_retry(wanted, found), *out, *moved)
+    again = {table.upstream: table for table in missing if table.upstream not in names}
     for table in again.values():
         is_sent = found.database.is_sent if found.database is not None else table in out  # else the connector runs on
         yield _again(table, wanted, read=_read(table, wanted) if is_sent else None)
