@@ -196,6 +196,12 @@ SET STATEMENT sql_mode = '' FOR ALTER TABLE latin MODIFY maybe INT NOT NULL DEFA
 ----
 equal
 
+-- whole: the table is replaced by one with other columns
+CREATE OR REPLACE TABLE whole (id INT PRIMARY KEY, extra INT, touched INT, note VARCHAR(20));
+INSERT INTO whole SELECT seq, 1, 2, 'fourth' FROM seq_1_to_8;
+----
+equal
+
 -- parts: partitions are rearranged
 ALTER TABLE parts REORGANIZE PARTITION p2 INTO (PARTITION p2a VALUES LESS THAN (12), PARTITION p2b VALUES LESS THAN (15));
 ALTER TABLE parts REMOVE PARTITIONING;
