@@ -31,6 +31,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -60,6 +61,7 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
+from lakehold.upstream.silent_changes import Shape
 from lakehold.upstream.wanted import InLake, Wanted, wanted
 from tests.upstream_meddling import Meddled
 
@@ -161,6 +163,8 @@ class World(Meddled):
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
     failover: FoundFailover = field(default_factory=FoundFailover)
     log: FoundLog | None = None
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    recorded_shapes: dict[str, Shape] = field(default_factory=dict)
 
     @property
     def is_capturing(self) -> bool:
@@ -205,6 +209,7 @@ class World(Meddled):
             self.may_publish,
             self.position,
             failover=self.failover,
+            shapes={name: self.shapes[name] for name in wanted.upstream_tables if name in self.shapes},
         )
         return Found(
             connector,
@@ -219,6 +224,7 @@ class World(Meddled):
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
             log=self.log,
             applied_position=wanted.applied_position,
+            shapes=dict(self.recorded_shapes),
         )
 
     def _signals(self, name: str) -> FoundSignals:
@@ -302,8 +308,11 @@ class World(Meddled):
                 for object_id in recorded:
                     before = self.snapshots.get(object_id, NO_SNAPSHOT)
                     self.snapshots[object_id] = replace(before, missed=True)
-            case RecordMembers(_, _, _, names):
+            case RecordShapes(_, _, shapes):
+                self.recorded_shapes |= shapes
+            case RecordMembers(_, _, _, names, shapes):
                 assert self.publication is not None
+                self.recorded_shapes |= shapes
                 self.recorded |= {
                     name: self.publication.members[name] for name in names if name in self.publication.members
                 }

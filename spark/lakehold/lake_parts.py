@@ -142,9 +142,7 @@ class LakeParts:
         from lakehold.upstream.sources import CapturedSources
 
         leases = UpstreamLeases(self.state)
-        return CapturedSources(
-            self.definitions.definitions, self.batches.readers, leases, self.settings, self.tables.table_state
-        )
+        return CapturedSources(self.definitions.definitions, self.batches.readers, leases, self.settings, self.tables)
 
     @cached_property
     def subscriptions(self) -> Subscriptions:

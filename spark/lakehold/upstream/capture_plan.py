@@ -7,8 +7,7 @@ deletes afterwards what the connector wrote until then.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from lakehold.model.offsets import Offsets
@@ -30,6 +29,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -39,6 +39,7 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.config_differences import differences
 from lakehold.upstream.failover import refuse_restored
 from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
@@ -50,13 +51,17 @@ from lakehold.upstream.gaps import (
     is_recreated,
     is_unpublishable,
     joining_tables,
+    silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     tables_to_retry,
     unconfirmed_tables,
+    unread_tables,
     unrecorded_members,
+    unrecorded_shapes,
 )
-from lakehold.upstream.hints import hints
+from lakehold.upstream.heirs import refuse_parents
+from lakehold.upstream.hints import hints, replaced_hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
@@ -72,9 +77,8 @@ from lakehold.upstream.refusals import (
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
+from lakehold.upstream.silent_changes import SilentChange
 from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
-
-_SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
@@ -96,6 +100,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
         refuse_partitions(wanted, found.database)
+        refuse_parents(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):
             publication = wanted.capture.publication or ""
@@ -106,6 +111,8 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_without_signal_table(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
+    if replaced := tuple(unread_tables(wanted, found)):
+        return replace(plan_resnapshot(wanted, found), hints=tuple(replaced_hints(replaced, wanted)))
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
@@ -226,24 +233,27 @@ def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Ite
     The request comes before these tables are back in the publication, and its record after that. So after an interruption in
     between they still count as out of the publication, and the request is made again.
     """
-    names = {table.upstream for table in out if has_no_key(table, found)}
+    silent = dict(silently_changed(wanted, found))
+    names = {table.upstream for table in (*out, *silent) if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     if keyless:
         yield RecordMissed(wanted.capture.topic_prefix, keyless)
-    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
+    moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
+    missing = (*tables_to_retry(wanted, found), *out, *moved)
+    again = {table.upstream: table for table in missing if table.upstream not in names}
     for table in again.values():
-        yield _again(
-            table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
-        )
-    for table in unconfirmed_tables(wanted, found):
+        is_sent = found.database.is_sent if found.database is not None else table in out  # else the connector runs on
+        yield _again(table, wanted, read=_read(table, wanted) if is_sent else None)
+    unconfirmed = {table.upstream: table for table in unconfirmed_tables(wanted, found)}
+    awaited = {table.upstream for table in tables_awaiting_repair(wanted, found)} - unconfirmed.keys()
+    for table in {**{table.upstream: table for table in silent}, **unconfirmed}.values():
         if table.upstream not in again.keys() | names:
-            yield _again(table, wanted, confirms=True)
+            yield _again(table, wanted, confirms=table.upstream not in awaited)
 
 
 def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
     fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
-    repeat = Repeat(table.topic, fed, read, confirms)
-    return _snapshot_request(table, wanted, repeat)
+    return _snapshot_request(table, wanted, Repeat(table.topic, fed, read, confirms))
 
 
 def _snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
@@ -281,8 +291,14 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     # After the signals that request snapshots: interrupted in between, the next run requests them again.
     new = {*added, *unrecorded_members(wanted, found), *(table.upstream for table in out)}
     recorded = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    prefix, shapes = wanted.capture.topic_prefix, unrecorded_shapes(wanted, found)
     if recorded:
-        yield RecordMembers(wanted.capture.topic_prefix, wanted.source_id, name, recorded)
+        yield RecordMembers(
+            prefix, wanted.source_id, name, recorded, {n: s for n, s in shapes.items() if n in recorded}
+        )
+    others = {n: s for n, s in shapes.items() if n not in recorded and n in tables}
+    if others:
+        yield RecordShapes(prefix, wanted.source_id, others)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -382,19 +398,3 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
     topics = tuple(name for name in (*wanted.released, *others, signals) if name in found.topics)
     if is_own and topics:
         yield DeleteTopics(topics)
-
-
-def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str]:
-    """Yield what differs between two configurations, with secrets masked."""
-    for key in sorted(found.keys() | wanted.keys()):
-        have, want = found.get(key), wanted.get(key)
-        if have == want:
-            continue
-        if _SECRET.search(key):
-            yield f"{key} changed"
-        elif want is None:
-            yield f"{key} {have} removed"
-        elif have is None:
-            yield f"{key} {want} added"
-        else:
-            yield f"{key} from {have} to {want}"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
+from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -53,6 +54,28 @@ def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTab
         is_missed = _is_out(name, found) or _was_out(name, found)
         if name in one_of_each and is_missed and not is_unpublishable(name, found):
             yield one_of_each[name]
+
+
+def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, SilentChange]]:
+    """Yield the tables whose rows changed without events since the last inspection: one of those that share a table upstream."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.changed_at >= until:
+            yield table, SilentChange.ROWS if altered.removed_at >= until else SilentChange.VALUES
+    if found.database is None or found.connector is None or not found.connector.has_position:
+        return
+    new = {*joining_tables(wanted, found)}
+    one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
+    for name, shape in found.database.shapes.items():
+        before = found.shapes.get(name)
+        change = silent_change(before, shape) if before is not None else None
+        if name in one_of_each and change is not None:
+            yield one_of_each[name], change
+
+
+def unrecorded_shapes(wanted: Wanted, found: Found) -> Mapping[str, Shape]:
+    """Return the shapes of tables that differ from the recorded ones."""
+    shapes = found.database.shapes if found.database is not None else {}
+    return {name: shapes[name] for name in wanted.upstream_tables if found.shapes.get(name) != shapes.get(name)}
 
 
 def is_keyless(upstream: str, found: Found) -> bool:
@@ -103,6 +126,24 @@ def tables_awaiting_repair(wanted: Wanted, found: Found) -> Iterator[CapturedTab
         is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
         if not is_had or table.upstream in unsure:
             yield table
+
+
+def unread_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the tables whose rows the connector reads by columns that they no longer have, until it snapshots all tables."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.unread_at >= until:
+            yield table
+
+
+def _altered(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, FoundAlteration, int]]:
+    """Yield altered tables, with the end of the schema history when a snapshot of all that share them was requested last."""
+    joining = {table.object_id for table in joining_tables(wanted, found)}
+    tables = [table for table in wanted.tables if table.object_id not in joining and table.upstream in found.columns]
+    for table in {each.upstream: each for each in tables}.values():
+        sharing = [each.object_id for each in tables if each.upstream == table.upstream]
+        altered = found.altered.get(table.upstream.lower())
+        if altered is not None:
+            yield table, altered, min(found.snapshots.get(each, NO_SNAPSHOT).altered_until for each in sharing)
 
 
 def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
