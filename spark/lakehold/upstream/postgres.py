@@ -178,6 +178,7 @@ class PostgresUpstream:
     def mark_log(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
         with self._connected() as connection:
+            refuse_standby(connection, self._where)
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
         return LogPosition(WAL, (position,))
 
