@@ -196,7 +196,7 @@ def test_a_table_that_cannot_be_compared_is_refused_with_the_reason(poor: Shop) 
     )
     with pytest.raises(LakeholdError, match=r'refused to show the rows of table "public\.orders"') as refused:
         poor.lake.verify("shop.orders")
-    assert refused.value.detail == "permission denied for table orders."
+    assert refused.value.detail == "permission denied for table orders (SQLSTATE 42501)."
     assert f"GRANT SELECT ON public.orders TO {poor.user}" in refused.value.hint.replace('"', "")
 
 
