@@ -1,14 +1,7 @@
-"""A table that lakehold does not capture is compared with a PostgreSQL; what ends a comparison is said, and leaves nothing."""
+"""A table that lakehold does not capture is compared with a PostgreSQL, also with a standby that is behind."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,61 +99,6 @@ def test_a_copy_by_other_means_is_compared_and_its_verdict_kept(
     assert missing.value.code == "upstream-table-missing"
 
 
-@pytest.mark.parametrize(
-    ("ends", "code", "message"),
-    [
-        ("SELECT pg_cancel_backend(%s)", "database-canceled", 'canceled the read of table "public.users"'),
-        ("SELECT pg_terminate_backend(%s)", "database-unavailable", "was lost during the read"),
-    ],
-)
-def test_a_read_that_somebody_ends_is_not_blamed_on_a_missing_grant(
-    lake: Lake, database: SourceDatabase, ends: str, code: str, message: str
-) -> None:
-    execute(database, _USERS)
-    lake.sql(f"CREATE NAMESPACE bi; {_COPY.format(f'{lake.settings.catalog_name}.bi.users')}")
-    kept = list(lake.checks.kept.values())
-    with _locked(database), ThreadPoolExecutor(1) as threads:
-        reading = threads.submit(lake.verify, "bi.users", connection="pg", upstream="public.users")
-        wait_for(lambda: bool(_waiting(database)), "the read waits for the lock", within_s=180)
-        _query(database, ends, *_waiting(database))
-        with pytest.raises(LakeholdError, match=message) as ended:
-            reading.result()
-    assert (ended.value.code, ended.value.retryable) == (code, True)
-    assert "GRANT" not in ended.value.hint
-    assert list(lake.checks.kept.values()) == kept
-    wait_for(lambda: not _sessions(database), "no session is left")
-
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_a_comparison_and_its_transaction(
-    lake: Lake, database: SourceDatabase, sent: signal.Signals
-) -> None:
-    execute(database, _USERS)
-    lake.sql(f"CREATE NAMESPACE bi; {_COPY.format(f'{lake.settings.catalog_name}.bi.users')}")
-    command = [str(Path(sys.executable).with_name("lakehold")), "verify", "bi.users"]
-    command += ["--connection", "pg", "--upstream", "public.users", "-w", lake.settings.warehouse]
-    environment = {**os.environ, "LAKEHOLD_CATALOG_NAME": lake.settings.catalog_name}
-    with (
-        _locked(database),
-        subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process,
-    ):
-        try:
-            wait_for(
-                lambda: bool(_waiting(database)) or process.poll() is not None,
-                "the read waits for the lock",
-                within_s=300,
-            )
-            process.send_signal(sent)
-            stdout, stderr = process.communicate(timeout=300)
-        finally:
-            process.kill()
-        assert (process.returncode, stdout) == (130, ""), stderr
-        assert "Traceback" not in stderr
-        wait_for(lambda: not _sessions(database), "no transaction is left, though the lock is")
-
-
 def test_a_standby_that_is_behind_says_how_far_it_is(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_directory() as directory:
         server = ReplicatedServer(Path(directory))
@@ -208,28 +146,3 @@ def _compare_with_standby(make_lake: LakeFactory, server: ReplicatedServer, monk
     with pytest.raises(LakeholdError, match="is a standby") as refused:
         PostgresUpstream(login, 10).mark_log("")
     assert refused.value.code == "database-standby", "a captured table needs a mark in the log of the primary"
-
-
-@contextmanager
-def _locked(database: SourceDatabase) -> Iterator[None]:
-    """Have every read of the table wait."""
-    with psycopg.connect(database.addresses.postgres(database.name)) as connection:
-        connection.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
-        yield
-
-
-def _waiting(database: SourceDatabase) -> list[int]:
-    return [pid for pid, waits in _sessions(database) if waits == "Lock"]
-
-
-def _sessions(database: SourceDatabase) -> list[tuple[int, str]]:
-    """Return the sessions that read the table, and what they wait for."""
-    return _query(
-        database,
-        "SELECT pid, wait_event_type FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'COPY%%'",
-    )
-
-
-def _query(database: SourceDatabase, statement: str, *values: object) -> list[Any]:
-    with psycopg.connect(database.addresses.postgres(database.name), autocommit=True) as connection:
-        return connection.execute(statement.encode(), values or None).fetchall()

@@ -106,9 +106,10 @@ class Verifying:
     def _compare(
         self, subject: Subject, rows: TableRows, compared: ComparedColumns, reached: SnapshotAt, progress: Progress
     ) -> Comparison:
-        database, lake = DatabaseRows(rows, compared), self.lake_rows(subject, compared, reached)
+        database = DatabaseRows(rows, compared)
         with progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task:
             theirs = database.sums(task)
+        lake = self.lake_rows(subject, compared, reached)
         with progress.task(f"read {subject.full_name}", unit="rows", total=None) as task:
             ours = lake.sums()
             task.advance(int(ours.rows.sum()))
