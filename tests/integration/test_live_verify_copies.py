@@ -144,5 +144,5 @@ def _compare_with_standby(make_lake: LakeFactory, server: ReplicatedServer, monk
         str(standby["host"]), int(str(standby["port"])), str(standby["user"]), str(standby["password"]), "postgres"
     )
     with pytest.raises(LakeholdError, match="is a standby") as refused:
-        PostgresUpstream(login, 10).mark_log("")
+        PostgresUpstream(login, 10).write_sync_point("")
     assert refused.value.code == "database-standby", "a captured table needs a mark in the log of the primary"

@@ -1,7 +1,7 @@
 """Compares a table with a database, while both go on changing.
 
-A transaction that sees one point in time stays open in the database while its rows are digested. A mark, written to the
-database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
+A transaction that sees one point in time stays open in the database while its rows are digested. A sync point, written to
+the database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
 compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
 
 A table that lakehold does not capture from the database has no mark: its newest snapshot is compared.
@@ -184,24 +184,24 @@ class Verifying:
     def reach_now(self, subject: Subject, progress: Progress) -> SnapshotAt:
         """Return a snapshot of the lake that has everything that a captured table has in the database now.
 
-        The database's log gets a mark, and the source is ingested until it has the mark, unless another process does that.
+        The database's log gets a sync point, and the source is ingested up to it, unless another process does that.
         """
         if subject.table is not None and subject.wanted is not None:
             kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
-            mark = kind(subject.login, self.timeout_s).mark_log(subject.wanted.signal_table)
-            self._reach(subject.table, mark, progress)
+            database = kind(subject.login, self.timeout_s)
+            self._reach(subject.table, database.write_sync_point(subject.wanted.signal_table), progress)
         return snapshot_at(self.timelines, subject.full_name)
 
-    def _reach(self, table: Table, mark: LogPosition, progress: Progress) -> None:
+    def _reach(self, table: Table, sync_point: LogPosition, progress: Progress) -> None:
         deadline_s = time.monotonic() + _REACHED_WITHIN_S
         with progress.task(f"wait for {table.full_name}", unit="ingests", total=None) as task:
-            while not self._has(table.source, mark):
+            while not self._has(table.source, sync_point):
                 if time.monotonic() > deadline_s:
                     raise UpstreamUnavailable(
                         f'changes of source "{table.source}" do not reach the lake',
                         code="lake-behind",
-                        detail=f"A mark was written to the log of the database; after {_REACHED_WITHIN_S:.0f} s the lake has "
-                        "not got it.",
+                        detail=f"A sync point was written to the log of the database; after {_REACHED_WITHIN_S:.0f} s the lake "
+                        "has not got it.",
                         hint="See lakehold status for the state of the connector; if another process ingests a backlog, wait "
                         "until it is done.",
                     )
@@ -210,13 +210,13 @@ class Verifying:
                 except SourceBusy:
                     time.sleep(_PAUSE_S)
                 task.advance()
-                if not self._has(table.source, mark):
+                if not self._has(table.source, sync_point):
                     time.sleep(_PAUSE_S)
         self.subjects.progress(table)
 
-    def _has(self, source: str, mark: LogPosition) -> bool:
+    def _has(self, source: str, sync_point: LogPosition) -> bool:
         main = self.batches.readers(source).get(MAIN_READER)
-        return main is not None and main.transactions.has(mark)
+        return main is not None and main.transactions.has(sync_point)
 
     def lake_rows(self, subject: Subject, compared: ComparedColumns, reached: SnapshotAt) -> LakeRows:
         """Return the rows of a snapshot of the lake."""
