@@ -1,4 +1,4 @@
-"""What ends a comparison is said, and leaves no transaction in the database."""
+"""The end of a comparison by somebody is reported as such, and leaves no transaction in the database."""
 
 from __future__ import annotations
 

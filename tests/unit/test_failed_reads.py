@@ -19,7 +19,7 @@ _MESSAGES = {
 
 
 @pytest.mark.parametrize(
-    ("state", "said", "message", "code"),
+    ("state", "reported", "message", "code"),
     [
         ("42501", "permission denied for table orders", "denied", "database-refused"),
         ("57014", "canceling statement due to statement timeout", "canceled", "database-canceled"),
@@ -35,10 +35,10 @@ _MESSAGES = {
         ("XX001", "invalid page in block 7", "other", "database-refused"),
     ],
 )
-def test_postgres_says_why_by_its_sqlstate(state: str | None, said: str, message: str, code: str) -> None:
-    error = postgres_read_failed("PG", "reader", "public.orders", state, f"{said}\nLINE 1: COPY")
+def test_postgres_says_why_by_its_sqlstate(state: str | None, reported: str, message: str, code: str) -> None:
+    error = postgres_read_failed("PG", "reader", "public.orders", state, f"{reported}\nLINE 1: COPY")
     assert (error.message, error.code) == (_MESSAGES[message], code)
-    assert error.detail == (f"{said} (SQLSTATE {state})." if state else f"{said}.")
+    assert error.detail == (f"{reported} (SQLSTATE {state})." if state else f"{reported}.")
     assert ("GRANT" in error.hint) == (message == "denied")
     assert isinstance(error, UpstreamRefused) == (code == "database-refused")
     assert error.retryable == (code != "database-refused")

@@ -70,41 +70,45 @@ def mysql_read_failed(where: str, user: str, table: str, number: int, message: s
     return _described(cause, where, table, f"{_first_line(message)} (error {number}).", grant)
 
 
-def _described(cause: Cause, where: str, table: str, said: str, grant: str) -> UpstreamError:
+def _described(cause: Cause, where: str, table: str, reported: str, grant: str) -> UpstreamError:
     errors = {
-        Cause.DENIED: UpstreamRefused(f'{where} refused to show the rows of table "{table}"', detail=said, hint=grant),
+        Cause.DENIED: UpstreamRefused(
+            f'{where} refused to show the rows of table "{table}"', detail=reported, hint=grant
+        ),
         Cause.CANCELED: UpstreamUnavailable(
             f'{where} canceled the read of table "{table}"',
             code="database-canceled",
-            detail=said,
+            detail=reported,
             hint=f"A timeout, a lock or a person ended the read. {_AGAIN}",
         ),
         Cause.BEHIND: UpstreamUnavailable(
             f'{where} is a standby and canceled the read of table "{table}"',
             code="database-canceled",
-            detail=said,
+            detail=reported,
             hint="Raise max_standby_streaming_delay of the standby or switch its hot_standby_feedback on, or compare with "
             "the primary.",
         ),
         Cause.EXHAUSTED: UpstreamUnavailable(
             f'{where} lacks memory, space or connections to read table "{table}"',
             code="database-exhausted",
-            detail=said,
+            detail=reported,
             hint=f"Free what the detail names. {_AGAIN}",
         ),
         Cause.LOST: UpstreamUnavailable(
             f'the connection to {where} was lost during the read of table "{table}"',
             code="database-unavailable",
-            detail=said,
+            detail=reported,
             hint=f"Check that the server runs. {_AGAIN}",
         ),
         Cause.CHANGED: UpstreamUnavailable(
             f'{where} changed or dropped table "{table}" during the read',
             code="upstream-table-changed",
-            detail=said,
+            detail=reported,
             hint=_AGAIN,
         ),
-        Cause.OTHER: UpstreamRefused(f'{where} could not show the rows of table "{table}"', detail=said, hint=_AGAIN),
+        Cause.OTHER: UpstreamRefused(
+            f'{where} could not show the rows of table "{table}"', detail=reported, hint=_AGAIN
+        ),
     }
     return errors[cause]
 

@@ -4,7 +4,7 @@ A transaction that sees one point in time stays open in the database while its r
 the database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
 compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
 
-A table that lakehold does not capture from the database has no mark: its newest snapshot is compared.
+A table that lakehold does not capture from the database has no sync point: its newest snapshot is compared.
 """
 
 from __future__ import annotations
