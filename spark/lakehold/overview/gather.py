@@ -176,11 +176,11 @@ def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
 
 
 def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tuple[CheckFacts, ...]]:
-    """Return the newest verdicts for each existing hold, and for tables themselves, by table."""
+    """Return the newest verdicts for each existing hold, for tables themselves, and of comparisons, by table."""
     names = {"": None, **{hold.hold_id: hold.name for hold in holds}}
-    newest = {(check.table, check.hold_id): check for check in checks if check.hold_id in names}
+    newest = {(check.table, check.hold_id, check.is_comparison): check for check in checks if check.hold_id in names}
     found: dict[str, tuple[CheckFacts, ...]] = {}
-    for (table, hold_id), check in newest.items():
+    for (table, hold_id, is_comparison), check in newest.items():
         facts = CheckFacts(
             hold=names[hold_id],
             at_ms=check.at_ms,
@@ -189,6 +189,7 @@ def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tup
             failures=check.failures,
             page=check.html_path,
             checked_at_ms=check.checked_at_ms,
+            is_comparison=is_comparison,
         )
         found[table] = (*found.get(table, ()), facts)
     return found

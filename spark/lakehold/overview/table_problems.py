@@ -117,6 +117,13 @@ def _found(table: TableFacts) -> Iterator[Problem]:
 
 
 def _failed(check: CheckFacts, table: str) -> Problem:
+    if check.is_comparison:
+        return Problem(
+            Level.WRONG,
+            f"differs from its database at {to_second(check.at_ms)} UTC",
+            "; ".join(check.failures),
+            f"Remove the cause, and compare again: lakehold verify {table}",
+        )
     where = "" if check.hold is None else f' at the time of hold "{check.hold}"'
     text = f"{len(check.failures):,} of {count(check.evaluated, 'expectation')} not met{where}"
     return Problem(

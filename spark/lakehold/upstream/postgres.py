@@ -186,6 +186,7 @@ class PostgresUpstream:
     def write_sync_point(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
         with self._connected() as connection:
+            refuse_standby(connection, self._where)
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
         return LogPosition(WAL, (position,))
 
