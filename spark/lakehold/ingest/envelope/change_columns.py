@@ -96,6 +96,8 @@ class Changes:
         unknown: New columns whose values in older rows only a snapshot of the table shows.
         renamed: The names of columns by their earlier names.
         numbers: The numbers of the columns in the database, if it was asked.
+        unfilled: New columns that may have values in older rows, about which no database can be asked.
+        partial: Columns that some of the messages lack.
     """
 
     frame: DataFrame
@@ -109,6 +111,8 @@ class Changes:
     unknown: frozenset[str] = frozenset()
     renamed: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    unfilled: frozenset[str] = frozenset()
+    partial: frozenset[str] = frozenset()
 
     @property
     def is_multiset(self) -> bool:

@@ -144,7 +144,7 @@ class IcebergApplier:
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
         requirements.check(table, changes, how.edges, len(batch.read_ends.offsets))
-        columns = self._evolve(batch, changes, state)
+        columns = self._evolve(batch, changes, state, how.marks)
         failpoint("after-evolution")
         name = self.writing.name(table.full_name)
         properties = identity.properties(how.marks if table.envelope.has_positions else None)
@@ -180,7 +180,7 @@ class IcebergApplier:
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
         is_silent = state is None and _says_nothing(carrier.changes, found)
-        columns = () if is_silent else self._evolve(batch, carrier.changes, state)
+        columns = () if is_silent else self._evolve(batch, carrier.changes, state, found.marks)
         failpoint("after-evolution")
         self.writing.confirm_lease()
         heals = table.envelope.has_keys and not carrier.changes.is_multiset
@@ -197,22 +197,29 @@ class IcebergApplier:
             after = _advanced(after, table, found.marks, identity)
         return _done(batch, carrier.changes, report_of(table, found.statistics, written, identity), after)
 
-    def _evolve(self, batch: TableBatch, changes: Changes, state: TableState | None) -> tuple[ColumnType, ...]:
-        """Create the table, or change its schema, as the changes require. Returns the columns of the table to write."""
+    def _evolve(
+        self, batch: TableBatch, changes: Changes, state: TableState | None, marks: HighWaterMarks
+    ) -> tuple[ColumnType, ...]:
+        """Create the table, or change its schema, as the changes require. Returns the columns of the table to write.
+
+        `marks` are those of the table after the batch.
+        """
         entry, table, writing = batch.arrival.entry, batch.table, self.writing
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
+        properties = state.properties if state is not None else {}
+        remembered = evolve.history_properties(properties, changes, batch.progress.marks, marks)
         if state is None:
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, numbers=changes.numbers)
+            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, remembered=remembered)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
             plan = evolve.creation(
-                entry, name, changes.key, changes.columns, buckets, replaces=True, numbers=changes.numbers
+                entry, name, changes.key, changes.columns, buckets, replaces=True, remembered=remembered
             )
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
             plan = evolve.evolution(table, name, state.schema, partitions, changes.columns, changes.renamed)
             if plan:
-                before, after = evolve.remembering(name, state.properties, changes)
+                before, after = evolve.remembering(name, state.properties, remembered)
                 plan = replace(plan, statements=(*before, *plan.statements, *after))
             if state.current is None and changes.key and state.table.sort_order().is_unsorted:
                 # The process that created the table was killed before it set the order, which CREATE TABLE cannot do.

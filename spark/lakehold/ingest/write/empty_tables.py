@@ -42,7 +42,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     columns = columns_without_messages(table, columns, key)
     name = quoted_table(writing.catalog_name, table.full_name)
     buckets = int(str(table.options.get("buckets", writing.buckets)))
-    plan = evolve.creation(entry, name, key, columns, buckets, numbers=found.numbers)
+    plan = evolve.creation(entry, name, key, columns, buckets, remembered={evolve.NUMBERS: found.numbers})
     writing.confirm_lease()
     evolve.run(writing.spark(), writing.tables, table.full_name, plan)
 
