@@ -51,6 +51,10 @@ UNORDERED = "unordered"
 OF_ONE_TABLE = "ad-hoc-snapshot"
 """The error of a row of an ad-hoc snapshot, which a table without a key may have already: it stops the table, like `KEYLESS`."""
 
+ROW_MISSING = "row-missing"
+"""The error of a change that removes a row which a table without a key lacks. It stops the table, unless a message in error may
+have been the row: then it is recorded."""
+
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 

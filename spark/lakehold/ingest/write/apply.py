@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehold.definitions import Table
@@ -190,8 +191,9 @@ class IcebergApplier:
         failpoint("after-errors")
         written = None
         if not is_silent:
-            is_whole = found.marks.shows_snapshot and not open_errors
-            written = self._write(batch, carrier.changes, columns, found, is_whole=is_whole)
+            written = self._write(batch, carrier.changes, columns, found, open_errors=open_errors)
+            if carrier.changes.is_multiset and open_errors and found.statistics.deletes:
+                open_errors = self.writing.errors.open_of(identity.source, table.full_name)
         after = replace(batch.progress, open_errors=open_errors)
         if not is_silent:
             after = _advanced(after, table, found.marks, identity)
@@ -253,16 +255,23 @@ class IcebergApplier:
         columns: tuple[ColumnType, ...],
         found: Deduplicated,
         *,
-        is_whole: bool,
+        open_errors: int,
     ) -> TableState | None:
         """Commit the changes, unless the table has them already. Returns the committed table; None: there was nothing to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
         marks = found.marks if table.envelope.has_positions else None
         name, properties = writing.name(table.full_name), identity.properties(marks)
 
+        def report_missing(missing: DataFrame) -> None:
+            if not open_errors:
+                raise multiset.row_missing(table, missing)
+            # Messages in error may have had these rows.
+            writing.errors.record_missing(identity, table, missing, batch.arrival.raw)
+
         def first(state: TableState) -> None:
             if changes.is_multiset and found.statistics.deletes:
-                batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, is_whole)
+                report = report_missing if found.marks.shows_snapshot else None
+                batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, report)
                 multiset.write(batch_, writing.publishing(found.frame.sparkSession), name, state)
                 return
             path = path_of(name, changes, found, state, writing.tables)
