@@ -10,6 +10,7 @@ from lakehold.errors import TransactionIncomplete
 from lakehold.failpoints import Point
 from lakehold.ingest import source_opening
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
@@ -88,9 +89,10 @@ def test_an_incomplete_resnapshot_is_awaited_and_reported(shop: Shop) -> None:
 
 def test_a_table_that_joins_with_the_resnapshot_keeps_its_rows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     # As for a captured database: a re-snapshot without rows of a table shows that the table has none.
-    planner = source_opening.WholeTransactions
     monkeypatch.setattr(
-        source_opening, "WholeTransactions", lambda *of, **flags: planner(*of, **{**flags, "snapshots_all": True})
+        source_opening,
+        "WholeTransactions",
+        lambda *of, **flags: WholeTransactions(*of, **{**flags, "snapshots_all": True}),
     )
     # The table takes its rows while the others wait for a sign that the re-snapshot is over.
     rows = [(1, 3), (2, 3)]

@@ -84,9 +84,8 @@ def column_history(
         return ColumnHistory(InitialValues(kept), renamed)
     if not upstream.columns:
         # Messages that are no change events say all that there is to know about a row.
-        return ColumnHistory(
-            InitialValues(kept), renamed, unfilled=needed if table.envelope.wraps_rows else frozenset()
-        )
+        unfilled = frozenset(needed) if table.envelope.wraps_rows else frozenset()
+        return ColumnHistory(InitialValues(kept), renamed, unfilled=unfilled)
     if upstream.numbers:
         # If the database has a column of such an earlier name now, that is a column of its own.
         renamed = {old: name for old, name in renamed.items() if old not in upstream.numbers}
