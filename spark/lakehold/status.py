@@ -47,7 +47,7 @@ def status_of(lake: Lake) -> Result:
         table, stopped_by = _table(lake, status)
         rows.append(_row(status, table, stopped_by))
         if table is not None and status.progress is not None:
-            notices += _unfilled(status.full_name, unfilled_columns(table, status.progress.marks))
+            notices += _unfilled(status.full_name, unfilled_columns(table, status.progress.high_water_marks))
     return Result(COLUMNS, rows, tuple(notices))
 
 

@@ -94,7 +94,9 @@ def _table(lake: Lake, status: TableStatus, timeline: Timeline | None, taken_at_
         upper_ms=timeline.upper_ms if timeline is not None else reader.upper_ms if reader is not None else None,
         rows=state.row_count if state is not None else None if error is not None else 0,
         open_errors=progress.open_errors if progress is not None else 0,
-        unfilled=unfilled_columns(state, progress.marks) if state is not None and progress is not None else (),
+        unfilled=unfilled_columns(state, progress.high_water_marks)
+        if state is not None and progress is not None
+        else (),
         error=reader.error if reader is not None and reader.error is not None else error,
         waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
         backlog=status.backlog,
@@ -200,14 +202,14 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
     own = [reader for reader in readers if reader.source == name]
     lease = next((reader.lease for reader in own), None)
     runs = lease is not None and at_ms < lease.until_ms
-    begun = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
+    open_batches = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
     return SourceFacts(
         name=name,
         tables=len(defined.tables_of(name)),
         stopped=sum(len(reader.tables) for reader in own if reader.error is not None),
         upper_ms=next((reader.upper_ms for reader in own if reader.reader == MAIN_READER), None),
-        run_by=lease.owner if lease is not None and runs else None,
-        interrupted_ms=None if runs else min(begun, default=None),
+        run_by=lease.holder if lease is not None and runs else None,
+        interrupted_ms=None if runs else min(open_batches, default=None),
     )
 
 

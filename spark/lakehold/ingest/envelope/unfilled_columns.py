@@ -24,7 +24,7 @@ def with_unfilled(
 ) -> dict[str, Position]:
     """Return the value of `UNFILLED` with more columns, which the messages that `marks` have passed may lack."""
     snapshot = () if marks.snapshot is None else (marks.snapshot.position,)
-    position = max((*marks.passed.values(), *snapshot), default=(0, 0, 0, 0))
+    position = max((*marks.positions.values(), *snapshot), default=(0, 0, 0, 0))
     return {**json.loads(properties.get(UNFILLED, "{}")), **dict.fromkeys(sorted(columns), position)}
 
 

@@ -58,9 +58,9 @@ class TableBatch:
     @property
     def rule(self) -> Rule:
         """Return the rule by which its changes are deduplicated."""
-        envelope, marks = self.table.envelope, self.progress.marks
-        by_position = envelope.has_positions and self.arrival.may_move_keys(marks)
-        return Rule(envelope.skips_applied, by_position, marks)
+        envelope, high_water_marks = self.table.envelope, self.progress.high_water_marks
+        by_position = envelope.has_positions and self.arrival.may_move_keys(high_water_marks)
+        return Rule(envelope.skips_applied, by_position, high_water_marks)
 
 
 class Applier(Protocol):
@@ -118,11 +118,11 @@ class IcebergApplier:
         self, identity: BatchIdentity, table: Table, progress: TableProgress, read_ends: SnapshotReadEnds
     ) -> TableProgress:
         """Finish a table's connector snapshot if the batch has read all of it, see `Applier`."""
-        before = progress.marks
-        marks = completed(before, read_ends)
-        if marks != before:
-            self._drop_stale(identity, table, marks)
-        return _advanced(progress, table, marks, identity)
+        before = progress.high_water_marks
+        high_water_marks = completed(before, read_ends)
+        if high_water_marks != before:
+            self._drop_stale(identity, table, high_water_marks)
+        return _advanced(progress, table, high_water_marks, identity)
 
     def _expected(self, batch: TableBatch, state: TableState | None) -> direct_load.Expected | None:
         """Return what a direct load expects of the changes if a sample shows only new rows; None: deduplicate the changes."""
@@ -145,10 +145,10 @@ class IcebergApplier:
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
         requirements.check(table, changes, how.edges, len(batch.read_ends.offsets))
-        columns = self._evolve(batch, changes, state, how.marks)
+        columns = self._evolve(batch, changes, state, how.high_water_marks)
         failpoint("after-evolution")
         name = self.writing.name(table.full_name)
-        properties = identity.properties(how.marks if table.envelope.has_positions else None)
+        properties = identity.properties(how.high_water_marks if table.envelope.has_positions else None)
         statistics = how.edges
 
         def load(state: TableState) -> None:
@@ -159,8 +159,8 @@ class IcebergApplier:
         failpoint("before-merge")
         written = self.writing.commit(identity, table.full_name, 1, load)
         failpoint("after-merge")
-        written = self._drop_stale(identity, table, how.marks) or written
-        after = _advanced(batch.progress, table, how.marks, identity)
+        written = self._drop_stale(identity, table, how.high_water_marks) or written
+        after = _advanced(batch.progress, table, how.high_water_marks, identity)
         return _done(batch, changes, report_of(table, statistics, written, identity), after)
 
     def _deduplicate(self, batch: TableBatch, state: TableState | None) -> tuple[TableReport, TableProgress]:
@@ -175,13 +175,13 @@ class IcebergApplier:
         )
         if state is not None and (done := effect_of(state, identity, 1)):
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
-            # repeats: take the marks that resulted from the snapshot's summary.
-            found = replace(found, marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
+            # repeats: take the high-water marks that resulted from the snapshot's summary.
+            found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
         requirements.check(table, carrier.changes, found.statistics, len(batch.read_ends.offsets))
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
         is_silent = state is None and _says_nothing(carrier.changes, found)
-        columns = () if is_silent else self._evolve(batch, carrier.changes, state, found.marks)
+        columns = () if is_silent else self._evolve(batch, carrier.changes, state, found.high_water_marks)
         failpoint("after-evolution")
         self.writing.confirm_lease()
         heals = table.envelope.has_keys and not carrier.changes.is_multiset
@@ -196,7 +196,7 @@ class IcebergApplier:
                 open_errors = self.writing.errors.open_of(identity.source, table.full_name)
         after = replace(batch.progress, open_errors=open_errors)
         if not is_silent:
-            after = _advanced(after, table, found.marks, identity)
+            after = _advanced(after, table, found.high_water_marks, identity)
         return _done(batch, carrier.changes, report_of(table, found.statistics, written, identity), after)
 
     def _evolve(
@@ -210,7 +210,7 @@ class IcebergApplier:
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
         properties = state.properties if state is not None else {}
-        remembered = evolve.history_properties(properties, changes, batch.progress.marks, marks)
+        remembered = evolve.history_properties(properties, changes, batch.progress.high_water_marks, marks)
         if state is None:
             plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, remembered=remembered)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
@@ -259,8 +259,8 @@ class IcebergApplier:
     ) -> TableState | None:
         """Commit the changes, unless the table has them already. Returns the committed table; None: there was nothing to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
-        marks = found.marks if table.envelope.has_positions else None
-        name, properties = writing.name(table.full_name), identity.properties(marks)
+        high_water_marks = found.high_water_marks if table.envelope.has_positions else None
+        name, properties = writing.name(table.full_name), identity.properties(high_water_marks)
 
         def report_missing(missing: DataFrame) -> None:
             if not open_errors:
@@ -270,7 +270,7 @@ class IcebergApplier:
 
         def first(state: TableState) -> None:
             if changes.is_multiset and found.statistics.deletes:
-                report = report_missing if found.marks.shows_snapshot else None
+                report = report_missing if found.high_water_marks.shows_snapshot else None
                 batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, report)
                 multiset.write(batch_, writing.publishing(found.frame.sparkSession), name, state)
                 return
@@ -294,20 +294,20 @@ class IcebergApplier:
             failpoint("before-merge")
             written = writing.commit(identity, table.full_name, 1, first)
             failpoint("after-merge")
-        return self._drop_stale(identity, table, found.marks) or written
+        return self._drop_stale(identity, table, found.high_water_marks) or written
 
-    def _drop_stale(self, identity: BatchIdentity, table: Table, marks: HighWaterMarks) -> TableState | None:
+    def _drop_stale(self, identity: BatchIdentity, table: Table, high_water_marks: HighWaterMarks) -> TableState | None:
         """Delete rows that a complete re-snapshot lacks. Returns the committed table; None: there was nothing to do."""
-        snapshot = marks.snapshot
+        snapshot = high_water_marks.snapshot
         if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
             return None
-        return self.writing.remove_stale(identity, table.full_name, snapshot.replaces_through, marks, 2)
+        return self.writing.remove_stale(identity, table.full_name, snapshot.replaces_through, high_water_marks, 2)
 
 
 def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
     """Return whether a direct load is worth a try: a sample can be taken, and the table's state allows all changes to be new."""
     envelope, rows = arrival.table.envelope, 0 if arrival.state is None else arrival.state.row_count
-    return envelope.has_keys and arrival.has_edges and direct_load.may_be_new(envelope, progress.marks, rows)
+    return envelope.has_keys and arrival.has_edges and direct_load.may_be_new(envelope, progress.high_water_marks, rows)
 
 
 def _done(
@@ -326,12 +326,18 @@ def _says_nothing(changes: Changes, found: Deduplicated) -> bool:
     return not changes.knows_rows or statistics.errors == statistics.records
 
 
-def _advanced(progress: TableProgress, table: Table, marks: HighWaterMarks, batch: BatchIdentity) -> TableProgress:
+def _advanced(
+    progress: TableProgress, table: Table, high_water_marks: HighWaterMarks, batch: BatchIdentity
+) -> TableProgress:
     """Return the progress after a batch. A table becomes readable with the first batch that leaves no snapshot half read."""
     since_ms = progress.since_ms
-    if since_ms is None and marks.is_whole:
+    if since_ms is None and high_water_marks.is_whole:
         since_ms = batch.timestamp_ms
-    return replace(progress, since_ms=since_ms, marks=marks if table.envelope.has_positions else HighWaterMarks())
+    return replace(
+        progress,
+        since_ms=since_ms,
+        high_water_marks=high_water_marks if table.envelope.has_positions else HighWaterMarks(),
+    )
 
 
 def _bad_input(table: Table, found: Deduplicated) -> TableStopped:
