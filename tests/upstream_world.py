@@ -120,6 +120,7 @@ class World(Meddled):
         tables: Tables of the database.
         snapshotted: Tables that the connector snapshotted since their topic was last created.
         keyless: Tables without a primary key.
+        multisets: Tables that the lake has without a key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
         gone: Tables with rows in the lake that were deleted while the connector did not capture them.
@@ -145,6 +146,7 @@ class World(Meddled):
     requested: list[tuple[str, str]] = field(default_factory=list)
     snapshotted: set[str] = field(default_factory=set)
     keyless: frozenset[str] = frozenset()
+    multisets: frozenset[str] = frozenset()
     may_publish: bool = True
     missed: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
@@ -222,6 +224,7 @@ class World(Meddled):
             signals=self._signals(wanted.signal_table),
             relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
+            multisets=self.multisets,
             log=self.log,
             applied_position=wanted.applied_position,
             shapes=dict(self.recorded_shapes),

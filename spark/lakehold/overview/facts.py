@@ -121,6 +121,7 @@ class TableFacts:
         upper_ms: Write frontier, exclusive; None before the first batch.
         rows: Rows, at most; None: unknown.
         open_errors: Messages in error that no later one has healed.
+        unfilled: New columns that may lack values in older rows.
         error: The error that stopped it.
         waiting: The upstream transaction that its next changes wait for.
         backlog: Its progress, if it is catching up with its source.
@@ -137,6 +138,7 @@ class TableFacts:
     upper_ms: int | None = None
     rows: int | None = None
     open_errors: int = 0
+    unfilled: tuple[str, ...] = ()
     error: ReaderError | None = None
     waiting: Waiting | None = None
     backlog: Backlog | None = None

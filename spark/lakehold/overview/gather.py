@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState, state_of
+from lakehold.ingest.envelope.unfilled_columns import unfilled_columns
 from lakehold.lake import Lake
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
@@ -93,6 +94,9 @@ def _table(lake: Lake, status: TableStatus, timeline: Timeline | None, taken_at_
         upper_ms=timeline.upper_ms if timeline is not None else reader.upper_ms if reader is not None else None,
         rows=state.row_count if state is not None else None if error is not None else 0,
         open_errors=progress.open_errors if progress is not None else 0,
+        unfilled=unfilled_columns(state, progress.high_water_marks)
+        if state is not None and progress is not None
+        else (),
         error=reader.error if reader is not None and reader.error is not None else error,
         waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
         backlog=status.backlog,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from lakehold.ingest.envelope.unfilled_columns import unfilled_detail, unfilled_hint
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State
 from lakehold.overview.words import count, duration, to_second
@@ -107,6 +108,8 @@ def _found(table: TableFacts) -> Iterator[Problem]:
             yield from _of_hold(follower.hold, table.name)
     for hold in table.holds:
         yield from _of_hold(hold, table.name)
+    if table.unfilled:
+        yield Problem(Level.LOOK, unfilled_detail(table.unfilled), hint=unfilled_hint(table.name))
     if table.open_errors:
         yield Problem(
             Level.LOOK,

@@ -6,7 +6,7 @@ Upstream are the connector in Kafka Connect, topics in Kafka, and in the databas
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import DataTables
+from lakehold.ingest.envelope.stored_key import is_keyless
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
@@ -34,7 +35,7 @@ from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake
+from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
 from lakehold.upstream.journal import Journal
@@ -225,7 +226,9 @@ class Capturing:
     def snapshot_again(self, target: Target, upstream: str, confirm: Callable[[], None]) -> None:
         """Have the connector snapshot one table again; `confirm` as for `converge`, which raises as this does."""
         with self._systems(target) as systems:
-            planned = plan_snapshot(target.wanted, self._inspect(target, systems, with_backoff=False), upstream)
+            found = self._inspect(target, systems, with_backoff=False)
+            found = replace(found, multisets=found.multisets | self._multisets(target.wanted, [upstream]))
+            planned = plan_snapshot(target.wanted, found, upstream)
             for step in planned.steps:
                 confirm()
                 log.info("source %s: %s", target.wanted.source, step.description)
@@ -282,7 +285,18 @@ class Capturing:
             self._applied_positions[wanted.source_id] = wanted.applied_position
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
+        found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
+
+    def _multisets(self, wanted: Wanted, upstream: Collection[str]) -> frozenset[str]:
+        """Return those of some tables upstream that a table of the lake has without a key."""
+        return frozenset(
+            table.upstream
+            for table in wanted.tables
+            if table.upstream in upstream
+            and table.object_id in wanted.lake
+            and is_keyless(self._tables.table_state(table.full_name))
+        )
 
     def _lost_values(
         self, wanted: Wanted, relations: Mapping[str, FoundRelation], columns: Columns, systems: Systems

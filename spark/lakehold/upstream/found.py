@@ -328,6 +328,8 @@ class Found:
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
+        multisets: Tables, by their name upstream, that a table of the lake has without a key; inspected where a snapshot of one
+            alone may be requested.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         applied_position: The highest log position that the lake had applied when the database last had that log; None: none is
@@ -352,6 +354,7 @@ class Found:
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
     lake_types: Mapping[str, Mapping[str, IcebergType]] = field(default_factory=dict)
     lost: Mapping[str, LostValues] = field(default_factory=dict)
+    multisets: frozenset[str] = frozenset()
     now_ms: int | None = None
     log: FoundLog | None = None
     applied_position: int | None = None

@@ -175,8 +175,25 @@ def is_in_lake(object_id: str, repeat: FoundRepeat, wanted: Wanted) -> bool:
     return object_id in wanted.lake and wanted.lake[object_id].repeated == repeat.signal_id
 
 
+def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:
+    """Return the tables, as the database names them, that need a snapshot of their own and may not be able to have one."""
+    needing = (
+        *joining_tables(wanted, found),
+        *tables_missing_changes(wanted, found),
+        *tables_to_retry(wanted, found),
+        *unconfirmed_tables(wanted, found),
+    )
+    return tuple(sorted({table.upstream for table in needing}))
+
+
 def has_no_key(table: CapturedTable, found: Found) -> bool:
-    """Return whether the table is known to lack a key, so that no snapshot of it alone can be taken."""
+    """Return whether no snapshot of the table alone can be taken: it lacks a key, as far as is known, or its rows in the lake do.
+
+    Debezium snapshots no table alone that has no key. In a table of the lake that was written without a key, the rows of such a
+    snapshot could not be distinguished from those that it has.
+    """
+    if table.upstream in found.multisets:
+        return True
     if found.database is not None and table.upstream in found.database.tables:
         return not found.database.tables[table.upstream].has_key
     return _NO_KEY in found.snapshots.get(table.object_id, NO_SNAPSHOT).failures

@@ -145,11 +145,17 @@ def replaced_hints(tables: Iterable[CapturedTable], wanted: Wanted) -> Iterator[
 
 def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
-        f"it has no primary key, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
+        f"{_keyless(table, found)}, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
         if has_no_key(table, found)
         else "a new snapshot brings its rows, and at its end lakehold deletes those that were deleted meanwhile"
     )
     return f"{_missed(table)}: {way_out}"
+
+
+def _keyless(table: CapturedTable, found: Found) -> str:
+    tables = found.database.tables if found.database is not None else {}
+    has_key = table.upstream in tables and tables[table.upstream].has_key
+    return "it had no primary key when the lake began it" if has_key else "it has no primary key"
 
 
 def _missed(table: CapturedTable) -> str:
@@ -160,7 +166,8 @@ def _missed(table: CapturedTable) -> str:
 def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:
     if _lacks_snapshot(table, wanted, found):
         yield (
-            f"table {table.upstream} has no primary key, so it cannot be snapshotted alone. It gets changes from now on. "
+            f"table {table.upstream} {_keyless(table, found).removeprefix('it ')}, so it cannot be snapshotted alone. It gets "
+            "changes from now on. "
             f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots all tables, and makes it readable"
         )
     if found.database is not None and table.upstream in found.database.tables:
