@@ -55,10 +55,10 @@ class LiveAirflow:
 
         wait_for(holds, within_s=ARRIVES_WITHIN_S)
 
-    def owner(self) -> int | None:
+    def holder(self) -> int | None:
         """Return the id of the process that runs a batch now, or None."""
         leases = {state.lease for state in self.lake.batches.readers("shop").values() if state.lease is not None}
-        return next((int(lease.owner.split(":")[1]) for lease in leases), None)
+        return next((int(lease.holder.split(":")[1]) for lease in leases), None)
 
     def orders(self, before_ms: int) -> tuple[set[Row], set[Row]]:
         """Return the orders unchanged since a time, as PostgreSQL has them and as the lake has them now."""

@@ -37,8 +37,8 @@ def binaries_with_failover_slots() -> Path | None:
 
 
 def _version(binaries: Path) -> int:
-    said = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.split()[-1].partition(".")[0])
+    output = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(output.split()[-1].partition(".")[0])
 
 
 class ReplicatedServer:

@@ -64,10 +64,10 @@ def test_a_worker_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
     killed: list[int] = []
 
     def kill() -> bool:
-        owner = live.owner()
-        if owner is not None:
-            os.kill(owner, signal.SIGKILL)
-            killed.append(owner)
+        holder = live.holder()
+        if holder is not None:
+            os.kill(holder, signal.SIGKILL)
+            killed.append(holder)
         return bool(killed)
 
     live.wait_for(kill)

@@ -170,11 +170,11 @@ def test_temporary_views_of_a_client_are_dropped_with_its_session(commands: Comm
 
 
 def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_path: Path) -> None:
-    patience = {
+    timeouts = {
         "spark.connect.session.manager.defaultSessionTimeout": "3s",
         "spark.connect.session.manager.maintenanceInterval": "200ms",
     }
-    with running_server(tmp_path / "server", patience) as remote:
+    with running_server(tmp_path / "server", timeouts) as remote:
         client = subprocess.run(
             [sys.executable, "-c", IDLE_CLIENT, str(tmp_path / "lake"), remote],
             capture_output=True,

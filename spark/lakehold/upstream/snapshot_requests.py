@@ -31,8 +31,8 @@ def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iter
     if keyless:
         yield RecordMissed(wanted.capture.topic_prefix, keyless)
     moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
-    lacking = (*tables_to_retry(wanted, found), *out, *moved)
-    requests = {table.upstream: table for table in lacking if table.upstream not in names}
+    unrepaired = (*tables_to_retry(wanted, found), *out, *moved)
+    requests = {table.upstream: table for table in unrepaired if table.upstream not in names}
     for table in requests.values():
         yield again(
             table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
