@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import OnLapse
+from lakehold.given_session import refuse_incomplete
 from lakehold.lake_parts import LakeParts
 from lakehold.progress import NoProgress, Progress
 from lakehold.session import close_session, open_session, prepared
@@ -61,6 +62,7 @@ class Lake:
     def spark(self) -> SparkSession:
         """Return the session, whose default catalog is `lake`; a session made here takes seconds to start."""
         if self._given_spark is not None:
+            refuse_incomplete(self._given_spark, self.settings)
             return prepared(self._given_spark, self.settings)
         return open_session(self.settings, self._closed)
 
@@ -365,7 +367,7 @@ def connect(
 
     Args:
         warehouse: Directory or URI of the tables. Unset arguments come from `LAKEHOLD_*`, then from `lakehold.toml`.
-        spark: A session to use, which has the jars and the extensions of `lakehold.session.session_conf`.
+        spark: A session that another program made; if it lacks jars or extensions, its first use lists all that is missing.
         spark_remote: A Spark Connect endpoint.
         catalog_uri: The Iceberg catalog; by default an SQLite file in the warehouse.
         **settings: Further fields of `lakehold.settings.Settings`.

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
-from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
@@ -66,6 +66,9 @@ SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:
 _QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+"""Adds Iceberg's statements to Spark's SQL."""
 
 _CONNECT_PORT = 15_002
 """The port of an address without one, as Spark defines it."""
@@ -188,13 +191,13 @@ def _own_interrupts() -> Iterator[None]:
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return the whole configuration of a classic session or of a Connect server over this lake."""
     return {
-        "spark.jars": ",".join(str(path) for path in artifacts.jars("spark")),
+        **_fetched_jars(settings.spark_conf),
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.extensions": EXTENSION,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -206,6 +209,22 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **PLAIN_TEXT_CONF,
         _JAVA_OPTIONS: _java_options(settings.spark_conf.get(_JAVA_OPTIONS, "")),
     }
+
+
+def _fetched_jars(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting that names the fetched jars; nothing is fetched if the user's settings bring Iceberg."""
+    if "spark.jars" in own or "iceberg-spark-runtime" in own.get("spark.jars.packages", ""):
+        return {}
+    try:
+        return {"spark.jars": ",".join(str(path) for path in artifacts.jars("spark"))}
+    except EnvironmentMissing as error:
+        if error.code == "artifact-fetch":
+            packages = ",".join(artifacts.coordinates("spark").values())
+            error.hint += (
+                ' Or bring the jars yourself, in the setting spark_conf: {"spark.jars": "/a/folder/*.jar"} or '
+                f'{{"spark.jars.packages": "{packages}"}}.'
+            )
+        raise
 
 
 def _java_options(own: str) -> str:

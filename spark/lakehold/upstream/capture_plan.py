@@ -7,8 +7,7 @@ deletes afterwards what the connector wrote until then.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from lakehold.upstream.capture_steps import (
@@ -37,6 +36,7 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.config_differences import differences
 from lakehold.upstream.failover import refuse_restored
 from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
@@ -49,11 +49,12 @@ from lakehold.upstream.gaps import (
     is_unpublishable,
     joining_tables,
     tables_missing_changes,
+    unread_tables,
     unrecorded_members,
     unrecorded_shapes,
 )
 from lakehold.upstream.heirs import refuse_parents
-from lakehold.upstream.hints import hints
+from lakehold.upstream.hints import hints, replaced_hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
@@ -71,8 +72,6 @@ from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals
 from lakehold.upstream.snapshot_requests import again, missed, requested, snapshot_request
 from lakehold.upstream.wanted import CapturedTable, Wanted
-
-_SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
@@ -105,6 +104,8 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_without_signal_table(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
+    if replaced := tuple(unread_tables(wanted, found)):
+        return replace(plan_resnapshot(wanted, found), hints=tuple(replaced_hints(replaced, wanted)))
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
@@ -340,19 +341,3 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
     topics = tuple(name for name in (*wanted.released, *others, signals) if name in found.topics)
     if is_own and topics:
         yield DeleteTopics(topics)
-
-
-def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str]:
-    """Yield what differs between two configurations, with secrets masked."""
-    for key in sorted(found.keys() | wanted.keys()):
-        have, want = found.get(key), wanted.get(key)
-        if have == want:
-            continue
-        if _SECRET.search(key):
-            yield f"{key} changed"
-        elif want is None:
-            yield f"{key} {have} removed"
-        elif have is None:
-            yield f"{key} {want} added"
-        else:
-            yield f"{key} from {have} to {want}"

@@ -6,7 +6,7 @@ Upstream are the connector in Kafka Connect, topics in Kafka, and in the databas
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.heirs import parent_hints
-from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unrepaired_hints
+from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
@@ -161,6 +161,7 @@ class Capturing:
         """
         with self._systems(target) as systems:
             found = self._inspect(target, systems, with_backoff=True)
+            found = replace(found, acting_keys=_acting_keys(target.wanted.upstream_tables, systems))
         wanted = target.wanted
         faults = (
             *gone_hints(wanted, found),
@@ -169,6 +170,7 @@ class Capturing:
             *unrepaired_hints(wanted, found),
             *failing_hints(wanted, found),
             *coming_hints(wanted, found),
+            *unlogged_hints(wanted.upstream_tables, wanted, found),
             *left_out_hints(wanted.upstream_tables, found.columns, wanted.capture.database),
             *collision_hints(wanted.upstream_tables, wanted, found),
             *imprecise_hints(wanted, found),
@@ -272,6 +274,8 @@ class Capturing:
             lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if with_backoff else None,
             log=journal.log,
+            altered=journal.schema_history.altered,
+            acting_keys=_acting_keys([table.upstream for table in declared(wanted)], systems),
             shapes=journal.shapes,
         )
         if not is_on_other_timeline(found):
@@ -354,6 +358,12 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
         if error.code == "connector-missing":  # it was deleted after its configuration was read
             return None
         raise
+
+
+def _acting_keys(names: Sequence[str], systems: Systems) -> Mapping[str, tuple[str, ...]]:
+    """Fetch foreign keys that change rows without messages; PostgreSQL logs such changes."""
+    database = systems.database
+    return database.acting_keys(names) if isinstance(database, MysqlUpstream) else {}
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:

@@ -227,6 +227,7 @@ class FoundSnapshot:
         fits_from: The sync point of a table that joined; None: none was recorded.
         failed_in_row: Failures since the last success or first snapshot, without those for want of a key.
         again_ms: When to request a snapshot again after such a failure, epoch milliseconds; else 0.
+        altered_until: The last snapshot has the effect of statements before this offset of the schema history.
     """
 
     is_first: bool = False
@@ -238,6 +239,7 @@ class FoundSnapshot:
     sync_point: LogPosition | None = None
     failed_in_row: int = 0
     again_ms: int = 0
+    altered_until: int = 0
 
     @property
     def has_joined(self) -> bool:
@@ -292,6 +294,21 @@ class FoundRepeat:
 
 
 @dataclass(frozen=True)
+class FoundAlteration:
+    """The last statements that may have changed rows of a table without messages, as offsets in the schema history.
+
+    Attributes:
+        changed_at: The last such statement.
+        removed_at: The last one that may have removed rows; -1: none did.
+        unread_at: The last one after which the connector reads rows by columns that the table no longer has; -1: none was.
+    """
+
+    changed_at: int
+    removed_at: int = -1
+    unread_at: int = -1
+
+
+@dataclass(frozen=True)
 class Found:
     """The state of everything upstream of one source.
 
@@ -315,6 +332,8 @@ class Found:
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         applied_position: The highest log position that the lake had applied when the database last had that log; None: none is
             known.
+        altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
+        acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
     """
 
@@ -336,4 +355,6 @@ class Found:
     now_ms: int | None = None
     log: FoundLog | None = None
     applied_position: int | None = None
+    altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
+    acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)

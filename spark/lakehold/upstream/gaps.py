@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -58,6 +58,9 @@ def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTab
 
 def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, SilentChange]]:
     """Yield the tables whose rows changed without events since the last inspection: one of those that share a table upstream."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.changed_at >= until:
+            yield table, SilentChange.ROWS if altered.removed_at >= until else SilentChange.VALUES
     if found.database is None or found.connector is None or not found.connector.has_position:
         return
     new = {*joining_tables(wanted, found)}
@@ -123,6 +126,24 @@ def tables_awaiting_repair(wanted: Wanted, found: Found) -> Iterator[CapturedTab
         is_had = all(is_in_lake(object_id, repeat, wanted) for object_id, repeat in repeats.items())
         if not is_had or table.upstream in unsure:
             yield table
+
+
+def unread_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the tables whose rows the connector reads by columns that they no longer have, until it snapshots all tables."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.unread_at >= until:
+            yield table
+
+
+def _altered(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, FoundAlteration, int]]:
+    """Yield altered tables, with the end of the schema history when a snapshot of all that share them was requested last."""
+    joining = {table.object_id for table in joining_tables(wanted, found)}
+    tables = [table for table in wanted.tables if table.object_id not in joining and table.upstream in found.columns]
+    for table in {each.upstream: each for each in tables}.values():
+        sharing = [each.object_id for each in tables if each.upstream == table.upstream]
+        altered = found.altered.get(table.upstream.lower())
+        if altered is not None:
+            yield table, altered, min(found.snapshots.get(each, NO_SNAPSHOT).altered_until for each in sharing)
 
 
 def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
@@ -42,6 +42,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
     found_hints += left_out_hints(upstream, found.columns, database)
+    found_hints += unlogged_hints(upstream, wanted, found)
     found_hints += [*collision_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
         found_hints += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
@@ -119,6 +120,26 @@ def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     for table in dict.fromkeys((*tables_awaiting_repair(wanted, found), *dict(silently_changed(wanted, found)))):
         yield (
             f"{_missed(table)}: until the lake has a new snapshot of it, rows may be outdated or no longer exist upstream"
+        )
+
+
+def unlogged_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table of MySQL or MariaDB whose rows a foreign key deletes or changes."""
+    for table in tables:
+        for key in found.acting_keys.get(table, ()):
+            yield (
+                f"foreign key {key} changes rows of {table} that the database does not log: the lake keeps them as they were "
+                f"until they change themselves, or until ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT. Have the "
+                "application change these rows, and create the foreign key without these actions"
+            )
+
+
+def replaced_hints(tables: Iterable[CapturedTable], wanted: Wanted) -> Iterator[str]:
+    """Yield a sentence for each table that CREATE OR REPLACE TABLE gave other columns."""
+    for table in tables:
+        yield (
+            f"table {table.upstream} was created by CREATE OR REPLACE TABLE, of which Debezium does not read the columns: "
+            f"connector {wanted.connector} takes its first snapshot again, of all its tables"
         )
 
 

@@ -34,9 +34,8 @@ def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iter
     unrepaired = (*tables_to_retry(wanted, found), *out, *moved)
     requests = {table.upstream: table for table in unrepaired if table.upstream not in names}
     for table in requests.values():
-        yield again(
-            table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
-        )
+        is_sent = found.database.is_sent if found.database is not None else table in out  # else the connector runs on
+        yield again(table, wanted, read=_read(table, wanted) if is_sent else None)
     unconfirmed = {table.upstream: table for table in unconfirmed_tables(wanted, found)}
     awaited = {table.upstream for table in tables_awaiting_repair(wanted, found)} - unconfirmed.keys()
     for table in {**{table.upstream: table for table in silent}, **unconfirmed}.values():

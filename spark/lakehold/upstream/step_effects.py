@@ -166,12 +166,16 @@ def _signals(
             notifications = TopicPartition(SideTopics(prefix).notifications, 0)
             watermarks = on.kafka.watermarks([notifications]).get(notifications)
             notified_from = watermarks.end_exclusive if watermarks is not None else 0
+            altered_until = _altered_until(prefix, on)
             return [
-                recorded_first_snapshot(object_id, upstream, notified_from) for object_id, upstream in tables.items()
+                recorded_first_snapshot(object_id, upstream, notified_from, altered_until)
+                for object_id, upstream in tables.items()
             ]
-        case RequestSnapshot(_, upstream, object_id, repeat, _):
+        case RequestSnapshot(prefix, upstream, object_id, repeat, _):
+            # Before the signal is written: the connector reads it after the statements that are in the history now.
+            altered_until = _altered_until(prefix, on)
             if repeat is None:
-                return [requested_snapshot(object_id, upstream)]
+                return [requested_snapshot(object_id, upstream, altered_until=altered_until)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
             states = {each: on.tables.table_state(name) for each, name in repeat.tables.items()}
             for state in states.values():
@@ -179,9 +183,14 @@ def _signals(
                     # A later rename would take one column for another.
                     on.tables.remove_property(state.full_name, NUMBERS)
             through = {each: _sequence_number(state) for each, state in states.items()}
-            return [requested_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
-        case RecordMissed(_, tables):
-            return [recorded_missed(object_id, upstream) for object_id, upstream in tables.items()]
+            return [
+                requested_snapshot(
+                    object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka), altered_until=altered_until
+                )
+            ]
+        case RecordMissed(prefix, tables):
+            altered_until = _altered_until(prefix, on)
+            return [recorded_missed(object_id, upstream, altered_until) for object_id, upstream in tables.items()]
         case RecordMembers(_, source_id, publication, names, shapes):
             members = _postgres(on).members(publication)
             present = {name: members[name] for name in names if name in members}
@@ -196,6 +205,15 @@ def _has_other_numbers(state: TableState, upstream: str, on: Systems) -> bool:
     stored: dict[str, int] = json.loads(state.properties.get(NUMBERS, "{}"))
     found = on.database.columns([upstream]).get(upstream, ()) if stored else ()
     return any(stored.get(column.name, column.number) != column.number for column in found)
+
+
+def _altered_until(prefix: str, on: Systems) -> int:
+    """Return the end of the schema history; 0: PostgreSQL has none."""
+    if isinstance(on.database, PostgresUpstream):
+        return 0
+    history = TopicPartition(SideTopics(prefix).schema_history, 0)
+    marks = on.kafka.watermarks([history]).get(history)
+    return marks.end_exclusive if marks is not None else 0
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:

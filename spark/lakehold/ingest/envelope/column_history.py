@@ -217,7 +217,8 @@ def _older_than_known(
     if numbers:
         last = max(numbers.values())
         return frozenset(name for name in names if upstream.numbers.get(name, last + 1) <= last)
-    if state is None or not upstream.columns:
+    if state is None or not upstream.numbers:
+        # MySQL and MariaDB number no columns: a renamed one is found in their log.
         return frozenset()
     gone = {f.name for f in state.schema.fields} - {c.name for c in upstream.columns} - {*added}
     return frozenset(names) if gone else frozenset()
