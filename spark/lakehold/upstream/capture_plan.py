@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lakehold.model.offsets import Offsets
 from lakehold.upstream.capture_steps import (
     ChangePublication,
     CheckLog,
@@ -28,10 +27,8 @@ from lakehold.upstream.capture_steps import (
     ForgetPosition,
     RecordFirstSnapshot,
     RecordMembers,
-    RecordMissed,
     RecordShapes,
     RecordSyncPoint,
-    Repeat,
     RequestSnapshot,
     RestartConnector,
     ResumeConnector,
@@ -51,11 +48,7 @@ from lakehold.upstream.gaps import (
     is_recreated,
     is_unpublishable,
     joining_tables,
-    silently_changed,
-    tables_awaiting_repair,
     tables_missing_changes,
-    tables_to_retry,
-    unconfirmed_tables,
     unread_tables,
     unrecorded_members,
     unrecorded_shapes,
@@ -76,9 +69,9 @@ from lakehold.upstream.refusals import (
     refuse_without_signal_table,
 )
 from lakehold.upstream.relations import refuse_uncapturable
-from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
-from lakehold.upstream.silent_changes import SilentChange
-from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
+from lakehold.upstream.signal_table import lacks_signals
+from lakehold.upstream.snapshot_requests import again, missed, requested, snapshot_request
+from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
@@ -128,7 +121,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         *copied,
         # The connector misses signals in a table that is not published yet.
         *(signals if is_published else ()),
-        *_missed(wanted, found, out),
+        *missed(wanted, found, out),
         *_publication(wanted, found, out),
         *(() if is_published else signals),
         *_connector(wanted, found, is_stopped=is_stopped),
@@ -180,17 +173,7 @@ def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
     if table is None or found.connector is None or table in joining_tables(wanted, found):
         # Its first snapshot is still to come.
         return Steps()
-    return Steps(tuple(_requested(table, wanted, found)))
-
-
-def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
-    if has_no_key(table, found):
-        fed = [each for each in wanted.tables if each.upstream == table.upstream]
-        yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
-    else:
-        # No change was missed, unless another snapshot is still to bring some.
-        awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
-        yield _again(table, wanted, confirms=table.upstream not in awaited)
+    return Steps(tuple(requested(table, wanted, found)))
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -225,46 +208,6 @@ def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step
         yield StopConnector(wanted.connector)
     if is_recreated(wanted, found):
         yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
-
-
-def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Request snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
-
-    The request comes before these tables are back in the publication, and its record after that. So after an interruption in
-    between they still count as out of the publication, and the request is made again.
-    """
-    silent = dict(silently_changed(wanted, found))
-    names = {table.upstream for table in (*out, *silent) if has_no_key(table, found)}
-    keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
-    if keyless:
-        yield RecordMissed(wanted.capture.topic_prefix, keyless)
-    moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
-    missing = (*tables_to_retry(wanted, found), *out, *moved)
-    again = {table.upstream: table for table in missing if table.upstream not in names}
-    for table in again.values():
-        is_sent = found.database.is_sent if found.database is not None else table in out  # else the connector runs on
-        yield _again(table, wanted, read=_read(table, wanted) if is_sent else None)
-    unconfirmed = {table.upstream: table for table in unconfirmed_tables(wanted, found)}
-    awaited = {table.upstream for table in tables_awaiting_repair(wanted, found)} - unconfirmed.keys()
-    for table in {**{table.upstream: table for table in silent}, **unconfirmed}.values():
-        if table.upstream not in again.keys() | names:
-            yield _again(table, wanted, confirms=table.upstream not in awaited)
-
-
-def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
-    fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
-    return _snapshot_request(table, wanted, Repeat(table.topic, fed, read, confirms))
-
-
-def _snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
-    signal_table = wanted.signal_table if wants_signal_table(wanted) else None
-    return RequestSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
-
-
-def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
-    """Return how far all tables of the lake have read the topic that they share with this table."""
-    of_each = [wanted.lake.get(each.object_id, NOT_STARTED).read for each in wanted.tables if each.topic == table.topic]
-    return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
 
 
 def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
@@ -353,7 +296,7 @@ def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], 
         # The topic of a table whose changes were missed has rows that are deleted upstream.
         has_gaps = {repeat.upstream for repeat in found.repeats.values()}
         for table in tables:
-            yield _again(table, wanted) if table.upstream in has_gaps else _snapshot_request(table, wanted)
+            yield again(table, wanted) if table.upstream in has_gaps else snapshot_request(table, wanted)
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:

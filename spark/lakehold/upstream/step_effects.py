@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from typing import assert_never
@@ -178,8 +179,8 @@ def _signals(
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
             states = {each: on.tables.table_state(name) for each, name in repeat.tables.items()}
             for state in states.values():
-                if state is not None:
-                    # Names may belong to other columns than when the numbers were stored.
+                if state is not None and _has_other_numbers(state, upstream, on):
+                    # A later rename would take one column for another.
                     on.tables.remove_property(state.full_name, NUMBERS)
             through = {each: _sequence_number(state) for each, state in states.items()}
             return [
@@ -197,6 +198,13 @@ def _signals(
         case RecordSyncPoint(_, tables, signal_table):
             sync_point = on.database.write_sync_point(signal_table)
             return [recorded_sync_point(object_id, upstream, sync_point) for object_id, upstream in tables.items()]
+
+
+def _has_other_numbers(state: TableState, upstream: str, on: Systems) -> bool:
+    """Return whether names of a table's columns belong to other columns upstream than when their numbers were stored."""
+    stored: dict[str, int] = json.loads(state.properties.get(NUMBERS, "{}"))
+    found = on.database.columns([upstream]).get(upstream, ()) if stored else ()
+    return any(stored.get(column.name, column.number) != column.number for column in found)
 
 
 def _altered_until(prefix: str, on: Systems) -> int:
