@@ -31,7 +31,7 @@ SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _VECTORIZATION = "spark.sql.iceberg.vectorization.enabled"
 
 MERGE_CONF: Mapping[str, str] = {
-    # The join follows the table's buckets: the batch is shuffled to them, the table is not (facts, "measured").
+    # The join follows the table's buckets: the batch is shuffled to them, the table is not.
     "spark.sql.sources.v2.bucketing.enabled": "true",
     "spark.sql.sources.v2.bucketing.shuffle.enabled": "true",
     "spark.sql.iceberg.planning.preserve-data-grouping": "true",

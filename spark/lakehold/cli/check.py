@@ -18,7 +18,10 @@ from lakehold.sql.result import Result
 from lakehold.times import iso
 
 FAILED_COLUMNS = ("expectation", "column", "expected", "found", "examples", "keys")
-"""Columns of the table for people: one row for each expectation that is not met."""
+"""Columns of the table for people: one row for each expectation that is not met.
+
+`examples` are some of the values that violate it, `keys` the keys of the rows that have them.
+"""
 
 VERDICT_COLUMNS = ("table", "at", "snapshot_id", "suite", "success", "statistics", "failed", "html", "checked_at")
 """Fields of the one object for programs; `failed` is a list of objects with the columns for people."""
@@ -36,12 +39,16 @@ class CheckRequest:
 
 
 def run_check(lake: Lake, request: CheckRequest, output: Output) -> bool:
-    """Check a table and write the verdict, or write its suite.
+    """Check a table against its suite and write the verdict; with `--write-suite` write a generated suite, and check nothing.
+
+    Without `--at` and `--hold` the newest readable state is checked. The verdict names a page that each check writes; `--html`
+    writes one more.
 
     Returns:
-        Whether the table meets all expectations.
+        Whether the command succeeds: all expectations are met, or the suite was written.
     """
     if request.writes_suite:
+        # `lake.check` translates errors of Spark itself.
         with readable():
             output.notice(f"the suite is in {lake.checks.write_suite(request.table)}")
         return True

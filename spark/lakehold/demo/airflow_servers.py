@@ -1,6 +1,7 @@
 """An Airflow of one machine with the project's DAGs: LocalExecutor, SQLite, no login, and therefore on loopback only.
 
-Not `airflow standalone`: its scheduler and triggerer serve logs on all addresses of the machine.
+Not `airflow standalone`: its scheduler and triggerer serve logs on all addresses of the machine. No triggerer runs here: no
+task of the project's DAGs is deferred.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Installation:
         return {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__API__BASE_URL": self.url,
-            # `run_dags` unpauses them once there is something to do.
+            # The demo calls `run_dags` when the sources are defined: earlier runs would fail.
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
@@ -76,7 +77,7 @@ class Installation:
         }
 
     def migrate(self) -> None:
-        """Create Airflow's database, or bring it up to date.
+        """Create Airflow's database, or upgrade its schema; harmless if it is up to date.
 
         Raises:
             ServerError: The migration failed.
@@ -114,7 +115,7 @@ class Installation:
                 answer.raise_for_status()
 
     def run_dags(self) -> None:
-        """Unpause the DAGs, once Airflow has read all of their files.
+        """Unpause the DAGs until Airflow has read all of their files. Each file is expected to have at least one DAG.
 
         Raises:
             ServerError: Airflow has not read some of them in time.
@@ -143,7 +144,7 @@ class AirflowServer(Server):
     """
 
     up_command = "make airflow"
-    other_port_option = "PORT=8081"
+    other_port_option = "PORT=8081"  # In the hint if the port is taken.
     answers_as: ClassVar[str]
     """The server's name in Airflow's report on the health of its servers."""
 
@@ -179,6 +180,7 @@ class ApiServer(AirflowServer):
     """The server of the UI and of the API, which tasks use as well."""
 
     name = "airflow"
+    # The report does not name the server that answers it: if it answers, only the database can be missing.
     answers_as = "metadatabase"
 
     def arguments(self) -> tuple[str, ...]:

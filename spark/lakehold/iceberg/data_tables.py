@@ -32,7 +32,7 @@ SOURCE_PROPERTY = "lakehold.source"
 """In a snapshot's summary: the source of the batch that made it."""
 
 MANIFESTS_REMEMBERED = 20_000
-"""Bounds that are kept, one for each manifest and column: a manifest never changes."""
+"""Most pairs of a manifest and a column whose bounds are kept in memory: a manifest never changes."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TableState:
                     yield snapshot
 
     def snapshot(self, snapshot_id: int) -> SnapshotState:
-        """Return a snapshot of the table, which may be on another branch than main."""
+        """Return a snapshot of the table, which may be on another branch than main. It must exist: take its id from a ref."""
         snapshot = self.table.metadata.snapshot_by_id(snapshot_id)
         assert snapshot is not None, f"a ref of {self.full_name} names snapshot {snapshot_id}"
         return _as_state(snapshot)
@@ -135,7 +135,9 @@ def state_of(full_name: str, table: Table) -> TableState:
 
 
 class DataTables:
-    """The tables of the catalog, among them data tables of any format version.
+    """The Iceberg tables with data of the catalog, read and changed without Spark.
+
+    They may have any format version, and need not be lakehold's. Its own tables, `mz_catalog`, have a store: `lakehold.state`.
 
     Args:
         catalog: The lake's catalog.
@@ -172,12 +174,13 @@ class DataTables:
     ) -> dict[str, ColumnBounds | None]:
         """Return the bounds of `columns` over all live data files of `state`; None if they are unknown.
 
-        The bounds contain all values and may be wider: rows that deletes hide count, long texts are cut.
+        The bounds contain all values, and may be wider: rows that a delete file hides still count, and long texts are cut.
 
         Args:
             state: The table.
             columns: Names of columns.
-            added_by: Use only the data files that this snapshot added, which may be a staged one.
+            added_by: Use only the manifests that this snapshot wrote: they contain all data files that it added. The snapshot may
+                be a staged one.
         """
         wanted = {column: state.schema.find_field(column) for column in columns}
         snapshot = state.table.current_snapshot() if added_by is None else state.table.snapshot_by_id(added_by)
@@ -193,9 +196,13 @@ class DataTables:
         }
 
     def nulls_added(self, state: TableState, column: str, snapshot_id: int) -> int | None:
-        """Count the nulls of `column` in the data files that a snapshot added.
+        """Count the nulls of `column` in the data files that a snapshot added; None if some file has no count.
 
-        None if some file has no count.
+        A direct load asks so whether a staged append brought rows without a key, before it publishes them.
+
+        The files are those of the manifests that the snapshot wrote. If Spark merged older manifests into these, their files
+        count
+        too: the number may be too high, never too low. It is 0 for an unknown snapshot.
         """
         field_id = state.schema.find_field(column).field_id
         snapshot = state.table.snapshot_by_id(snapshot_id)
@@ -213,7 +220,7 @@ class DataTables:
         Args:
             state: The table.
             branch: The name of the branch.
-            removed: Returns whether the ref of a name is removed in the same commit.
+            removed: A predicate over the names of refs: those for which it is true are removed in the same commit.
 
         Raises:
             CommitConflict: The table has another current snapshot by now.

@@ -25,7 +25,7 @@ from pyiceberg.table.snapshots import SnapshotLogEntry
 from lakehold.iceberg.other_types import with_other_types
 
 MetadataJson = Mapping[str, Any]
-"""Table metadata in the form of its file (Iceberg spec, "Table Metadata and Snapshots"), without the snapshots."""
+"""Table metadata in the form of its file (Iceberg spec, "Table Metadata and Snapshots"), with all, some or no snapshots."""
 
 _SNAPSHOTS = b'"snapshots":['
 _VERSION = re.compile(r"(\d+)-")
@@ -56,7 +56,10 @@ class MetadataFile:
     log: Mapping[Hashable, SnapshotLogEntry]
 
     def followed_by(self, fields: MetadataJson) -> MetadataFile:
-        """Return the next file, with the same snapshots and other `fields`; nothing is written yet."""
+        """Return the next file, with the same snapshots and other `fields`; nothing is written yet.
+
+        lakehold itself only moves refs, and changes schema and properties. Spark and PyIceberg add and expire snapshots.
+        """
         return _modelled(_next_location(fields, self.location), {**fields, "snapshots": ()}, self.snapshots, self)
 
 
@@ -68,6 +71,7 @@ def read(io: FileIO, location: str, before: MetadataFile | None = None) -> Metad
         text = gzip.decompress(text)
     start = text.find(_SNAPSHOTS) + len(_SNAPSHOTS)
     end = start + len(before.snapshots) if before is not None else start
+    # Skip the snapshots of `before` if the list begins with exactly these: then it goes on, or ends.
     if before is None or not before.snapshots or text[start:end] != before.snapshots or text[end] not in b",]":
         fields = orjson.loads(text)
         return _modelled(location, fields, _elements(fields.get("snapshots", ())), None)
@@ -90,7 +94,14 @@ def _elements(snapshots: object) -> bytes:
 
 
 def _modelled(location: str, fields: MetadataJson, snapshots: bytes, before: MetadataFile | None) -> MetadataFile:
-    """Make the file from `fields`, which contain only the snapshots that are not in `before`."""
+    """Build the file at `location`, with PyIceberg's model, and reuse the parts of the model of `before` that are equal.
+
+    Args:
+        location: The file's location.
+        fields: The parsed fields. Their `snapshots` are only those that `before` does not have.
+        snapshots: The text of all snapshots.
+        before: An earlier file of the table; None if all is new.
+    """
     refs = {name: tuple(ref.items()) for name, ref in (fields.get("refs") or {}).items()}
     log = [tuple(entry.items()) for entry in fields.get("snapshot-log") or ()]
     known_refs = before.refs if before is not None else {}
@@ -114,6 +125,7 @@ def _modelled(location: str, fields: MetadataJson, snapshots: bytes, before: Met
 
 
 def _model(fields: dict[str, Any]) -> TableMetadata:
+    """Build PyIceberg's model, also of a table with column types that PyIceberg does not know, such as `variant`."""
     try:
         return TableMetadataUtil.parse_obj(fields)
     except ValidationError:

@@ -1,8 +1,8 @@
 """The records of the batch that is being planned: read once, and decoded once for each table, before anything is written.
 
-The planner reads a range (`read`) and uses the headers of its records to find where the batch ends, possibly earlier (`take`).
-Then each table of the batch applies the same changes, without those after the end. Reading has no effects, so it comes before the
-intent.
+The planner reads a range (`read`). From the `HEADERS` of its records (partition, offset, transaction; not Kafka's headers) it
+finds where the batch ends, possibly earlier (`take`). Then each table of the batch applies the same changes, without those
+after the end. Reading has no effects, so it comes before the intent.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class ArrivingRecords:
     def headers(self, topic: str) -> pa.Table | None:
         """Return a topic's `HEADERS` (`lakehold.ingest.transactions.record_headers`), as decoded for one of its tables.
 
-        None if all of its tables fail to decode the topic, or a message cannot be decoded: then the caller reads the
-        messages' envelopes by themselves.
+        None if all of its tables fail to decode the topic, or a message cannot be decoded: then the caller reads what is around
+        the rows in Debezium's messages, without decoding the rows (`transactions/header_reader.py`).
         """
         if not self.has(topic):
             return HEADERS.empty_table()
@@ -149,13 +149,20 @@ class ArrivingRecords:
         return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
 
     def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool) -> DecodedTopic:
-        """Decode a table's topic: see `TopicDecoder.wanted`."""
+        """Decode a table's topic.
+
+        With `scan_schemas` the messages are searched for the schemas that they use. Without it the registry says which schemas
+        the topic has, which is faster (`TopicDecoder.wanted`).
+        """
         topic, is_shared = self._topics[table.topic].decoded(table, stored_key, scan_schemas=scan_schemas)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
     def decoded_edges(self, table: Table, stored_key: tuple[ColumnType, ...]) -> DecodedTopic:
-        """Decode the first and the last records of each partition of a table's topic."""
+        """Decode the first and the last records of each partition of a table's topic, which are kept until `close`.
+
+        To be called after `take`, which decides where the batch ends.
+        """
         if table.topic not in self._edges:
             ranges = self._ranges_of([table.topic])
             if self._ends is not None:
@@ -261,7 +268,9 @@ class TableArrival:
 
     @property
     def carrier(self) -> Carrier:
-        """Return the changes with their headers, which are read and decoded once, at the first use.
+        """Return the carrier of the changes: it keeps their rows in the driver or in Spark, and has their headers in the driver.
+
+        The records are read and decoded once, at the first use.
 
         Raises:
             TableStopped: The table cannot take such messages. Each further use raises the same error.
@@ -286,6 +295,7 @@ class TableArrival:
         except BaseException:
             carrier.release()
             raise
+        # A record names a schema that the topic was not known to have: search the records for all that they name.
         if topic.knows_all or not unknown:
             return carrier
         carrier.release()
@@ -294,7 +304,10 @@ class TableArrival:
 
     @property
     def has_edges(self) -> bool:
-        """Return whether there are many records, so that the first and last ones serve as a sample of all."""
+        """Return whether there are so many records that a direct load looks at the first and last ones of each partition only.
+
+        If these are all new rows, all records are expected to be (`write/direct_load.py`).
+        """
         return not self._arriving.are_few and self._arriving.has(self.table.topic)
 
     @property

@@ -1,14 +1,18 @@
 """Log positions, and the transaction ids of Debezium's events, which name a transaction and the log position of its commit.
 
     connector              id                             transaction    log position
-    PostgreSQL             `txId:LSN of this event`       txId           of an END the LSN, of an event its last commit's LSN + 1
+    PostgreSQL             `txId:LSN of this event`       txId           of an END: its LSN; of an event: see below
     MySQL without GTIDs    `file=binlog.000003,pos=154`   the id         number of the file, position in it
     MySQL with GTIDs       `server uuid:number`           the id         number, in the log of that server
     MariaDB with GTIDs     `domain-server-number`         the id         number, in the log of that domain
     SQL Server             `00000025:00000d98:00a2`       the id         the three numbers
 
-PostgreSQL gives each event an id of its own (facts, "What a consumer must get right"), and no event contains the LSN at which its
-transaction commits. `source.sequence` has the LSN of the commit before it, which lies below it and not below any earlier END.
+SQL Server's transactions are ordered in this way for `ENVELOPE DEBEZIUM UPSERT`; lakehold does not capture such a database.
+
+Each event of PostgreSQL has an id of its own, with its own LSN, and no event contains the LSN at which its transaction commits.
+`source.sequence` has the LSN of the last commit before the event. That LSN + 1 stands for the commit of the event's
+transaction: it lies above the ENDs of that commit and of all earlier ones, and not above the transaction's own END
+(`ingest/transactions/runs.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +35,8 @@ class IdForm:
 
     Args:
         pattern: A regular expression that Python and Arrow both take. Its groups `a`, `b` and `c` are the numbers of the
-            position, and `log` ends the name of the log.
-        log: The beginning of that name.
+            position. Its group `log`, if it has one, is the second part of the log's name.
+        log: The first part of the log's name, which is the same for all ids of this form.
         is_hex: Whether the numbers are hexadecimal.
     """
 
@@ -53,7 +57,7 @@ ID_FORMS = (
     IdForm(r"^(?P<a>[0-9a-f]{8}):(?P<b>[0-9a-f]{8}):(?P<c>[0-9a-f]{4})$", "lsn", is_hex=True),
     IdForm(r"^(?P<log>[0-9a-f]{8}-.+):(?P<a>[0-9]{1,18})$", "server "),
 )
-"""The forms in which connectors write ids, see above; no id has two of them. Numbers have at most 64 bits."""
+"""The forms in which connectors write ids, see above; no id matches two of them. Numbers have at most 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +89,14 @@ def position_of_end(transaction_id: str) -> LogPosition | None:
 
 
 def position_in(log: str, numbers: Sequence[int]) -> LogPosition:
-    """Return the position in a log that `numbers` give; numbers beyond those that the log's positions have are ignored."""
+    """Return the position in a log from the first of `numbers`, as many as positions in this log have; the rest is ignored."""
     form = next(form for form in ID_FORMS if log.startswith(form.log))
     return LogPosition(log, tuple(numbers[: len(form.numbers)]))
 
 
 def is_in_order_of_positions(log: str) -> bool:
-    """Return whether the positions of commits in a log can be compared with the positions of changes."""
+    """Return whether the positions of commits in a log can be compared with the positions of changes.
+
+    With global transaction ids they cannot: a commit has a number of its server or domain, a change has a file and an offset.
+    """
     return log == WAL or log.startswith(_BINLOG_OF)

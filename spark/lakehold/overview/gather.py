@@ -25,12 +25,15 @@ from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
 
 _WAITING_MS = 60_000
-"""How long a source may wait for the rest of a transaction before the page shows that: some transaction is always open."""
+"""How long a source may wait for the rest of a transaction before the status page shows it: some transaction is always open."""
 
 
 @dataclass(frozen=True)
 class _Follower:
-    """A subscription or client before the frontiers of its tables are known; `keeper` is the id under which its hold is kept."""
+    """A subscription or client without the `upper` of its tables, which is known only when their timelines are read.
+
+    `keeper` is the id that its own hold has in `kept_by`: the subscription's object id, or the client's name.
+    """
 
     kind: SubscriberKind
     name: str
@@ -54,6 +57,7 @@ def gather(lake: Lake) -> Overview:
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
     names = sorted({*fed, *needed})
     with _uncollected():
+        # Without those that cannot be read now, such as a table before its first snapshot.
         timelines = lake.checks.timelines.readable(names)
     uppers = {name: timeline.upper_ms for name, timeline in timelines.items()}
 
@@ -175,12 +179,16 @@ def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
         return "running"
     if client.position_ms is None:
         return "new"
+    # A client next needs the state just below its position, which is exclusive. It has lapsed if no hold keeps that state.
     lapsed = hold is None or (hold.at_ms is not None and hold.at_ms > client.position_ms - 1)
     return "lapsed" if lapsed else "idle"
 
 
 def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tuple[CheckFacts, ...]]:
-    """Return the newest verdicts for each existing hold, for tables themselves, and of comparisons, by table."""
+    """Return the newest verdicts for each existing hold, for tables themselves, and of comparisons, by table.
+
+    `checks` are in the order in which they ran. A check of a table without a hold has an empty hold id.
+    """
     names = {"": None, **{hold.hold_id: hold.name for hold in holds}}
     newest = {(check.table, check.hold_id, check.is_comparison): check for check in checks if check.hold_id in names}
     found: dict[str, tuple[CheckFacts, ...]] = {}
@@ -201,6 +209,7 @@ def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tup
 
 def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_ms: int) -> SourceFacts:
     own = [reader for reader in readers if reader.source == name]
+    # All readers of a source share its lease.
     lease = next((reader.lease for reader in own), None)
     runs = lease is not None and at_ms < lease.until_ms
     open_batches = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
@@ -216,9 +225,10 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector.
+    """Pause Python's cyclic garbage collector, in the whole process, while many objects are made that stay.
 
-    Where hundreds of thousands of objects are made and kept, collecting takes as long as making them.
+    Timelines are hundreds of thousands of objects. The collector would visit all of them again and again and free none, which
+    takes as long as making them.
     """
     was_enabled = gc.isenabled()
     gc.disable()

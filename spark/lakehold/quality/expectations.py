@@ -1,7 +1,8 @@
 """Expectations of lakehold's own, for suites to use by name; importing this registers them with Great Expectations.
 
 Each is a query for the rows that violate it, except for the types of columns. Those named after `mz_` columns are for outputs of
-SUBSCRIBE (`docs/subscribe.md`); `progress` says that the output has progress rows, in which these columns are null.
+SUBSCRIBE (`docs/subscribe.md`). `progress` says that the output has progress rows: `mz_progressed` is true in these, and
+`mz_state` and `mz_diff` are null.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class _RowsThatShouldNotBe(UnexpectedRowsExpectation):
 
 
 class ExpectKeyToBeUnique(_RowsThatShouldNotBe):
-    """An expectation that no two rows have the same values in the columns of `key`; null is a value. It finds keys."""
+    """An expectation that no two rows have the same values in the columns of `key`; null is a value.
+
+    Its examples are the keys that several rows have, not rows.
+    """
 
     key: list[str]
 
@@ -74,7 +78,7 @@ class ExpectKeyToBeUnique(_RowsThatShouldNotBe):
 class ExpectKeyToHaveNoNull(_RowsThatShouldNotBe):
     """An expectation that no column of `key` is null.
 
-    It takes every name: Great Expectations' own cannot handle a name that contains a backquote.
+    Column names may have any characters: Great Expectations' own cannot handle a name that contains a backquote.
     """
 
     key: list[str]
@@ -96,15 +100,16 @@ class ExpectMzStatesToBeKnown(_RowsThatShouldNotBe):
     def query(cls, arguments: Mapping[str, Any]) -> str:
         """Select rows with another state, or none."""
         states = ", ".join(literal(state) for state in _STATES[arguments["envelope"]])
-        without = "mz_progressed" if arguments["progress"] else "false"
-        return f"SELECT * FROM {{batch}} WHERE NOT coalesce(mz_state IN ({states}), {without})"
+        # A null is right in a progress row, and wrong in any other.
+        where_null = "mz_progressed" if arguments["progress"] else "false"
+        return f"SELECT * FROM {{batch}} WHERE NOT coalesce(mz_state IN ({states}), {where_null})"
 
 
 class ExpectMzStatesToFollow(_RowsThatShouldNotBe):
-    """An expectation that the states of each key follow each other.
+    """An expectation that the states of each key are a possible history.
 
-    No insert of an existing row, no update or delete of a missing one. A key has one row a timestamp. A subscription that started
-    over repeats all rows: the expectation does not fit its output.
+    No row inserts a key that exists, or updates or deletes one that does not. A key has one row a timestamp. A subscription
+    that started over repeats all rows: the expectation does not fit its output.
     """
 
     envelope: Envelope
@@ -129,16 +134,17 @@ class ExpectMzStatesToFollow(_RowsThatShouldNotBe):
 class ExpectMzTimestampsNotToGoBack(_RowsThatShouldNotBe):
     """An expectation that `mz_timestamp` never decreases along `order`.
 
-    The columns of `order` give the place of a row in the output.
+    The columns of `order` say in which order the output was delivered. Rows with the same values there came together: their
+    timestamps are not compared with each other.
     """
 
     order: list[str]
 
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
-        """Select places in the output that begin below an earlier place.
+        """Select the values of `order` whose least timestamp is below the greatest one of any earlier value.
 
-        Rows of one place count as one, so that only places are sorted in one task.
+        Rows are grouped by `order` first: the window sorts in one task, and so has to sort the groups only.
         """
         order = _names(arguments["order"])
         return (
@@ -157,8 +163,8 @@ class ExpectMzDiffsNotToBeZero(_RowsThatShouldNotBe):
     @classmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
         """Select rows that add and remove nothing."""
-        without = "mz_progressed" if arguments["progress"] else "false"
-        return f"SELECT * FROM {{batch}} WHERE NOT coalesce(mz_diff <> 0, {without})"
+        where_null = "mz_progressed" if arguments["progress"] else "false"
+        return f"SELECT * FROM {{batch}} WHERE NOT coalesce(mz_diff <> 0, {where_null})"
 
 
 class ExpectColumnsToHaveTypes(BatchExpectation):

@@ -50,7 +50,7 @@ class Cursor:
 
     @property
     def last(self) -> Token:
-        """Return the token that was stepped over last."""
+        """Return the token that was stepped over last; call it only after a step."""
         return self._tokens[self._at - 1]
 
     def advance(self) -> Token:
@@ -126,9 +126,9 @@ class Cursor:
             yield phrase
 
     def take_until(self, stop: Callable[[], bool]) -> tuple[Token, ...]:
-        """Take the tokens before the first place at which `stop()` is true, ignoring places in brackets among them.
+        """Take the tokens before the first place at which `stop()` is true; it is not asked inside brackets.
 
-        The tokens also end before a bracket that closes one opened earlier, and at the end of the statement.
+        The tokens also end before a closing bracket whose opening one came before them, and at the end of the statement.
         """
         first, depth = self._at, 0
         while not self.at_end:
@@ -233,6 +233,7 @@ def did_you_mean(found: str, expected: Iterable[str]) -> str:
     if not found or found in candidates:
         return ""
     close = difflib.get_close_matches(found, candidates, n=3, cutoff=_CLOSE)
+    # `FORM` is as close to FROM as other words are, but has the same letters: it is a slip of the fingers.
     swapped = [c for c in close if sorted(c) == sorted(found)]
     return f"did you mean {candidates[(swapped or close)[0]]}?" if close else ""
 

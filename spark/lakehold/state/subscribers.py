@@ -33,10 +33,11 @@ class Subscriber:
         kind: What it is.
         name: Name of the subscription or client.
         statement: The SUBSCRIBE that it follows, as written.
-        position_ms: It has taken all changes below (exclusive); None before it has the first snapshot.
-        output_ms: For a subscription: the position of its output table that `position_ms` continues, with nothing to publish in
-            between.
-        epoch: How often a process has taken it.
+        position_ms: It has taken all changes with lower timestamps; None before it has taken the first rows.
+        output_ms: For a subscription: up to which timestamp its output table was written when `position_ms` was stored. In
+            between there was nothing to publish, so the output is complete up to `position_ms`. If the table has another
+            position by now, it was written since, and its own position counts. None for a client.
+        epoch: The number of times that a process took its lease from another, or from none.
         lease: The lease of the process that runs it.
     """
 
@@ -100,7 +101,13 @@ class SubscriberStore(Leases):
         self._subscribers.change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
 
     def move(self, subscriber_id: str, holder: str, position_ms: int | None, output_ms: int | None = None) -> None:
-        """Record how far `holder` has brought the subscriber.
+        """Record how far `holder` has brought the subscriber; an expired lease counts until another process takes it.
+
+        Args:
+            subscriber_id: The subscriber.
+            holder: The process that runs it, as in its lease.
+            position_ms: It has taken all changes with lower timestamps; None: it starts over.
+            output_ms: See `Subscriber`; replaces the stored one, also by None.
 
         Raises:
             LeaseLost: Another process took the subscriber over.
@@ -108,13 +115,13 @@ class SubscriberStore(Leases):
         """
 
         def moved(subscriber: Subscriber) -> Subscriber:
-            _rules(subscriber).held_by(subscriber.lease, holder)
+            _rules(subscriber).held_by(subscriber.lease, holder)  # Raises LeaseLost.
             return replace(subscriber, position_ms=position_ms, output_ms=output_ms)
 
         self._change_one(subscriber_id, moved)
 
     def release(self, name: str, holder: str) -> None:
-        """Release the subscriber; harmless if the lease is lost already, or the subscriber was dropped."""
+        """Release the subscriber whose id is `name`; harmless if the lease is lost already, or the subscriber was dropped."""
         self._subscribers.change(
             lambda all_: (replace(s, lease=released(s.lease, holder)) if s.subscriber_id == name else s for s in all_)
         )

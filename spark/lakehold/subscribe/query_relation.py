@@ -1,4 +1,4 @@
-"""Changes of the result of any query: its results at both ends of each timestamp, subtracted."""
+"""Changes of the result of any query: at each timestamp its result then, minus its result at the timestamp before."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ from lakehold.subscribe.table_diffs import DiffReading
 TIMESTAMPS_A_JOB = 8
 """Results of a query that Spark computes in one job: the plan contains the query once per result."""
 
+_UNKNOWN = 0
+"""The number of rows of a result, which is known only when Spark has computed it."""
+
 
 @dataclass(frozen=True)
 class QueryRelation(Relation):
@@ -59,7 +62,8 @@ class QueryRelation(Relation):
         if here is not None:
             yield here
             return
-        many = LargeDiffs(found, rows=0)
+        many = LargeDiffs(found, rows=_UNKNOWN)
+        # Rows of one result need no sum, except if ORDER BY may read `mz_diff`.
         yield from merged(self._streamed(summed(many) if sorting.reads_diff else many, sorting))
 
     def changes(
@@ -84,7 +88,7 @@ class QueryRelation(Relation):
             if here is not None:
                 yield here
             else:
-                yield from self._streamed(summed(LargeDiffs(found, rows=0)), sorting)
+                yield from self._streamed(summed(LargeDiffs(found, rows=_UNKNOWN)), sorting)
             before = some[-1]
 
     def _sort_here(
@@ -105,14 +109,22 @@ class QueryRelation(Relation):
         return sorting.sort_here(typed(rows, with_diff(self.result)), self.reading.spark.session)
 
     def _differences(self, timelines: TimelinesByName, before_ms: int, times: Sequence[int]) -> DataFrame:
+        # Each result, with the timestamps at which its rows came (+1) and went (-1). The first one only goes, the last only
+        # comes.
         ends: list[tuple[int, int | None, int | None]] = [(before_ms, None, times[0])]
         ends += [(at, at, went) for at, went in itertools.zip_longest(times, times[1:])]
         frames = [dated_between(self._result_at(timelines, at), came, went) for at, came, went in ends]
         return reduce(DataFrame.unionAll, frames)
 
     def _result_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
-        """Run the query over its tables at `at_ms`, in the columns of the output."""
+        """Run the query over its tables as they were at `at_ms`.
+
+        Each table has the columns that it had when the output began (`schemas`), so that all results have the same ones. A
+        snapshot with this schema is read as it is; one with another schema through a view that converts it. A table without a
+        version at `at_ms` is an empty view.
+        """
         spark = self.reading.spark
+        # The SQL that replaces each table's name in the query.
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
         frames: dict[str, DataFrame] = {}

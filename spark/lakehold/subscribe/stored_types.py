@@ -1,7 +1,8 @@
 """Storage types in data files that Arrow and Spark read alike.
 
-Imported files may store other types, such as milliseconds or unsigned numbers, which Spark reads in its own way or refuses. A
-table's rows may come from both readers, so lakehold leaves such files to Spark.
+Files that no Iceberg writer wrote, added to a table with `add_files`, may store other types, such as milliseconds or unsigned
+numbers. Spark reads these in its own way or refuses them. In a diff one reader may read the row that went (-1) and the other
+the row that came (+1), which cancel only if both read equal values. So lakehold leaves such files to Spark.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def reads_alike(stored: pa.DataType, source: IcebergType, target: IcebergType) -
 
     Args:
         stored: Arrow's type of the column.
-        source: The Iceberg type of the stored column, with field ids; its structs match those of `stored` by position.
+        source: The Iceberg type of the stored column, whose field ids say which field is which; its structs match those of
+            `stored` by position. A leaf is compared with `target` alone.
         target: The table's type of the column.
     """
     match source, target:
@@ -87,7 +89,8 @@ def reads_alike(stored: pa.DataType, source: IcebergType, target: IcebergType) -
 
 def _is_stored_as(stored: pa.DataType, target: IcebergType) -> bool:
     if type(target) in _UNITS:
-        # A date becomes a timestamp by schema evolution (Iceberg spec, format 3).
+        # A date becomes a timestamp by schema evolution (Iceberg spec, format 3). It cannot become one with a zone. Whether a
+        # timestamp has a zone is part of the table's type, so only the unit can differ here.
         return bool(pa.types.is_date(stored) or (pa.types.is_timestamp(stored) and stored.unit == _UNITS[type(target)]))
     if isinstance(target, DecimalType):
         # Spark reads the digits of another scale as if they had the table's scale.

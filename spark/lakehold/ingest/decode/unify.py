@@ -38,7 +38,10 @@ _WHOLE_DIGITS: dict[type[IcebergType], int] = {IntegerType: 10, LongType: 19}
 _HOLDS_TOO: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset(
     {(LongType, IntegerType), (DoubleType, FloatType), (DoubleType, IntegerType), (UUIDType, StringType)}
 )
-"""(wider, narrower) pairs: every value of the narrower has an equal in the wider."""
+"""(wider, narrower) pairs: a column of the wider type stays and takes values of the narrower one.
+
+Spark has no type for UUIDs: it reads a column of UUIDs as texts, and writes texts into it.
+"""
 
 _PROMOTED: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset(
     {(IntegerType, LongType), (FloatType, DoubleType)}
@@ -97,6 +100,10 @@ def _unify_decimals(old: DecimalType, new: DecimalType, column: str) -> IcebergT
 
 
 def _unify_structs(old: StructType, new: StructType, column: str) -> StructType:
+    """Return the fields of `old` in their order, unified with those of `new` of the same name, then the fields only `new` has.
+
+    All are optional, as a message of either version may lack one. The ids are placeholders: a table gives its own.
+    """
     incoming = {f.name: f.field_type for f in new.fields}
     kept = {
         f.name: unify(f.field_type, incoming[f.name], f"{column}.{f.name}") if f.name in incoming else f.field_type
@@ -130,12 +137,15 @@ def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType
 
 
 def same(a: IcebergType, b: IcebergType) -> bool:
-    """Return whether two types are equal except for the ids of their fields and required fields."""
+    """Return whether two types are equal, whatever ids their fields have and whether fields are required."""
     return type(a) is type(b) and spark_text(a) == spark_text(b)
 
 
 def cast(expression: str, source: IcebergType, target: IcebergType) -> str:
-    """Write SQL that converts a value of `source` exactly to `unify(target, source)`; missing fields become null."""
+    """Write SQL that converts a value of `source` exactly to `target`, which a `unify` with `source` returned.
+
+    Missing fields become null.
+    """
     if spark_text(source) == spark_text(target):
         return expression
     match source, target:
@@ -161,9 +171,10 @@ _WITH_TEXTS = (*_NUMBERS, StringType, BooleanType, DateType, TimestampType, Time
 
 
 def equal_value(value: str, source: IcebergType, target: IcebergType) -> str | None:
-    """Write `value` in the type `target`, null if that has no equal value; None if no value has an equal.
+    """Write SQL that converts `value` to an equal value of the type `target`, or to NULL if `target` has no equal value.
 
-    A key's column may be in the message key and in the row, in different types.
+    Return None if no value of `source` has an equal one in `target`. A key's column may be in the message key and in the row,
+    in different types.
     """
     if spark_text(source) == spark_text(target):
         return value

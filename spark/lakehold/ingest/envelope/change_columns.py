@@ -4,7 +4,8 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
 
     _lh_partition int, _lh_offset bigint     the offset of the message
     _lh_op string                            one of `Op`; null where `_lh_error` is set
-    _lh_position struct<a,b,c,d bigint>      the upstream log position of the change; null when the connector gives none
+    _lh_position struct<a,b,c,d bigint>      the upstream log position of the change, compared from `a` to `d`
+                                             (`position.py` has what they are); null when the connector gives none
     _lh_source_ms bigint                     when it was committed upstream, epoch milliseconds; null if unknown
     _lh_phase string                         one of `Phase`
     _lh_kept array<string>                   columns whose stored value stays (Debezium's unavailable placeholder)
@@ -12,8 +13,9 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
     _lh_connector string                     Debezium's `source.connector`; null where messages are not its events
     _lh_before_missing boolean               an update came without `before`
     _lh_error, _lh_detail string             why the message cannot be applied; null when it can
-    _lh_transaction struct<…>                header for whole transactions (`transactions.record_headers`), or null;
-                                             only sources with a transaction topic have the column
+    _lh_transaction struct<…>                the facts about the record that whole transactions need: its id, its number in the
+                                             transaction, … (`header_columns.py`; not Kafka's headers). Null for a record of
+                                             none; only sources with a transaction topic have the column
 """
 
 from __future__ import annotations
@@ -43,13 +45,22 @@ DETAIL = "_lh_detail"
 TRANSACTION = "_lh_transaction"
 
 KEYLESS = "keyless"
-"""The error of a change without a message key, if the table takes its key from there: it stops the table, and is not recorded."""
+"""The error of a change without a message key, if the table takes its key from message keys.
+
+Such a change stops the table, and gets no row in `mz_catalog.mz_source_errors`.
+"""
 
 UNORDERED = "unordered"
-"""The error of a change to a table without a key that may be a repetition: it stops the table, like `KEYLESS`."""
+"""The error of a change without `transaction.total_order` to a table without a key: it stops the table, like `KEYLESS`.
+
+One INSERT may log several equal rows at one LSN. Only `total_order` distinguishes them from one event that was sent again.
+"""
 
 OF_ONE_TABLE = "ad-hoc-snapshot"
-"""The error of a row of an ad-hoc snapshot, which a table without a key may have already: it stops the table, like `KEYLESS`."""
+"""The error of a row of an ad-hoc snapshot, which shows some tables alone: it stops a table without a key, like `KEYLESS`.
+
+The table may have the row already, and nothing distinguishes it from a further equal row.
+"""
 
 ROW_MISSING = "row-missing"
 """The error of a change that removes a row which a table without a key lacks. It stops the table, unless a message in error may
@@ -59,12 +70,13 @@ POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 
 class Op(StrEnum):
-    """The effect that a change has on a row."""
+    """The effect that a change has on a row, or on all rows (`TRUNCATE`)."""
 
     UPSERT = "u"
     DELETE = "d"
     TRUNCATE = "t"
     NOTHING = "n"
+    """The record changes no row: a tombstone, or a logical message. It stays among the changes, as it may heal an error."""
 
 
 class Phase(StrEnum):
@@ -73,11 +85,12 @@ class Phase(StrEnum):
     STREAM = "stream"
     SNAPSHOT = "snapshot"
     SNAPSHOT_END = "snapshot-end"
+    """The last row of the snapshot of a table."""
     AD_HOC = "ad-hoc"
 
 
 SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_END.value)
-"""The phases of rows of a connector's own snapshots."""
+"""The phases of rows of a snapshot that a connector takes by itself; a signal requests an ad-hoc one."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +99,21 @@ class Changes:
 
     Args:
         frame: The DataFrame the module describes.
-        key: The key's columns, in order; each is among `columns` and has single values. None where rows have no key, or
-            no message that can be decoded has one.
-        compared: Names of the columns by which rows of a table without a key are equal: those that messages have. None for
-            other tables, those of ENVELOPE NONE among them.
+        key: The key's columns, in order; each is among `columns` and is no struct, list or map. Empty where rows have no key,
+            or no message that can be decoded has one.
+        compared: Names of the columns in which two rows of a table without a key must agree to be equal: all columns of the
+            messages. None for other tables, those of ENVELOPE NONE among them.
         columns: The user's columns in the order the table should have them.
         needs_before: Whether the key is taken from the rows, so that only the row before an update shows whether it changed
             the key.
         knows_rows: Whether some schema or column list gives the columns of rows; without one every message with a row is an
             error.
-        lacks_before: Whether a schema of the messages has no `before`.
-        left_out: Parts of messages that no table can hold, in sentences.
-        unknown: New columns whose values in older rows only a snapshot of the table shows.
+        lacks_before: Whether at least one schema of the messages has no field `before`.
+        left_out: Parts of messages that no table can hold, in sentences for people.
+        unknown: New columns whose values in older rows only a connector snapshot of the table shows, such as one with the
+            default `random()`.
         renamed: The names of columns by their earlier names.
-        numbers: The numbers of the columns in the database, if it was asked.
+        numbers: PostgreSQL's numbers of the columns (`attnum`), if lakehold asked the database: they reveal a renamed column.
         unfilled: New columns that may have values in older rows, about which no database can be asked.
         partial: Columns that some of the messages lack.
     """

@@ -5,11 +5,11 @@ A position is four numbers, compared from the left:
     PostgreSQL   (last commit LSN, LSN, total order in the transaction, delete before create)
     MySQL        (binlog file number, position in it, row in the event, delete before create)
 
-`source.lsn` alone goes backward when transactions overlap; `(lastCommitLsn, lsn)` does not (facts, "What a consumer must get
-right"). The first transaction after a snapshot has no last commit: its own LSN replaces it. That lies above the snapshot's
-LSN and every earlier commit and below its own commit, so that it sorts correctly even when a connector starts over. A primary-key
-update is a delete and a create at one LSN; without transaction metadata the last number distinguishes them. Snapshot rows sort
-below any streamed change that begins at the same point.
+`source.lsn` alone goes backward when transactions overlap; `(lastCommitLsn, lsn)` does not. The first transaction after a
+snapshot has no last commit: its own LSN replaces it. That lies above the snapshot's LSN and every earlier commit and below its
+own commit, so that it sorts correctly even when a connector starts over. A primary-key update is a delete and a create at one
+LSN; without transaction metadata the last number distinguishes them. Snapshot rows sort below any streamed change that begins
+at the same point.
 """
 
 from __future__ import annotations

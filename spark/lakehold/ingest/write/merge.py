@@ -58,7 +58,7 @@ class Merge:
     Args:
         table: Full name in SQL, quoted.
         key: The key's columns; none: each change adds a row.
-        null_safe: Whether some key part of the batch is null. `<=>` shuffles the whole table, `=` does not (facts, "measured").
+        null_safe: Whether some key part of the batch is null. `<=>` shuffles the whole table, `=` does not.
         bounds: Key ranges of the batch: literals by which Iceberg skips files and row groups.
         has_deletes: Whether some change deletes.
         has_upserts: Whether some change writes a row.

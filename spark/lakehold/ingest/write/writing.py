@@ -29,7 +29,7 @@ class HeldHistory(Protocol):
         """Tag the snapshots of a table that holds need; does nothing for a table without holds."""
 
     def begin(self, full_names: Collection[str]) -> None:
-        """Give a time to holds that wait for one of these tables, which are readable now."""
+        """Let holds begin that were created before one of these tables was readable, and that had no time until now."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Writing:
         confirm_lease: Raises `LeaseLost` if another process owns the source; called before each commit.
         held: Keeps the history that holds need.
         errors: Records bad messages.
-        snapshot_again: Has the connector snapshot one table again, which shows values that the table's messages do not.
+        snapshot_again: Has the connector snapshot one table again, because older rows have values that no message brings, such as
+            a new column's default. Without a captured database it does nothing.
     """
 
     spark: Callable[[], SparkSession]
@@ -61,13 +62,24 @@ class Writing:
         return quoted_table(self.catalog_name, full_name)
 
     def publishing(self, spark: SparkSession) -> Publishing:
-        """Return the publishing of snapshots that a session's statements commit."""
+        """Return what stages the statements of a session and publishes their snapshots (`write_audit_publish.py`)."""
         return Publishing(spark, self.tables, self.confirm_lease, self.held.is_held)
 
     def commit(
         self, batch: BatchIdentity, full_name: str, step: int, commit: Callable[[TableState], None]
     ) -> TableState | None:
-        """Commit a step of a batch to a table, unless it is committed. Returns the committed table; None if nothing was to do."""
+        """Commit a step of a batch to a table, unless the table's history has the step already.
+
+        Args:
+            batch: The batch.
+            full_name: The table.
+            step: Number of the commit among those of the batch to this table.
+            commit: Writes the step to the table in the state that it is given; may run again after a conflict.
+
+        Returns:
+            The table with the step, whichever attempt or process committed it. None if `commit` had nothing to change.
+        """
+        # Before: other writers may have added snapshots that a hold needs. After: so may this step have.
         self.held.keep(full_name)
         found = committed(self.tables, self.confirm_lease, batch, full_name, step, commit)
         self.held.keep(full_name)
@@ -76,17 +88,20 @@ class Writing:
     def remove_stale(
         self, batch: BatchIdentity, full_name: str, through: int, high_water_marks: HighWaterMarks, step: int
     ) -> TableState | None:
-        """Delete the rows that were last changed at or before a sequence number of the table.
+        """Delete the rows that a complete connector snapshot did not bring: they do not exist upstream any more.
+
+        Such rows were last changed before the snapshot began. Everything that it brought was written later.
 
         Args:
             batch: The batch.
             full_name: The table.
-            through: The sequence number.
+            through: The table's Iceberg sequence number when the snapshot began. Rows whose `_last_updated_sequence_number` is at
+                or below it are deleted.
             high_water_marks: The table's high-water marks afterwards.
             step: The step of the batch.
 
         Returns:
-            The committed table; None if nothing was to do.
+            The table with the step; None if there was no such row.
         """
         name, properties = self.name(full_name), batch.properties(high_water_marks, step)
 
