@@ -174,14 +174,14 @@ class ArrivingRecords:
             self._edges[table.topic] = SharedTopic(self._reading.shared.decoder, records, takers)
         return self._edges[table.topic].decoded(table, stored_key, scan_schemas=False)[0]
 
-    def may_move_keys(self, topic: str, before_: HighWaterMarks) -> bool:
+    def may_move_keys(self, topic: str, high_water_marks: HighWaterMarks) -> bool:
         """Return whether the changes of one key may come from two partitions, as after somebody added partitions to the topic.
 
         That is possible if a partition had no records before this batch and the topic has others. Then offsets do not order
         the changes of a key, and positions in the upstream's log must.
         """
         read = {r.topic_partition.partition for r in self._ranges_of([topic])}
-        return bool(read - before_.positions.keys()) and len(read | before_.positions.keys()) > 1
+        return bool(read - high_water_marks.positions.keys()) and len(read | high_water_marks.positions.keys()) > 1
 
     def of(self, name: str) -> TableArrival:
         """Return the records that arrive for a table."""
@@ -316,9 +316,9 @@ class TableArrival:
         decoded = self._arriving.decoded_edges(self.table, self._key).decoded
         return changes_of(decoded, self.table, self._key, has_keyless_rows=is_keyless(self.state))
 
-    def may_move_keys(self, before_: HighWaterMarks) -> bool:
+    def may_move_keys(self, high_water_marks: HighWaterMarks) -> bool:
         """Return whether the changes of one key may come from two partitions, see `ArrivingRecords.may_move_keys`."""
-        return self._arriving.may_move_keys(self.table.topic, before_)
+        return self._arriving.may_move_keys(self.table.topic, high_water_marks)
 
     def end_at(self, ends: dict[int, int]) -> None:
         """Skip records at or after `ends`, by partition."""

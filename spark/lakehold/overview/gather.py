@@ -16,7 +16,7 @@ from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State, TableStatus, table_statuses
-from lakehold.publish.subscriptions import COLUMNS
+from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.subscribers import Subscriber, SubscriberKind
@@ -58,7 +58,7 @@ def gather(lake: Lake) -> Overview:
     names = sorted({*fed, *needed})
     with _uncollected():
         # Without those that cannot be read now, such as a table before its first snapshot.
-        timelines = lake.checks.timelines.readable(names)
+        timelines = lake.timelines.readable(names)
     uppers = {name: timeline.upper_ms for name, timeline in timelines.items()}
 
     of_holds = {hold.hold_id: _hold(hold, uppers) for hold in holds}
@@ -140,7 +140,7 @@ def _least(tables: Iterable[str], uppers: Mapping[str, int]) -> int | None:
 def _subscriptions(lake: Lake, defined: Definitions) -> list[_Follower]:
     found = []
     for values in lake.subscriptions.overview():
-        row = dict(zip(COLUMNS, values, strict=True))
+        row = dict(zip(SUBSCRIPTION_COLUMNS, values, strict=True))
         entry = defined.subscriptions.get(row["name"])
         if entry is not None:
             found.append(
