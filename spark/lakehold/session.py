@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
 from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.iceberg.object_stores import jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
@@ -187,8 +188,9 @@ def _own_interrupts() -> Iterator[None]:
 
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return the whole configuration of a classic session or of a Connect server over this lake."""
+    jars = [path for name in ("spark", jar_set(settings)) if name for path in artifacts.jars(name)]
     return {
-        "spark.jars": ",".join(str(path) for path in artifacts.jars("spark")),
+        "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -204,14 +206,15 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **MERGE_CONF,
         **settings.spark_conf,
         **PLAIN_TEXT_CONF,
-        _JAVA_OPTIONS: _java_options(settings.spark_conf.get(_JAVA_OPTIONS, "")),
+        _JAVA_OPTIONS: _java_options(settings),
     }
 
 
-def _java_options(own: str) -> str:
+def _java_options(settings: Settings) -> str:
     """Return the options of the driver; the user's own collector replaces ours, since Java refuses to start with two."""
+    own = settings.spark_conf.get(_JAVA_OPTIONS, "")
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
-    return " ".join(filter(None, (JVM_OPTIONS, _QUIET, collector, own)))
+    return " ".join(filter(None, (JVM_OPTIONS, *java_options(settings), _QUIET, collector, own)))
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
