@@ -130,7 +130,8 @@ def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake
                     sqlalchemy_uri = uri.replace("postgresql:", "postgresql+psycopg2:")
                     return {"warehouse": str(tmp_path / "lake"), "catalog_uri": sqlalchemy_uri}
                 case "s3":
-                    return request.getfixturevalue("s3_server").new_lake(tmp_path)
+                    s3: S3Server = request.getfixturevalue("s3_server")
+                    return s3.new_lake(tmp_path)
                 case _:
                     return {"warehouse": str(tmp_path / "lake")}
 

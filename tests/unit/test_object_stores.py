@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
+from pyiceberg.io import load_file_io
 
 from lakehold import artifacts
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_file_io, java_options, store_properties
 from lakehold.iceberg.properties import pyiceberg_properties, spark_catalog_conf
+from lakehold.iceberg.s3_file_io import S3FileIO
 from lakehold.iceberg.store_errors import store_hint
 from lakehold.session import session_conf
 from lakehold.settings import Settings, load_settings
@@ -67,7 +68,7 @@ def test_both_clients_address_s3_alike(
     found = store_properties(lake("s3://bucket/lake", **given), environment)
     assert expected.items() <= found.items()
     if "s3.endpoint" not in given:
-        assert found.keys() == {*expected, "s3.retry-strategy-impl"}
+        assert found.keys() == {*expected, "py-io-impl"}
 
 
 def test_the_user_names_the_store_once_and_decides() -> None:
@@ -79,9 +80,11 @@ def test_the_user_names_the_store_once_and_decides() -> None:
     assert "io-impl" not in spark_catalog_conf(load_settings(warehouse="/data/lake"))
 
 
-def test_retries_are_made_by_their_name() -> None:
-    module, name = store_properties(lake("s3://bucket/lake"))["s3.retry-strategy-impl"].rsplit(".", 1)
-    assert getattr(import_module(module), name)().max_attempts == 6
+def test_small_files_are_written_in_one_request() -> None:
+    io = load_file_io(pyiceberg_properties(lake("s3://bucket/lake", **ENDPOINT)), "s3://bucket/lake/file")
+    assert isinstance(io, S3FileIO)
+    _, (options,) = io.fs_by_scheme("s3", "bucket").__reduce__()
+    assert (options["allow_delayed_open"], options["endpoint_override"]) == (True, ENDPOINT["s3.endpoint"])
 
 
 @pytest.mark.parametrize(

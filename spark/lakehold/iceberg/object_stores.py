@@ -9,12 +9,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from pyarrow.fs import AwsStandardS3RetryStrategy
-
 from lakehold.settings import Settings
-
-_ATTEMPTS = 6
-"""How often PyArrow sends a request that S3 answers with 503, like Iceberg's client for Java; three, its default, are too few."""
 
 _S3 = ("s3", "s3a", "s3n")
 
@@ -33,13 +28,6 @@ _CHECKSUMS = {
 _ANY_REGION = "us-east-1"
 
 
-class S3Retries(AwsStandardS3RetryStrategy):  # type: ignore[misc] # PyArrow has no types
-    """PyArrow's retries of requests to S3, which PyIceberg makes by the name of their class."""
-
-    def __init__(self) -> None:
-        super().__init__(max_attempts=_ATTEMPTS)
-
-
 def jar_set(settings: Settings) -> str | None:
     """Return the set of artifacts with the warehouse's client for Java; None if Spark needs none, or its jars have it."""
     return _JARS.get(_scheme(settings))
@@ -54,7 +42,7 @@ def store_properties(settings: Settings, environment: Mapping[str, str] = os.env
         return {}
     given = settings.catalog_properties
     region = given.get("client.region") or given.get("s3.region")
-    found = {"s3.retry-strategy-impl": f"{S3Retries.__module__}.{S3Retries.__qualname__}"}
+    found = {"py-io-impl": "lakehold.iceberg.s3_file_io.S3FileIO"}
     if "s3.endpoint" in given:
         region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or _ANY_REGION
         in_path = given.get("s3.path-style-access", "true")
