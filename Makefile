@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast test-connect lint types docs format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast test-connect test-pythons lint types docs format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -47,6 +47,9 @@ test-fast: setup setup-browser ## Run the tests that need no stack
 test-connect: setup ## Run the tests of Spark once more, over Spark Connect
 	@$(PYTEST) --spark-connect tests/spark tests/golden tests/property
 
+test-pythons: setup ## Install the wheel into new environments of each Python that the machine has, and run the demo in each
+	@$(BIN)/pytest --verbose tests/every_python.py
+
 lint: setup ## Check style, words and layers
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
@@ -68,7 +71,7 @@ format: setup ## Format the code and fix what can be fixed
 	@$(BIN)/ruff format
 
 lock: setup ## Resolve pyproject.toml into requirements.lock, keeping the versions that still fit
-	@$(BIN)/uv pip compile pyproject.toml --group airflow --extra quality --group dev --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --extra airflow --extra quality --group dev --python-version 3.11 \
 		--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		--quiet --output-file requirements.lock
 

@@ -1,4 +1,4 @@
-"""`lakehold demo --airflow` as a process, with the requests that tests and benchmarks make to a live scheduler."""
+"""`make airflow` as a process, with the requests that tests and benchmarks make to a live scheduler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import psycopg
 
 from lakehold.lake import Lake, connect
 from tests.airflow_process import ROOT
+from tests.make_targets import commands
 from tests.spark_connect import free_port
 from tests.waiting import wait_for
 
@@ -31,7 +31,7 @@ ANSWERS_WITHIN_S = 120
 
 @dataclass
 class LiveAirflow:
-    """A running `lakehold demo --airflow`."""
+    """A running `make airflow`."""
 
     process: subprocess.Popen[str]
     url: str
@@ -55,10 +55,10 @@ class LiveAirflow:
 
         wait_for(holds, within_s=ARRIVES_WITHIN_S)
 
-    def owner(self) -> int | None:
+    def holder(self) -> int | None:
         """Return the id of the process that runs a batch now, or None."""
         leases = {state.lease for state in self.lake.batches.readers("shop").values() if state.lease is not None}
-        return next((int(lease.owner.split(":")[1]) for lease in leases), None)
+        return next((int(lease.holder.split(":")[1]) for lease in leases), None)
 
     def orders(self, before_ms: int) -> tuple[set[Row], set[Row]]:
         """Return the orders unchanged since a time, as PostgreSQL has them and as the lake has them now."""
@@ -73,7 +73,7 @@ class LiveAirflow:
 def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]:
     """Run the demo in `directory`, on its own stack, until the block ends."""
     port = free_port()
-    command = [str(Path(sys.executable).with_name("lakehold")), "demo", "--airflow", "--port", str(port)]
+    command = commands("airflow", PORT=port)[-1]
     printed = directory / "printed"
     with printed.open("w") as output:
         process = subprocess.Popen(

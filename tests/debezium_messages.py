@@ -51,7 +51,7 @@ class Topic:
             self._change("r", None, row, "incremental", partition, self.last_commit)
 
     def create(self, *rows: Row, partition: int = 0) -> None:
-        """Write the rows of one INSERT, in its own transaction: PostgreSQL may log them at one place."""
+        """Write the rows of one INSERT, in its own transaction: PostgreSQL may log them at one position."""
         self._commit("c", None, rows, partition)
 
     def update(self, before: Row | None, after: Row, *, partition: int = 0) -> None:

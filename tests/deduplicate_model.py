@@ -67,9 +67,9 @@ def deduplicate(changes: Sequence[Change], rule: Rule, after: Position | None, n
             change.applied, change.giver = False, None
             change.counts = is_candidate(change, after, not_below)
             if rule.skips_applied:
-                is_above_marks = change.counts and exceeds_marks(change, rule.marks)
-                change.counts = is_above_marks and change.lies_above(highest)
-                if is_above_marks and change.position is not None:
+                is_above_high_water_mark = change.counts and exceeds_high_water_mark(change, rule.high_water_marks)
+                change.counts = is_above_high_water_mark and change.lies_above(highest)
+                if is_above_high_water_mark and change.position is not None:
                     highest = max(change.position, highest or change.position)
         for last in [change for change in of_key if change.counts and change.changes_row][-1:]:
             last.applied = True
@@ -100,17 +100,17 @@ def is_candidate(change: Change, after: Position | None, not_below: Position | N
     return (after is None or change.position > after) and (not_below is None or change.position >= not_below)
 
 
-def exceeds_marks(change: Change, marks: HighWaterMarks) -> bool:
+def exceeds_high_water_mark(change: Change, high_water_marks: HighWaterMarks) -> bool:
     is_of_older = (
-        marks.snapshot is not None
+        high_water_marks.snapshot is not None
         and change.in_snapshot
         and change.position is not None
-        and change.position < marks.snapshot.position
+        and change.position < high_water_marks.snapshot.position
     )
-    return not is_of_older and change.lies_above(marks.passed.get(change.partition))
+    return not is_of_older and change.lies_above(high_water_marks.positions.get(change.partition))
 
 
-def statistics(changes: Sequence[Change], marks: HighWaterMarks) -> BatchStatistics:
+def statistics(changes: Sequence[Change], high_water_marks: HighWaterMarks) -> BatchStatistics:
     """Return the batch statistics of deduplicated changes."""
     counted, applied = [c for c in changes if c.counts], [c for c in changes if c.applied]
     errors = [c.error for c in changes if c.error is not None]
@@ -130,29 +130,29 @@ def statistics(changes: Sequence[Change], marks: HighWaterMarks) -> BatchStatist
         before_missing=len(missing),
         before_missing_offset=min(missing, default=None),
         connectors=frozenset(c.connector for c in changes if c.connector is not None),
-        passed=_highest_by_partition(counted),
+        highest_positions=_highest_by_partition(counted),
         snapshot_position=_highest(c for c in counted if c.in_snapshot),
         snapshot_ends=_highest_by_partition([c for c in counted if c.phase == Phase.SNAPSHOT_END]),
         key_bounds={c.name: found for c in COLUMNS[:2] if (found := _bounds(c, [getattr(w, c.name) for w in applied]))},
         latest_ms=max(
             (c.source_ms for c in changes if c.position is not None and c.source_ms is not None), default=None
         ),
-        went_back=went_back(changes, marks),
+        went_back=went_back(changes, high_water_marks),
     )
 
 
-def went_back(changes: Sequence[Change], marks: HighWaterMarks) -> WentBack | None:
+def went_back(changes: Sequence[Change], high_water_marks: HighWaterMarks) -> WentBack | None:
     """Find the first change that shows an older log, with the changes of all partitions in the order of their offsets."""
-    passed, latest_ms = dict(marks.passed), dict.fromkeys(range(9), marks.latest_ms)
+    positions, latest_ms = dict(high_water_marks.positions), dict.fromkeys(range(9), high_water_marks.latest_ms)
     for change in sorted(changes, key=lambda change: (change.offset, change.partition)):
         partition, position, source_ms = change.partition, change.position, change.source_ms
         if position is None or source_ms is None:
             continue
-        highest, latest = passed.get(partition, position), latest_ms[partition]
+        highest, latest = positions.get(partition, position), latest_ms[partition]
         is_comparable = change.in_snapshot or position[0] != position[1]
         if position < highest and is_comparable and latest is not None and source_ms > latest:
             return WentBack(partition, change.offset, position, highest)
-        passed[partition] = max(position, highest)
+        positions[partition] = max(position, highest)
         latest_ms[partition] = source_ms if latest is None else max(source_ms, latest)
     return None
 

@@ -69,7 +69,7 @@ class MariaDb:
 
     def is_executed(self, *statements: str) -> bool:
         """Run statements, and return whether they were; if they are the victim of a deadlock, the server rolls them back."""
-        answer = self._asked(";".join(statements))
+        answer = self._query(";".join(statements))
         assert answer.returncode == 0 or _DEADLOCK in answer.stderr, answer.stderr
         return answer.returncode == 0
 
@@ -102,17 +102,17 @@ class MariaDb:
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _STARTS_WITHIN_S
-        while self._asked("SELECT 1").returncode != 0:
+        while self._query("SELECT 1").returncode != 0:
             assert self._process.poll() is None, "the server ended"
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.1)
 
     def _client(self, sql: str) -> str:
-        answer = self._asked(sql)
+        answer = self._query(sql)
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
-    def _asked(self, sql: str) -> subprocess.CompletedProcess[str]:
+    def _query(self, sql: str) -> subprocess.CompletedProcess[str]:
         command = ["mariadb", "--no-defaults", f"--socket={self._socket}", "--user=root", "--batch", "-N", "-e", sql]
         return subprocess.run(command, check=False, capture_output=True, text=True)
 

@@ -13,7 +13,7 @@ from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.reader import Available, Limits
+from lakehold.ingest.read.reader import FetchedOffsets, Limits
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.source_ingest import Ingesting
@@ -27,27 +27,27 @@ from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.store import MemoryState
 from lakehold.times import now_ms
 
-OWNER = "me"
+HOLDER = "me"
 
 
 class Topics(KafkaReader):
     """Topics of one partition each, in memory.
 
     Attributes:
-        held: The existing offsets of each topic, by name.
+        watermarks_of: The existing offsets of each topic, by name.
         ids: Identities that distinguish topics from others of their name.
     """
 
     def __init__(self, **ends: int) -> None:
-        self.held = {name: Watermarks(0, end) for name, end in ends.items()}
+        self.watermarks_of = {name: Watermarks(0, end) for name, end in ends.items()}
         self.ids: dict[str, str] = {}
 
-    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:  # noqa: ARG002
-        return Available(
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:  # noqa: ARG002
+        return FetchedOffsets(
             frozenset(topics),
-            {TopicPartition(name, 0): marks for name, marks in self.held.items() if name in topics},
-            {name: self.ids.get(name, name) for name in self.held if name in topics},
-            tuple(sorted({*topics} - self.held.keys())),
+            {TopicPartition(name, 0): watermarks for name, watermarks in self.watermarks_of.items() if name in topics},
+            {name: self.ids.get(name, name) for name in self.watermarks_of if name in topics},
+            tuple(sorted({*topics} - self.watermarks_of.keys())),
         )
 
     def record_bytes(self, ranges: Collection[OffsetRange]) -> float:  # noqa: ARG002
@@ -83,7 +83,7 @@ class MemorySource:
 
     def ingesting(self) -> Ingesting:
         """Acquire the lease of the source for this process, and return the open source."""
-        self.store.acquire("shop", OWNER, now_ms() + 600_000)
+        self.store.acquire("shop", HOLDER, now_ms() + 600_000)
         entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
         nothing: Any = None
         reads = SharedReads(self.topics, TopicDecoder(FormatType.JSON, None, nothing, 0), self.store.all_readers)
@@ -96,7 +96,7 @@ class MemorySource:
         return Ingesting(
             source="shop",
             store=self.store,
-            lease=cast("Any", SimpleNamespace(owner=OWNER)),
+            lease=cast("Any", SimpleNamespace(holder=HOLDER)),
             tables=entries,
             transaction_topic=self.transaction_topic,
             planner=Planner(self.topics, Limits(self.batch_records, self.batch_records, record_bytes=1)),
@@ -122,9 +122,9 @@ class MemorySource:
         state = readers[reader]
         end = {**state.position, **{TopicPartition(name, 0): at for name, at in ends.items()}}
         at_ms = max(now_ms(), (last_timestamp(readers) or 0) + 1)
-        self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), OWNER)
+        self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), HOLDER)
 
-    def taken(self, name: str) -> list[tuple[int, int]]:
+    def ranges(self, name: str) -> list[tuple[int, int]]:
         """Return the offset ranges that a table was given, batch by batch."""
         tp = TopicPartition(self.tables[name], 0)
         return [(b.start.get(tp, 0), b.end[tp]) for b in self.store.history("shop") if f"s.{name}" in b.tables]

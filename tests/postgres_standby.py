@@ -21,9 +21,22 @@ from lakehold.upstream.connector_config import LOG_PREFIX
 from tests.stack_fixtures import free_ports
 from tests.waiting import wait_for
 
-_STANDBY_SLOT = "standby"
+_STANDBY_SLOT = "standby_1"
 _HAS_FAILOVER_SLOTS = 17
-_COPIED = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND NOT temporary AND synced"
+
+PRIMARY = {"wal_level": "logical", "synchronized_standby_slots": f"'{_STANDBY_SLOT}'"}
+"""Settings of the primary. The stack's servers have the first one anyway."""
+
+STANDBY = {
+    "primary_slot_name": f"'{_STANDBY_SLOT}'",
+    "primary_conninfo": "'host={host} port={port} user={user} password={password} dbname=postgres'",
+    "hot_standby_feedback": "on",
+    "sync_replication_slots": "on",
+}
+"""Settings of the standby; `sync_replication_slots` exists from PostgreSQL 17 on."""
+
+COPIED = "SELECT slot_name FROM pg_replication_slots WHERE synced AND NOT temporary"
+"""A query for the slots that a standby keeps when it is promoted."""
 
 
 def binaries_with_failover_slots() -> Path | None:
@@ -37,8 +50,8 @@ def binaries_with_failover_slots() -> Path | None:
 
 
 def _version(binaries: Path) -> int:
-    said = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.split()[-1].partition(".")[0])
+    output = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(output.split()[-1].partition(".")[0])
 
 
 class ReplicatedServer:
@@ -64,7 +77,7 @@ class ReplicatedServer:
 
     def have_primary_wait(self) -> None:
         """Have the primary send only what the standby has."""
-        self._on(self.primary, f"ALTER SYSTEM SET synchronized_standby_slots = '{_STANDBY_SLOT}'")
+        self._on(self.primary, f"ALTER SYSTEM SET synchronized_standby_slots = {PRIMARY['synchronized_standby_slots']}")
         self._on(self.primary, "SELECT pg_reload_conf()")
         self._until(self.primary, "SELECT current_setting('synchronized_standby_slots') = %s", _STANDBY_SLOT)
 
@@ -75,7 +88,7 @@ class ReplicatedServer:
             # The connector moves its slot on only with what it is sent, and the standby copies it from the next such record on.
             self._on(self.primary, "SELECT pg_logical_emit_message(true, %s, '')", LOG_PREFIX, database=slot)
             self._on(self.primary, "SELECT pg_log_standby_snapshot()")
-            return self._on(self.standby, _COPIED, slot) == [(1,)]
+            return (slot,) in self._on(self.standby, COPIED)
 
         wait_for(copied, f"the standby has slot {slot}", within_s=120)
 
@@ -120,14 +133,18 @@ class ReplicatedServer:
         subprocess.run(_as_server_user(copy), cwd="/", check=True, capture_output=True)
         (data / "standby.signal").touch()
         info = psycopg.conninfo.conninfo_to_dict(address)
+        address_of_primary = {
+            "host": HOST,
+            "port": self.primary.port,
+            "user": info["user"],
+            "password": info["password"],
+        }
+        has_failover_slots = _version(binary_directory()) >= _HAS_FAILOVER_SLOTS
         settings = [
-            f"primary_conninfo = 'host={HOST} port={self.primary.port} user={info['user']} password={info['password']} "
-            "dbname=postgres'",
-            f"primary_slot_name = '{_STANDBY_SLOT}'",
-            "hot_standby_feedback = on",
+            f"{name} = {value.format(**address_of_primary)}"
+            for name, value in STANDBY.items()
+            if has_failover_slots or name != "sync_replication_slots"
         ]
-        if _version(binary_directory()) >= _HAS_FAILOVER_SLOTS:
-            settings.append("sync_replication_slots = on")
         with (data / "postgresql.auto.conf").open("a") as file:
             file.write("\n".join(settings) + "\n")
         lifecycle.start(self.standby, Event(), lambda _: None)

@@ -149,7 +149,7 @@ class History:
                 self._call(f"expire_snapshots(table => '{self.name}', snapshot_ids => array({one_of(others, index)}L))")
             case _:
                 self._change_schema(change)
-        self._note_version()
+        self._record_version()
 
     def _change_schema(self, change: Change) -> None:
         match change:
@@ -194,7 +194,7 @@ class History:
         known = {snapshot.snapshot_id for snapshot in self.lake.catalog.load_table(self.name).metadata.snapshots}
         return [id_ for id_ in dict.fromkeys(version.snapshot_id for version in self.versions) if id_ in known]
 
-    def _note_version(self) -> None:
+    def _record_version(self) -> None:
         log = self.lake.catalog.load_table(self.name).metadata.snapshot_log
         if not log:
             return

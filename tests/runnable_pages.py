@@ -1,14 +1,13 @@
 """Pages of the documentation as programs: their blocks run in order, and must print the output that the page shows.
 
-A page is Markdown. Blocks of SQL, shell and Python run, and SQL of PostgreSQL in the page's database; `make` in a shell does not.
+A page is Markdown. Blocks of SQL, shell and Python run, and SQL of PostgreSQL in the page's database.
 The `text` that comes next is the output, unless lines drawn in it show that it is a picture. TOML becomes the configuration file.
 A comment before a block says when that is not so:
 
     <!-- test: NAME -->         a step: what happens here besides, or holds here
     <!-- live: NAME -->         a step, too; the blocks from here to the next `test` need PostgreSQL, Kafka and Kafka Connect
     <!-- file: PATH -->         the next block is saved as this file
-    <!-- checked by: PATH -->   this test runs the next block, or compares it with the code
-    <!-- not run: WHY -->       nothing runs the next block; `tests/unit/test_runnable_pages.py` counts these
+    <!-- checked by: PATH -->   this test, which names the page, runs the next block or compares it with the code
 
 Timestamps, their texts and snapshot ids differ from run to run. The first time a page shows one, it stands for the one that was
 printed; from then on, in outputs and in programs, for that.
@@ -19,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tests.doc_pages import DOCS, ROOT
 
@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 RUN = ("sql", "sh", "python", "postgresql")
 
 _PART = re.compile(
-    r"^<!-- (?P<comment>test|live|file|checked by|not run): (?P<note>.+?) -->$"
+    r"^<!-- (?P<comment>test|live|file|checked by): (?P<note>.+?) -->$"
     r"|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -45,7 +45,7 @@ class Part:
         line: Where it begins.
         is_live: Whether it needs the stack.
         is_output: Whether it is what the block before it prints.
-        mark: The first words of the comment before a block: `file`, `checked by` or `not run`.
+        mark: The first words of the comment before a block: `file` or `checked by`.
         note: The rest of that comment.
     """
 
@@ -96,6 +96,17 @@ def parts(page: str) -> Iterator[Part]:
             yield before
             mark, note = "", ""
         ended = match.end()
+
+
+def checked(page: str, by: str) -> list[str]:
+    """Return the blocks of a page that a test checks.
+
+    Args:
+        page: The page's path, such as `docs/airflow.md`.
+        by: The test's `__file__`.
+    """
+    found = parts((ROOT / page).read_text())
+    return [part.text for part in found if part.mark == "checked by" and ROOT / part.note == Path(by)]
 
 
 @dataclass

@@ -249,14 +249,14 @@ def _options_text() -> str:
     for hole, known in OPTION_SETS.items():
         width = max(len(options.spoken(name)) for name in known.known) + 2
         rows = [
-            f"  {options.spoken(name):<{width}}{_taken(name, option)}{', required' if name in known.required else ''}"
+            f"  {options.spoken(name):<{width}}{_value(name, option)}{', required' if name in known.required else ''}"
             for name, option in known.known.items()
         ]
         blocks.append("\n".join([hole, *rows]))
     return "\n".join(blocks)
 
 
-def _taken(name: str, option: OptionType) -> str:
+def _value(name: str, option: OptionType) -> str:
     match option:
         case options.NumberOption(minimum, maximum_inclusive):
             return f"a number from {minimum} to {maximum_inclusive}"

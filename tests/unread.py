@@ -32,10 +32,10 @@ class NoReads:
 class NoSubscriptions:
     """Subscriptions that fail the test when one begins, ends or is listed."""
 
-    def begun(self, *_: object, **__: object) -> NoReturn:
+    def begin(self, *_: object, **__: object) -> NoReturn:
         pytest.fail("a statement over other definitions reached subscriptions")
 
-    end = overview = begun
+    end = overview = begin
 
 
 class NothingUpstream:

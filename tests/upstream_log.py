@@ -191,28 +191,28 @@ class Upstream:
 
     def _restarted_with_snapshot(self) -> list[_Emitted] | None:
         """Return the messages of a connector that restarts with a snapshot, or None if the snapshot would have no rows."""
-        begun = min(len(self.transactions), self._committed + self._random.choice([0, 0, 1, 3]))
-        rows = [Change(table, key, value) for (table, key), value in sorted(self.history()[begun].items())]
+        first = min(len(self.transactions), self._committed + self._random.choice([0, 0, 1, 3]))
+        rows = [Change(table, key, value) for (table, key), value in sorted(self.history()[first].items())]
         if not rows:
             return None
-        self._committed = begun
+        self._committed = first
         sizes = [len(changes) for changes in self.transactions]
-        steps = [step for number in range(begun, len(sizes)) for step in self._steps(number, sum(sizes[:number]), 0)]
-        return [*self._snapshot_steps(begun, rows), *steps]
+        steps = [step for number in range(first, len(sizes)) for step in self._steps(number, sum(sizes[:number]), 0)]
+        return [*self._snapshot_steps(first, rows), *steps]
 
-    def _snapshot_steps(self, begun: int, rows: Sequence[Change]) -> Iterator[_Emitted]:
-        position = self._snapshot_position(begun)
+    def _snapshot_steps(self, first: int, rows: Sequence[Change]) -> Iterator[_Emitted]:
+        position = self._snapshot_position(first)
         for number, row in enumerate(rows, 1):
             tp = TopicPartition(f"shop.{row.table}", row.key % self._partitions)
             kind = Kind.SNAPSHOT_END if number == len(rows) else Kind.SNAPSHOT
             record = Record(tp.topic, tp.partition, 0, kind, position=position)
-            yield _Emitted(tp, Message(record=record, change=row), 0, begun - 1)
+            yield _Emitted(tp, Message(record=record, change=row), 0, first - 1)
 
-    def _snapshot_position(self, begun: int) -> Position:
-        """Return a position after the commit of the transaction before `begun`, and before all of the transaction `begun`."""
+    def _snapshot_position(self, first: int) -> Position:
+        """Return a position after the commit of the transaction before `first`, and before all of the transaction `first`."""
         if self._ids == "postgres":
-            return (_commit_lsn(begun - 1), 0, -1, 1)
-        return (begun // 5, (begun % 5) * 100, -1, 1)
+            return (_commit_lsn(first - 1), 0, -1, 1)
+        return (first // 5, (first % 5) * 100, -1, 1)
 
     def _sent(self, after: int) -> list[_Emitted]:
         """Return the messages of a connector that restarts at or before the change `after`, without those of earlier changes."""

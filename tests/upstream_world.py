@@ -77,7 +77,7 @@ _WRITTEN = 1
 def target(
     declared: Mapping[str, str],
     released: Sequence[str] = (),
-    passed: int | None = None,
+    applied_position: int | None = None,
     capture: Capture = CAPTURE,
     new: Sequence[str] | None = None,
 ) -> Wanted:
@@ -88,11 +88,13 @@ def target(
     ]
     topics = [capture.topic(name) for name in released]
     about = None if new is None else frozenset(new)
-    return wanted(SOURCE, capture, entries, CONNECTIONS, passed=passed, released=topics, declared=about)
+    return wanted(
+        SOURCE, capture, entries, CONNECTIONS, applied_position=applied_position, released=topics, declared=about
+    )
 
 
 def reconcile(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
-    """Perform steps as `lakehold.upstream.capturing` does, but stop after `cut_after` steps; returns whether none was left."""
+    """Apply steps as `lakehold.upstream.capturing` does, but stop after `cut_after` steps; returns whether none was left."""
     done = 0
     for _ in range(_ROUNDS):
         steps = plan(replace(goal, lake=world.lake(goal)), world.inspect(goal)).steps
@@ -101,7 +103,7 @@ def reconcile(world: World, goal: Wanted, cut_after: int | None = None) -> bool:
         for step in steps:
             if done == cut_after:
                 return False
-            world.perform(step)
+            world.apply_step(step)
             done += 1
             if isinstance(step, CreateConnector):
                 break
@@ -118,16 +120,16 @@ class World(Meddled):
         keyless: Tables without a primary key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
-            gone: Tables with rows in the lake that were deleted while the connector did not capture them.
+        gone: Tables with rows in the lake that were deleted while the connector did not capture them.
         unread: Tables whose earlier changes the lake has not read completely.
-            noted: The recorded memberships of the tables in the publication.
+        recorded: The recorded memberships of the tables in the publication.
         repeated: The last repeated snapshot of each table that the lake has, by object id.
         signal_table: The signal table of the connector.
         may_make_signal_table: The source's user may create the signal table.
         is_mariadb: The database is a MariaDB, which has no publications and slots.
         columns: Columns of the tables.
         failover: The settings of the database for a failover.
-        log: The log of the database that was noted.
+        log: The log of the database that was recorded.
     """
 
     tables: frozenset[str]
@@ -216,7 +218,7 @@ class World(Meddled):
             relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
             log=self.log,
-            passed=wanted.passed,
+            applied_position=wanted.applied_position,
         )
 
     def _signals(self, name: str) -> FoundSignals:
@@ -231,7 +233,7 @@ class World(Meddled):
             self.may_publish or is_for_all,
         )
 
-    def perform(self, step: Step) -> None:  # noqa: PLR0912, PLR0915 - one a step
+    def apply_step(self, step: Step) -> None:  # noqa: PLR0912, PLR0915 - one a step
         match step:
             case CreateTopic(topic):
                 self.topics.add(topic.name)
@@ -338,8 +340,8 @@ class World(Meddled):
         if not self.is_mariadb:
             assert self.publication is not None
             assert captured & self.tables <= self.publication.tables, "the connector would miss changes"
-        marks = self.config.get("signal.data.collection")
-        assert marks is None or self._hears(marks), "no snapshot ends"
+        signal_table = self.config.get("signal.data.collection")
+        assert signal_table is None or self._hears(signal_table), "no snapshot ends"
         if not self.has_position:
             self.snapshotted |= captured
             self.missed -= captured

@@ -27,6 +27,17 @@ _NO_VERBS = frozenset(
 )
 _NOUN_CLAUSES = frozenset({"How", "What", "Where", "Whether", "Which"})
 _BETTER = {"anew": "again, or re-…", "told": "reported", "whoever": "who", "settled": "fully read, or finished"}
+_NO_NAMES = {
+    "asked": "requested, or name the request",
+    "begun": "name what began",
+    "blocked": "incomplete",
+    "lacking": "missing",
+    "noted": "recorded",
+    "patience": "time budget",
+    "perform": "apply",
+    "said": "message, or reported",
+    "stretch": "offset range",
+}
 _WORDS = re.compile(rf"\b({'|'.join(_BETTER)})\b", re.IGNORECASE)
 _LONGEST_SENTENCE = 30
 _BLOCK = re.compile(r"^```.*?^```$|^\|[^\n]*|^#[^\n]*|<!--.*?-->", re.MULTILINE | re.DOTALL)
@@ -37,6 +48,7 @@ Fault = tuple[Path, int, str]
 
 def _of_code(path: Path, text: str) -> Iterator[Fault]:
     for node in ast.walk(ast.parse(text)):
+        yield from _of_identifier(path, node)
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         if not isinstance(node, ast.Module):
@@ -62,6 +74,14 @@ def _of_name(path: Path, line: int, name: str) -> Iterator[Fault]:
     first = name.removeprefix("test_").partition("_")[0]
     if name.startswith("test_") and first.capitalize() in _NOUN_CLAUSES:
         yield path, line, f"a test name begins with {first!r}: begin with the thing that is tested"
+
+
+def _of_identifier(path: Path, node: ast.AST) -> Iterator[Fault]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
+            if not name.startswith("test_"):
+                for word in _NO_NAMES.keys() & {*name.split("_")}:
+                    yield path, node.lineno, f"the name {name}: say {_NO_NAMES[word]} instead of {word!r}"
 
 
 def _of_page(path: Path, text: str) -> Iterator[Fault]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lakehold.pyspark_conflict import refuse_overwritten_pyspark
+
 if TYPE_CHECKING:
     from lakehold.errors import LakeholdError
     from lakehold.lake import Lake, connect
@@ -20,4 +22,6 @@ _HOMES = {"Lake": "lakehold.lake", "connect": "lakehold.lake", "LakeholdError": 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name != "LakeholdError":
+        refuse_overwritten_pyspark()
     return getattr(import_module(_HOMES[name]), name)

@@ -35,13 +35,13 @@ Point = Literal[
 ]
 _SIGNALS = {"LAKEHOLD_KILL_AT": signal.SIGKILL, "LAKEHOLD_SUSPEND_AT": signal.SIGSTOP}
 
-_reached: Counter[str] = Counter()
+_visits: Counter[str] = Counter()
 
 
 def failpoint(point: Point) -> None:
     """End or stop the process here if the environment asks for it."""
-    _reached[point] += 1
+    _visits[point] += 1
     for variable, sent in _SIGNALS.items():
         wanted, _, nth = os.environ.get(variable, "").partition(":")
-        if wanted == point and int(nth or 1) == _reached[point]:
+        if wanted == point and int(nth or 1) == _visits[point]:
             os.kill(os.getpid(), sent)

@@ -217,7 +217,7 @@ class Lake:
         `idle_ms` is for callers that poll: empty batches are at least so far apart, and the call does not wait for
         them.
         """
-        with self._parts.ingesting.held(source, idle_ms) as ingesting:
+        with self._parts.ingesting.leased(source, idle_ms) as ingesting:
             yield from ingesting.drain()
 
     def batches_together(

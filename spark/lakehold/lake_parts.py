@@ -270,7 +270,7 @@ class LakeParts:
         )
 
     def _ingest(self, source: str) -> None:
-        with self.ingesting.held(source, _IDLE_MS) as ingesting:
+        with self.ingesting.leased(source, _IDLE_MS) as ingesting:
             for _ in ingesting.drain():
                 pass
 

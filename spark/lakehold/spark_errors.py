@@ -42,7 +42,7 @@ def is_sparks(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in _SPARKS_MODULES
 
 
-def said_by_spark(error: Exception) -> str:
+def described(error: Exception) -> str:
     """Describe an error of Spark in sentences, for the detail of another error."""
     cause = explained(str(error))
     return f"Spark says: {cause.message}. {cause.detail}".rstrip()

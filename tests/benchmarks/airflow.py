@@ -66,8 +66,8 @@ def _succeeded(live: LiveAirflow) -> list[dict[str, Any]]:
 def _measured(live: LiveAirflow, run: dict[str, Any]) -> _Run | None:
     path = f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}/taskInstances"
     tasks = {task["task_id"]: task for task in live.get(path)["task_instances"] if task["duration"] is not None}
-    said = json.dumps(live.get(f"{path}/ingest/logs/{tasks['ingest']['try_number']}", map_index=0))
-    batches = [int(ms) for ms in _BATCH_MS.findall(said)]
+    log = json.dumps(live.get(f"{path}/ingest/logs/{tasks['ingest']['try_number']}", map_index=0))
+    batches = [int(ms) for ms in _BATCH_MS.findall(log)]
     if not batches:
         return None
     return _Run(

@@ -62,8 +62,10 @@ def many(lake: Lake, runs: int) -> list[Figure]:
 
     with ThreadPoolExecutor(_CALLERS) as threads:
         advanced = seconds(lambda: list(threads.map(advance, range(_CALLERS))))
-    stands = {hold.name: hold.at_ms for hold in lake.holds.all()}
-    assert all(stands[f"many_{caller}"] == first_ms + _ADVANCES for caller in range(_CALLERS)), "no advance may be lost"
+    times_ms = {hold.name: hold.at_ms for hold in lake.holds.all()}
+    assert all(times_ms[f"many_{caller}"] == first_ms + _ADVANCES for caller in range(_CALLERS)), (
+        "no advance may be lost"
+    )
     count = _CALLERS * _ADVANCES
     return [
         _within(f"CREATE HOLD, each of {_HOLDS:,} on {_TABLES} tables", [made / _HOLDS], _COMMAND_S),

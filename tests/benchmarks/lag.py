@@ -42,10 +42,10 @@ def lags(lake: Lake, rates: Sequence[float], length_s: float) -> list[Figure]:
         for rate in rates:
             with _loaded(bank, rate):
                 _follow(lake, time() + _WARM_UP_S)
-                starts, begun_s = bare.ends(), time()
-                ended_s = begun_s + length_s
+                starts, start_s = bare.ends(), time()
+                ended_s = start_s + length_s
                 shown_s = _follow(lake, ended_s + _SENT_WITHIN_S)
-            to_row_s = _rows_s(lake, shown_s, begun_s, ended_s)
+            to_row_s = _rows_s(lake, shown_s, start_s, ended_s)
             per_batch = max(1, len(to_row_s) // len(shown_s))
             floor_s = statistics.median(_kafka_s(bare, starts["history"])) + _merging_s(bare, starts, per_batch)
             figures += _figures(f"commit to row, {rate:g} transactions/s", to_row_s, floor_s)
@@ -99,14 +99,14 @@ def _follow(lake: Lake, until_s: float) -> dict[int, float]:
     return shown_s
 
 
-def _rows_s(lake: Lake, shown_s: Mapping[int, float], begun_s: float, ended_s: float) -> list[float]:
-    """Return the seconds from each commit in [begun_s, ended_s) to its row in the lake, in the order of commits."""
+def _rows_s(lake: Lake, shown_s: Mapping[int, float], start_s: float, ended_s: float) -> list[float]:
+    """Return the seconds from each commit in [start_s, ended_s) to its row in the lake, in the order of commits."""
     found = lake.sql(
         "SUBSCRIBE (SELECT CAST(unix_micros(CAST(mtime AS TIMESTAMP)) AS DOUBLE) / 1e6 AS at_s FROM live.history) "
         f"WITH (SNAPSHOT = false) AS OF {min(shown_s) - 1} UP TO {max(shown_s) + 1}"
     )
     at, when = found.columns.index("at_s"), found.columns.index("mz_timestamp")
-    rows = sorted((row[at], shown_s[row[when]]) for row in found.rows if begun_s <= row[at] < ended_s)
+    rows = sorted((row[at], shown_s[row[when]]) for row in found.rows if start_s <= row[at] < ended_s)
     return [shown - at_s for at_s, shown in rows]
 
 

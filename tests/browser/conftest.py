@@ -19,7 +19,7 @@ class Shown:
     """A page in a window, with the messages that it logged and the addresses that it requested."""
 
     page: Page
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     requested: list[str] = field(default_factory=list)
 
 
@@ -50,8 +50,8 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
         )
         contexts.append(context)
         shown = Shown(context.new_page())
-        shown.page.on("console", lambda message: shown.said.append(message.text))
-        shown.page.on("pageerror", lambda error: shown.said.append(str(error)))
+        shown.page.on("console", lambda message: shown.messages.append(message.text))
+        shown.page.on("pageerror", lambda error: shown.messages.append(str(error)))
         shown.page.on("request", lambda request: shown.requested.append(request.url))
         shown.page.goto(file.as_uri())
         return shown

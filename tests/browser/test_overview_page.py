@@ -43,7 +43,7 @@ def test_the_page_is_complete_and_legible_at_any_width_in_any_color_scheme(
         assert read(shown.page, "overflowing()") == []
         assert read(shown.page, "faint()") == []
         unfold(shown.page)
-    assert shown.said == []
+    assert shown.messages == []
     assert [url for url in shown.requested if not url.startswith(("file:", "data:"))] == []
     assert len([url for url in shown.requested if url.startswith("file:")]) == 1
 

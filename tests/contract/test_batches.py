@@ -42,15 +42,15 @@ def row(of: Intent, start: int = 0) -> Batch:
     return Batch(of.source, of.reader, of.mz_timestamp, {P0: start}, of.end, {"shop.orders": TableChange(inserted=1)})
 
 
-def reading(store: BatchStore, *tables: str, owner: str = "a") -> None:
-    """Let `owner` hold the source `shop`, whose main reader feeds `tables` from offset 0."""
+def reading(store: BatchStore, *tables: str, holder: str = "a") -> None:
+    """Let `holder` hold the source `shop`, whose main reader feeds `tables` from offset 0."""
 
     def with_tables(readers: Readers) -> Readers:
         progress = {table: TableProgress() for table in tables}
         return {"main": replace(readers["main"], tables=progress, position={P0: 0})}
 
-    store.acquire("shop", owner, START_MS + 15_000)
-    store.change_readers("shop", owner, with_tables)
+    store.acquire("shop", holder, START_MS + 15_000)
+    store.change_readers("shop", holder, with_tables)
 
 
 def test_a_source_read_for_the_first_time_gets_a_main_reader(store: BatchStore) -> None:
@@ -61,22 +61,22 @@ def test_a_source_read_for_the_first_time_gets_a_main_reader(store: BatchStore) 
 
 
 def test_a_writer_taken_for_dead_can_do_nothing_any_more(store: BatchStore, clock: Clock) -> None:
-    reading(store, "shop.orders", owner="zombie")
-    begun = intent(START_MS + 1, 10)
-    store.begin(begun, "zombie")
+    reading(store, "shop.orders", holder="zombie")
+    open_batch = intent(START_MS + 1, 10)
+    store.begin(open_batch, "zombie")
     clock.now_ms += 15_000
     store.acquire("shop", "b", clock.now_ms + 15_000)
-    assert store.readers("shop")["main"].intent == begun
+    assert store.readers("shop")["main"].intent == open_batch
 
     with pytest.raises(LeaseLost, match="shop"):
         store.renew("shop", "zombie", clock.now_ms + 15_000)
     with pytest.raises(LeaseLost):
-        store.commit(begun, "zombie", {"shop.orders": TableProgress()}, row(begun))
+        store.commit(open_batch, "zombie", {"shop.orders": TableProgress()}, row(open_batch))
     with pytest.raises(LeaseLost):
         store.change_readers("shop", "zombie", lambda readers: decide.dropped(readers, "shop.orders"))
     store.release("shop", "zombie")
 
-    store.commit(begun, "b", {"shop.orders": TableProgress()}, row(begun))
+    store.commit(open_batch, "b", {"shop.orders": TableProgress()}, row(open_batch))
     with pytest.raises(LeaseLost):
         store.begin(intent(clock.now_ms, 20), "zombie")
     assert store.readers("shop")["main"].lease == Lease("b", clock.now_ms, clock.now_ms + 15_000)
@@ -177,11 +177,11 @@ def test_the_stops_of_a_readable_table_are_stored(store: BatchStore) -> None:
     error = ReaderError("table-failed", "it failed")
 
     def batch(at: int, end: int, stopped: str | None = None, reader: str = "main") -> None:
-        begun = intent(START_MS + at, end, reader)
-        store.begin(begun, "a")
+        open_batch = intent(START_MS + at, end, reader)
+        store.begin(open_batch, "a")
         tables = store.readers("shop")[reader].tables
         progress = {name: replace(before, since_ms=before.since_ms or START_MS + at) for name, before in tables.items()}
-        store.commit(begun, "a", progress, row(begun), {stopped: error} if stopped else {})
+        store.commit(open_batch, "a", progress, row(open_batch), {stopped: error} if stopped else {})
 
     def progress(reader: str = "main") -> TableProgress:
         return store.readers("shop")[reader].tables["shop.orders"]
@@ -249,9 +249,9 @@ def test_a_backfilled_table_joins_at_the_position_of_both_readers(store: BatchSt
     with pytest.raises(ValueError, match="is not at the position of main"):
         store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
 
-    behind = intent(START_MS + 2, 10)
-    store.begin(behind, "a")
-    store.commit(behind, "a", {"shop.orders": TableProgress()}, row(behind))
+    later = intent(START_MS + 2, 10)
+    store.begin(later, "a")
+    store.commit(later, "a", {"shop.orders": TableProgress()}, row(later))
     readers = store.change_readers("shop", "a", lambda r: decide.joined(r, "shop.new"))
     assert list(readers) == ["main"]
     assert set(readers["main"].tables) == {"shop.orders", "shop.new"}

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.offset_checks import faults
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.connection_options import KafkaOptions, kafka_options
 from lakehold.model.offsets import TopicPartition, Watermarks
@@ -57,7 +57,7 @@ def test_ends_are_fetched_first_of_the_ordered_topic_then_of_others_and_of_uncom
     fetches: list[list[str]] = []
 
     class Busy(KafkaReader):
-        def _fetch(self, topics: Collection[str]) -> Available:
+        def _fetch(self, topics: Collection[str]) -> FetchedOffsets:
             found = super()._fetch(topics)
             fetches.append([*topics])
             broker.produce(ordered, numbered(0, 1))
@@ -67,7 +67,11 @@ def test_ends_are_fetched_first_of_the_ordered_topic_then_of_others_and_of_uncom
     before_ms = now_ms()
     found = Busy(kafka_options({"BROKER": broker.address})).fetch_offsets([other, ordered], ordered)
     assert fetches == [[ordered], [other]]
-    assert {tp: marks.end_exclusive for tp, marks in found.partitions.items()} == {transactions: 0, first: 1, second: 0}
+    assert {tp: watermarks.end_exclusive for tp, watermarks in found.partitions.items()} == {
+        transactions: 0,
+        first: 1,
+        second: 0,
+    }
     assert found.written == {transactions: 2, first: 2, second: 4}
     assert before_ms <= found.fetched_ms <= now_ms()
     assert found.topics == found.identities.keys() == {ordered, other}
@@ -130,12 +134,12 @@ def test_a_missing_topic_is_reported_with_similar_names(broker: Broker) -> None:
     reader = KafkaReader(kafka_options({"BROKER": broker.address}))
     broker.produce(topic, numbered(0, 1))
     misspelt = topic.replace("orders", "order")
-    available = reader.fetch_offsets([topic, misspelt])
-    assert available.missing == (misspelt,)
-    error = faults(available, {})[misspelt]
+    fetched = reader.fetch_offsets([topic, misspelt])
+    assert fetched.missing == (misspelt,)
+    error = faults(fetched, {})[misspelt]
     assert error.code == "topic-missing"
     assert topic in error.hint
-    assert values(reader.in_driver(reader.plan(available, {}, LARGE).ranges)) == numbered(0, 1)
+    assert values(reader.in_driver(reader.plan(fetched, {}, LARGE).ranges)) == numbered(0, 1)
 
 
 def test_a_new_partition_is_read_from_its_beginning(broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""Leases of sources, of their upstream objects, and of subscribers: one owner at a time, in memory and in a lake."""
+"""Leases of sources, of their upstream objects, and of subscribers: one holder at a time, in memory and in a lake."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Leased:
     is_busy: str
     is_lost: str
 
-    def acquire(self, owner: str, until_ms: int, name: str = "shop") -> None:
-        self.leases.acquire(name, owner, START_MS + until_ms)
+    def acquire(self, holder: str, until_ms: int, name: str = "shop") -> None:
+        self.leases.acquire(name, holder, START_MS + until_ms)
 
-    def renew(self, owner: str, until_ms: int) -> None:
-        self.leases.renew("shop", owner, START_MS + until_ms)
+    def renew(self, holder: str, until_ms: int) -> None:
+        self.leases.renew("shop", holder, START_MS + until_ms)
 
 
 def source(state: State, clock: Clock) -> Leased:
@@ -78,7 +78,7 @@ def leased(request: pytest.FixtureRequest, state: State, clock: Clock) -> Leased
     return made
 
 
-def test_a_live_lease_excludes_others_and_names_its_owner(leased: Leased, clock: Clock) -> None:
+def test_a_live_lease_excludes_others_and_names_its_holder(leased: Leased, clock: Clock) -> None:
     leased.acquire("host-1/4711", 15_000)
     clock.now_ms += 14_999
     with pytest.raises(leased.busy) as busy:
@@ -92,7 +92,7 @@ def test_a_live_lease_excludes_others_and_names_its_owner(leased: Leased, clock:
     assert leased.now() == Lease("host-1/4711", START_MS, START_MS + 15_000)
 
 
-def test_the_owner_renews_its_lease_even_after_its_expiry(leased: Leased, clock: Clock) -> None:
+def test_the_holder_renews_its_lease_even_after_its_expiry(leased: Leased, clock: Clock) -> None:
     leased.acquire("a", 15_000)
     clock.now_ms += 5_000
     leased.acquire("a", 20_000)
@@ -127,21 +127,21 @@ def test_a_released_lease_is_free_at_once(leased: Leased) -> None:
     assert leased.now() == Lease("b", START_MS, START_MS + 15_000)
 
 
-def test_one_of_several_racing_owners_gets_the_lease(leased: Leased) -> None:
-    def take(owner: str) -> str | None:
+def test_one_of_several_racing_processes_gets_the_lease(leased: Leased) -> None:
+    def take(holder: str) -> str | None:
         try:
-            leased.acquire(owner, 15_000)
+            leased.acquire(holder, 15_000)
         except leased.busy:
             return None
-        return owner
+        return holder
 
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
-            winners = [owner for owner in pool.map(take, ["a", "b", "c", "d"]) if owner]
+            holders = [holder for holder in pool.map(take, ["a", "b", "c", "d"]) if holder]
             lease = leased.now()
             assert lease is not None
-            assert winners == [lease.owner]
-            leased.leases.release("shop", winners[0])
+            assert holders == [lease.holder]
+            leased.leases.release("shop", holders[0])
 
 
 # --- subscribers ------------------------------------------------------------------------------------------------------
@@ -163,16 +163,16 @@ def test_registering_twice_keeps_the_existing_subscriber(subscribers: Subscriber
 
 def test_each_process_that_takes_a_subscriber_is_an_epoch(subscribers: SubscriberStore, clock: Clock) -> None:
     subscribers.register(CLIENT)
-    for number, owner in enumerate(["a", "b", "b"], start=1):
-        subscribers.acquire("shop", owner, clock.now_ms + 2)
-        subscribers.renew("shop", owner, clock.now_ms + 3)
+    for number, holder in enumerate(["a", "b", "b"], start=1):
+        subscribers.acquire("shop", holder, clock.now_ms + 2)
+        subscribers.renew("shop", holder, clock.now_ms + 3)
         assert [of.epoch for of in subscribers.subscribers()] == [number]
         with pytest.raises(LeaseLost, match="lost the lease"):
             subscribers.move("shop", "c", 7)
         if number == 1:
             clock.now_ms += 3
         else:
-            subscribers.release("shop", owner)
+            subscribers.release("shop", holder)
 
 
 def test_a_forgotten_subscriber_cannot_be_run(subscribers: SubscriberStore) -> None:

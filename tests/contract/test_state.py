@@ -30,8 +30,10 @@ from lakehold.state.subscribers import SUBSCRIBERS, Subscriber, SubscriberKind
 from lakehold.state.upstream_leases import UPSTREAM_LEASES, UpstreamLease
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PASSED = CommittedTransactions({"": (16,)}, {T1: FurthestEvent(LogPosition("", (5,)), (1, 2, 3, 4))}, frozenset([T0]))
-MARKS = HighWaterMarks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
+COMMITTED = CommittedTransactions(
+    {"": (16,)}, {T1: FurthestEvent(LogPosition("", (5,)), (1, 2, 3, 4))}, frozenset([T0])
+)
+HIGH_WATER_MARKS = HighWaterMarks({0: (1, 2, 3, 4)}, SnapshotProgress((1, 0, 0, 0), True, False, 3, {0: 7}), 8, "s")
 ORDERS = HeldTable("4f1c", "shop.orders", is_fed=True)
 DAILY = Hold("u1", "shop", "daily", 1_000, (ORDERS,), 60_000, Check.REQUIRE, "CREATE HOLD …", 1)
 OPS = Role("r1", "ops", True, (), 1)
@@ -43,14 +45,14 @@ VALUES: list[tuple[Rows[Any], Any]] = [
         ReaderState(
             source="shop",
             reader="main",
-            tables={"shop.t": TableProgress(5, 2, MARKS, "id", 9, (Stop(1, 2),), ("größe",))},
+            tables={"shop.t": TableProgress(5, 2, HIGH_WATER_MARKS, "id", 9, (Stop(1, 2),), ("größe",))},
             position={T0: 3, T1: 4},
             topic_ids={"t": "a"},
             upper_ms=11,
             lease=Lease("me", 1, 2),
-            intent=Intent("shop", "main", 12, {T0: 5}, {"shop.t": 7, "shop.u": None}, PASSED),
+            intent=Intent("shop", "main", 12, {T0: 5}, {"shop.t": 7, "shop.u": None}, COMMITTED),
             error=ReaderError("c", "m", "d"),
-            transactions=replace(PASSED, replaced=Replaced((9, 0, 0, 0), frozenset(["u"]))),
+            transactions=replace(COMMITTED, replaced=Replaced((9, 0, 0, 0), frozenset(["u"]))),
             waiting=Waiting("571", 3, 4, ("shop.t",), "it lacks 2", 5),
             seen_upstream_ms=13,
             catch_up_from={T0: 0},

@@ -49,8 +49,8 @@ dags = {{
     for name, dag in bag.dags.items()
 }}
 heavy = [name for name in {HEAVY!r} if name in sys.modules]
-told = {{"errors": bag.import_errors, "dags": dags, "heavy": heavy, "parsed_s": parsed_s, "airflow_s": airflow_s}}
-print(json.dumps(told), file=sys.stderr)
+facts = {{"errors": bag.import_errors, "dags": dags, "heavy": heavy, "parsed_s": parsed_s, "airflow_s": airflow_s}}
+print(json.dumps(facts), file=sys.stderr)
 """
 
 STRUCTURE = {

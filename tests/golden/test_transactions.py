@@ -33,7 +33,7 @@ import pytest
 from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.transactions.boundary import find_boundary
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
-from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.ingest.transactions.waiting import Incomplete
 from lakehold.model.committed_transactions import CommittedTransactions, FurthestEvent
 from lakehold.model.high_water_marks import Position
 from lakehold.model.log_positions import WAL
@@ -64,7 +64,7 @@ class Case:
 
     lines: dict[TopicPartition, list[str]] = field(default_factory=dict)
     commit: str = ""
-    marks: dict[TopicPartition, FurthestEvent] = field(default_factory=dict)
+    furthest: dict[TopicPartition, FurthestEvent] = field(default_factory=dict)
     cut_off: set[TopicPartition] = field(default_factory=set)
     is_bounded: bool = False
     written: dict[TopicPartition, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Case:
                 id_, position = event(furthest[0], int(furthest[1:]))
                 at = position_of_event(id_, position)
                 assert at is not None
-                self.marks[partition(name)] = FurthestEvent(at, position)
+                self.furthest[partition(name)] = FurthestEvent(at, position)
         else:
             tp, *tokens = line.split()
             self.lines[partition(tp)] = tokens
@@ -98,7 +98,7 @@ class Case:
     @property
     def committed(self) -> CommittedTransactions:
         commits = {WAL: (lsn(self.commit),)} if self.commit else {}
-        return CommittedTransactions(commits, self.marks, frozenset(self.cut_off))
+        return CommittedTransactions(commits, self.furthest, frozenset(self.cut_off))
 
     @property
     def candidate(self) -> Candidate:
@@ -163,15 +163,15 @@ def position_in(tp: TopicPartition, offset: int) -> tuple[str, int, int]:
     return tp.topic, tp.partition, offset
 
 
-def described(blocked: Blocked) -> str:
-    if not blocked.transaction:
-        return f"a re-snapshot is incomplete, {blocked.arrived} rows have arrived"
-    name = chr(int(blocked.transaction.split(":", maxsplit=1)[0]))
-    if blocked.repeats:
-        return f"{blocked.repeats} repeats {name}, and has not reached its furthest event"
-    if not blocked.lacking:
-        return f"{name} has no END, {blocked.arrived} events have arrived"
-    parts = (f"{arrived} of {count} of {topic}" for topic, (arrived, count) in sorted(blocked.lacking.items()))
+def described(incomplete: Incomplete) -> str:
+    if not incomplete.transaction:
+        return f"a re-snapshot is incomplete, {incomplete.arrived} rows have arrived"
+    name = chr(int(incomplete.transaction.split(":", maxsplit=1)[0]))
+    if incomplete.repeats:
+        return f"{incomplete.repeats} repeats {name}, and has not reached its furthest event"
+    if not incomplete.missing:
+        return f"{name} has no END, {incomplete.arrived} events have arrived"
+    parts = (f"{arrived} of {count} of {topic}" for topic, (arrived, count) in sorted(incomplete.missing.items()))
     return f"{name} lacks events: {', '.join(parts)} have arrived"
 
 
@@ -184,17 +184,17 @@ def outcome(text: str) -> str:
     width = max(len(f"{tp.topic}/{tp.partition}") for tp in case.lines) + 2
     shown = []
     for tp, tokens in case.lines.items():
-        taken = found.stops[tp] - FIRST_OFFSET
-        marked = [*tokens[:taken], "|", *tokens[taken:]]
-        shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(marked)}")
-    if found.blocked is not None:
-        shown.append(described(found.blocked))
+        length = found.stops[tp] - FIRST_OFFSET
+        with_bar = [*tokens[:length], "|", *tokens[length:]]
+        shown.append(f"{f'{tp.topic}/{tp.partition}':<{width}}{' '.join(with_bar)}")
+    if found.incomplete is not None:
+        shown.append(described(found.incomplete))
     if found.is_followed:
         shown.append("the rest may contain another batch")
     if found.over_ms is not None:
         shown.append("a re-snapshot has ended, and may be incomplete")
-    if found.passed.replaced is not None:
-        empty = " ".join(sorted(found.passed.replaced.without_rows))
+    if found.committed.replaced is not None:
+        empty = " ".join(sorted(found.committed.replaced.without_rows))
         shown.append(f"a re-snapshot without rows of {empty}" if empty else "a re-snapshot")
     for heading, topics in (("waiting", found.waiting), ("unread snapshots", found.unread_snapshots)):
         if topics:

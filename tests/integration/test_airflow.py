@@ -13,6 +13,7 @@ from lakehold.state.hold_checks import HOLD_CHECKS
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.times import now_ms
 from tests.airflow_live import ANSWERS_WITHIN_S, LiveAirflow, live_airflow
+from tests.runnable_pages import checked
 from tests.stack_fixtures import open_directory
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -25,6 +26,10 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAirflow]:
         live_airflow(tmp_path_factory.mktemp("airflow"), stack_directory) as found,
     ):
         yield found
+
+
+def test_the_page_shows_the_command_that_these_tests_run() -> None:
+    assert checked("docs/airflow.md", __file__) == ["make airflow\n"]
 
 
 def test_changes_go_from_postgres_to_tables_outputs_and_checks(live: LiveAirflow) -> None:
@@ -64,10 +69,10 @@ def test_a_worker_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
     killed: list[int] = []
 
     def kill() -> bool:
-        owner = live.owner()
-        if owner is not None:
-            os.kill(owner, signal.SIGKILL)
-            killed.append(owner)
+        holder = live.holder()
+        if holder is not None:
+            os.kill(holder, signal.SIGKILL)
+            killed.append(holder)
         return bool(killed)
 
     live.wait_for(kill)

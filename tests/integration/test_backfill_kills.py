@@ -41,16 +41,16 @@ def test_a_table_is_created_again_after_a_kill(
         "spark_remote": spark_connect,
     }
     processes = IngestProcesses(warehouse, "shop", settings)
-    code, said = processes.run(kill_at=point)
-    assert code == -signal.SIGKILL, said
-    begun = shop.lake.batches.readers("shop")[BACKFILL_READER]
-    assert begun.intent is not None
+    code, output = processes.run(kill_at=point)
+    assert code == -signal.SIGKILL, output
+    reader = shop.lake.batches.readers("shop")[BACKFILL_READER]
+    assert reader.intent is not None
 
     for name, topic in (("again", "orders"), ("items", "items")):
         shop.lake.sql(f"DROP TABLE s.{name}")
         shop.table(name, topic)
-    wait_for(lambda: begun.lease is None or begun.lease.until_ms <= now_ms(), within_s=10)
+    wait_for(lambda: reader.lease is None or reader.lease.until_ms <= now_ms(), within_s=10)
     reports = shop.lake.ingest("shop")
-    assert reports[0].timestamp_ms == begun.intent.mz_timestamp
+    assert reports[0].timestamp_ms == reader.intent.mz_timestamp
     assert shop.readers() == {MAIN_READER: {"s.first", "s.again", "s.items", "s.third"}}
     assert {shop.rows(name) for name in ("first", "again", "items", "third")} == {2 * BATCH}

@@ -53,7 +53,7 @@ def test_a_table_is_readable_though_its_topic_is_never_fully_read(make_lake: Lak
         f"CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ('{topic.name}')) FORMAT JSON;"
         f"CREATE TABLE shop.orders FROM SOURCE shop (TOPIC '{topic.name}') ENVELOPE DEBEZIUM UPSERT"
     )
-    # The process is killed after each batch: the noted end offsets survive it.
+    # The process is killed after each batch: the recorded end offsets survive it.
     for _ in range(8):
         batches = lake.batches_of("shop")
         next(batches)

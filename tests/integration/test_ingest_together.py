@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.read.kafka import KafkaReader
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.lake import Lake
 from lakehold.model.offsets import OffsetRange, TopicPartition
 from tests.conftest import LakeFactory
@@ -56,12 +56,12 @@ class Fed:
 
     def ingest(self, *sources: str) -> dict[str, int]:
         """Ingest the sources together; return the number of records of each."""
-        taken = dict.fromkeys(sources, 0)
+        records = dict.fromkeys(sources, 0)
         for report in self.lake.batches_together(sources):
             assert isinstance(report, BatchReport)
             assert not report.stopped
-            taken[report.source] += report.records
-        return taken
+            records[report.source] += report.records
+        return records
 
     def assert_complete(self) -> None:
         for source, topics in SOURCES.items():
@@ -79,11 +79,11 @@ def test_shared_topics_are_read_and_decoded_once(fed: Fed, monkeypatch: pytest.M
     read: list[OffsetRange] = []
     in_driver = KafkaReader.in_driver
 
-    def noted(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
+    def recorded(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
         read.extend(ranges)
         return in_driver(self, ranges)
 
-    monkeypatch.setattr(KafkaReader, "in_driver", noted)
+    monkeypatch.setattr(KafkaReader, "in_driver", recorded)
     for n in range(3):
         fed.write(n, 4)
     before = decodes(*SOURCES)
@@ -98,15 +98,15 @@ def test_shared_topics_are_read_and_decoded_once(fed: Fed, monkeypatch: pytest.M
 def test_a_transaction_topic_is_fetched_and_read_once(
     make_lake: LakeFactory, broker: Broker, monkeypatch: pytest.MonkeyPatch, with_transactions: Collection[str]
 ) -> None:
-    looked: list[frozenset[str]] = []
+    fetches: list[frozenset[str]] = []
     read: Counter[tuple[TopicPartition, int]] = Counter()
     fetch, in_driver = KafkaReader.fetch_offsets, KafkaReader.in_driver
 
-    def noted_fetch(self: KafkaReader, topics: Collection[str], ordered: str | None = None) -> Available:
-        looked.append(frozenset(topics))
+    def recorded_fetch(self: KafkaReader, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:
+        fetches.append(frozenset(topics))
         return fetch(self, topics, ordered)
 
-    def noted_read(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
+    def recorded_read(self: KafkaReader, ranges: Collection[OffsetRange]) -> pa.Table:
         read.update((r.topic_partition, at) for r in ranges for at in range(r.start_inclusive, r.end_exclusive))
         return in_driver(self, ranges)
 
@@ -127,10 +127,10 @@ def test_a_transaction_topic_is_fetched_and_read_once(
             )
     connector.transaction(("a", 1, 10), ("b", 1, 10))
     connector.transaction(("b", 1, 20), ("b", 2, 30))
-    monkeypatch.setattr(KafkaReader, "fetch_offsets", noted_fetch)
-    monkeypatch.setattr(KafkaReader, "in_driver", noted_read)
+    monkeypatch.setattr(KafkaReader, "fetch_offsets", recorded_fetch)
+    monkeypatch.setattr(KafkaReader, "in_driver", recorded_read)
     list(lake.batches_together(sources))
-    assert looked == [topics]
+    assert fetches == [topics]
     assert len(read) == 4 + 1 + 3
     assert set(read.values()) == {1}
     for source in sources:

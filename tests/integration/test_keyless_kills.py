@@ -36,8 +36,8 @@ def test_killed_batches_are_finished_once(tmp_path: Path) -> None:
             lambda: all(r.lease is None or r.lease.until_ms <= now_ms() for r in lake.batches.readers("shop").values()),
             "nobody has the source",
         )
-        code, said = processes.run(**({} if kill_at is None else {"kill_at": kill_at}))
-        assert code == (0 if kill_at is None else -signal.SIGKILL), said
+        code, output = processes.run(**({} if kill_at is None else {"kill_at": kill_at}))
+        assert code == (0 if kill_at is None else -signal.SIGKILL), output
 
     def rows() -> list[int]:
         return sorted(lake.catalog.load_table("s.t").scan().to_arrow()["id"].to_pylist())

@@ -87,13 +87,13 @@ class Shop:
 
     def ingest(self, **settings: str | int) -> None:
         self.wait_for_lease()
-        code, said = self.processes.run(**settings)
-        assert code == 0, said
+        code, output = self.processes.run(**settings)
+        assert code == 0, output
 
     def killed(self, point: str, **settings: str | int) -> None:
         self.wait_for_lease()
-        code, said = self.processes.run(kill_at=point, **settings)
-        assert code == KILLED, f"not killed {point}: {said}"
+        code, output = self.processes.run(kill_at=point, **settings)
+        assert code == KILLED, f"not killed {point}: {output}"
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def contents(lake: Lake) -> dict[str, Any]:
             key=repr,
         ),
         "open_errors": {name: progress[name].open_errors for name in TABLES},
-        "marks": {name: _marks(progress[name].marks, _history(lake, name)) for name in TABLES},
+        "marks": {name: _high_water_marks(progress[name].high_water_marks, _history(lake, name)) for name in TABLES},
         "readable_from": {name: numbers[progress[name].since_ms or 0] for name in TABLES},
         "snapshots": {name: _snapshots(lake, name, numbers) for name in TABLES},
         "batches": [
@@ -202,7 +202,7 @@ def _snapshots(lake: Lake, table: str, numbers: Mapping[int, int]) -> list[tuple
             numbers[int(snapshot.summary["lakehold.timestamp"])],
             snapshot.summary["lakehold.step"],
             snapshot.summary["lakehold.offsets"],
-            _marks(HighWaterMarks.from_json(snapshot.summary["lakehold.marks"]), history),
+            _high_water_marks(HighWaterMarks.from_json(snapshot.summary["lakehold.marks"]), history),
         )
         for snapshot in history
     ]
@@ -214,13 +214,13 @@ def _history(lake: Lake, table: str) -> list[SnapshotState]:
     return list(reversed(state.history))
 
 
-def _marks(marks: HighWaterMarks, history: Sequence[SnapshotState]) -> HighWaterMarks:
+def _high_water_marks(high_water_marks: HighWaterMarks, history: Sequence[SnapshotState]) -> HighWaterMarks:
     """Replace the sequence number in the high-water marks, which killed tries use up, by its index in the table's history."""
-    if marks.snapshot is None or marks.snapshot.replaces_through is None:
-        return marks
+    if high_water_marks.snapshot is None or high_water_marks.snapshot.replaces_through is None:
+        return high_water_marks
     sequence = [snapshot.sequence_number for snapshot in history]
-    through = sequence.index(marks.snapshot.replaces_through)
-    return replace(marks, snapshot=replace(marks.snapshot, replaces_through=through))
+    through = sequence.index(high_water_marks.snapshot.replaces_through)
+    return replace(high_water_marks, snapshot=replace(high_water_marks.snapshot, replaces_through=through))
 
 
 def assert_each_batch_once(found: Mapping[str, Any]) -> None:
@@ -314,10 +314,10 @@ def test_a_process_that_wakes_up_after_losing_its_source_writes_nothing(
         wait_for(lambda: process.status() == psutil.STATUS_STOPPED, within_s=120)
         shop.killed("after-commit")
         process.send_signal(signal.SIGCONT)
-        code, said = shop.processes.ended(suspended)
+        code, output = shop.processes.ended(suspended)
     finally:
         suspended.kill()
     assert code == 1
-    assert "this process lost the lease of source" in said
+    assert "this process lost the lease of source" in output
     shop.ingest()
     assert_as_written(shop.lake)

@@ -87,7 +87,7 @@ def ingest_instead_of_waiting(lake: Lake, meanwhile: Callable[[], None] = lambda
         pauses.append(seconds)
         meanwhile()
 
-    with lake._parts.ingesting.held("shop") as ingesting:
+    with lake._parts.ingesting.leased("shop") as ingesting:
         assert not any(report.waiting for report in replace(ingesting, pause=pause).drain())
     return pauses
 

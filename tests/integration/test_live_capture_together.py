@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 @pytest.fixture(autouse=True)
-def _looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def _inspects_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make each ingest inspect the connector."""
     monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
     monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)

@@ -138,17 +138,17 @@ def test_values_that_would_be_lost_are_reported_or_refused_where_they_stop_the_c
         "INSERT INTO lossy (id, moments) VALUES (4, '{-infinity}')",
         """INSERT INTO strict (id, "Rate") VALUES (1, 'NaN'), (2, 1)""",
     )
-    looks: list[list[str]] = []
-    look = PostgresUpstream.lost_values
+    calls: list[list[str]] = []
+    lost_values = PostgresUpstream.lost_values
 
     def counted(upstream: PostgresUpstream, lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
-        looks.append([*lossy])
-        return look(upstream, lossy)
+        calls.append([*lossy])
+        return lost_values(upstream, lossy)
 
     monkeypatch.setattr(PostgresUpstream, "lost_values", counted)
     assert shop.lake.sql(shop.creating("orders")).notices == ()
     shop.follow_until_equal("orders")
-    assert looks == [], "no column of the table loses anything"
+    assert calls == [], "no column of the table loses anything"
 
     before = shop.topics()
     for statement in (shop.creating("strict"), f"BEGIN; {shop.creating('clean')}; {shop.creating('strict')}; COMMIT"):
@@ -156,7 +156,7 @@ def test_values_that_would_be_lost_are_reported_or_refused_where_they_stop_the_c
             shop.lake.sql(statement)
         assert refusal.value.code == "value-unsendable"
     assert (shop.topics(), shop.steps("ALTER SOURCE shop REPAIR")) == (before, [])
-    looks.clear()
+    calls.clear()
 
     named = "public.lossy.{} holds values that are not sent as they are: {}"
     reported = [
@@ -168,7 +168,7 @@ def test_values_that_would_be_lost_are_reported_or_refused_where_they_stop_the_c
     for statement in (f"EXPLAIN {shop.creating('lossy')}", shop.creating("lossy")):
         notices = shop.lake.sql(statement).notices
         assert [notice.startswith(each) for notice, each in zip(notices, reported, strict=True)] == [True] * 4
-    assert looks == [["public.lossy"]] * 2, "each statement searches the rows once, however often it plans"
+    assert calls == [["public.lossy"]] * 2, "each statement searches the rows once, however often it plans"
     assert shop.lake.sql(f"EXPLAIN {shop.creating('clean')}").notices == ()
     assert shop.lake.sql(shop.creating("clean")).notices == ()
     hint = refusal.value.hint.partition(" Or let")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from lakehold.upstream.postgres import Names, PostgresUpstream
 from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_source import execute
-from tests.postgres_standby import ReplicatedServer, binaries_with_failover_slots
+from tests.postgres_standby import COPIED, PRIMARY, STANDBY, ReplicatedServer, binaries_with_failover_slots
+from tests.runnable_pages import checked
 from tests.stack_fixtures import SourceDatabase, open_directory
 from tests.waiting import wait_for
 
@@ -81,6 +83,22 @@ def _commit_ends_where_the_lake_is(shop: Shop) -> bool:
     shop.follow_until_equal("orders")
     ((kept,),) = shop.lake.sql("SELECT transactions FROM mz_catalog.mz_readers WHERE reader = 'main'").rows
     return bool(json.loads(kept)["commits"]["wal"] == [end])
+
+
+def test_the_page_shows_the_settings_of_these_servers() -> None:
+    primary, standby, copied = checked("docs/operate/failover.md", __file__)
+    assert _settings(primary) == PRIMARY
+    shown = _settings(standby)
+    info = shown.pop("primary_conninfo").strip("'").split()
+    assert set(info) <= {re.sub("{.*}", "…", word) for word in STANDBY["primary_conninfo"].strip("'").split()}
+    assert "dbname=postgres" in info
+    assert shown.items() == {name: value for name, value in STANDBY.items() if name != "primary_conninfo"}.items()
+    assert copied == f"standby=# {COPIED};\n"
+
+
+def _settings(file: str) -> dict[str, str]:
+    lines = [line.partition(" = ") for line in file.splitlines() if not line.startswith("#")]
+    return {name: value for name, _, value in lines}
 
 
 @pytest.mark.usefixtures("stack", "failover_slots")

@@ -18,7 +18,7 @@ TABLES = {
     "pgbench_accounts": "aid int NOT NULL PRIMARY KEY, bid int, abalance int, filler char(84)",
     "pgbench_history": "tid int, bid int, aid int, delta int, mtime timestamp, filler char(22)",
 }
-BEGUN = (
+FIRST_ROWS = (
     "INSERT INTO pgbench_branches VALUES (1, 0, NULL)",
     "INSERT INTO pgbench_tellers SELECT i, 1, 0, NULL FROM generate_series(1, 10) i",
     "INSERT INTO pgbench_accounts SELECT i, 1, 0, '' FROM generate_series(1, 500) i",
@@ -61,7 +61,7 @@ def wanted(shop: Shop, table: str) -> list[str]:
 
 def test_pgbench(shop: Shop) -> None:
     execute(shop.database, [f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()])
-    execute(shop.database, [*BEGUN])
+    execute(shop.database, [*FIRST_ROWS])
     keyed = [name for name in TABLES if name != "pgbench_history"]
     execute(shop.database, [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in keyed])
     for name in keyed:

@@ -24,8 +24,8 @@ def test_mistyped_names_are_refused_with_their_cause(shop: Shop, monkeypatch: py
     execute(shop.database, ["CREATE VIEW seen AS SELECT * FROM orders"])
     addresses, creating = shop.database.addresses, shop.creating("orders")
 
-    lacking = _refused(shop, f"{creating} KEY (nope)")
-    assert (lacking.code, lacking.detail) == ("column-missing", "Its columns: id, n, note.")
+    missing = _refused(shop, f"{creating} KEY (nope)")
+    assert (missing.code, missing.detail) == ("column-missing", "Its columns: id, n, note.")
     assert _refused(shop, f"{creating} KEY (ID)").hint == "Did you mean id?"
     view = _refused(shop, shop.creating("seen"))
     assert (view.code, "is a view" in view.message) == ("upstream-view", True)

@@ -75,20 +75,20 @@ class Accounts:
         """Ask the connector for a snapshot of the rows that satisfy a condition."""
         chosen = condition if kind == "incremental" else f"SELECT * FROM public.accounts WHERE {condition}"
         conditions = [{"data-collection": "public.accounts", "filter": chosen}]
-        asked = {"type": kind, "data-collections": ["public.accounts"], "additional-conditions": conditions}
-        data = json.dumps(asked)
+        request = {"type": kind, "data-collections": ["public.accounts"], "additional-conditions": conditions}
+        data = json.dumps(request)
         signal = f"('{uuid.uuid4().hex}', 'execute-snapshot', '{data}')"
         execute(self._database, [f"INSERT INTO signals VALUES {signal}"])
 
     def wait_until_snapshotted(self, kind: Literal["Initial", "Incremental"], times: int) -> None:
         """Wait for `times` notifications of a complete snapshot; the connector calls blocking snapshots initial."""
         completed = 0
-        for notification in self._said():
+        for notification in self._reported():
             completed += notification == (f"{kind} Snapshot", "COMPLETED")
             if completed == times:
                 return
 
-    def _said(self) -> Iterator[tuple[str, str]]:
+    def _reported(self) -> Iterator[tuple[str, str]]:
         settings = {"bootstrap.servers": self._database.addresses.kafka, "group.id": uuid.uuid4().hex, "log_level": 0}
         consumer = Consumer(settings)
         consumer.assign([TopicPartition(self._notifications, p, OFFSET_BEGINNING) for p in range(_PARTITIONS)])
@@ -98,8 +98,8 @@ class Accounts:
                 message = consumer.poll(0.5)
                 value = message.value() if message is not None and message.error() is None else None
                 if value is not None:
-                    said = json.loads(value)["payload"]
-                    yield said["aggregate_type"], said["type"]
+                    payload = json.loads(value)["payload"]
+                    yield payload["aggregate_type"], payload["type"]
         finally:
             consumer.close()
         raise AssertionError(f"the snapshot is not complete within {_SNAPSHOT_WITHIN_S} s")
@@ -110,7 +110,7 @@ def test_a_snapshot_of_some_rows_leaves_the_others_that_change(
     make_lake: LakeFactory,
     database: SourceDatabase,
     kind: Literal["incremental", "blocking"],
-    said_as: Literal["Initial", "Incremental"],
+    reported_as: Literal["Initial", "Incremental"],
     times: int,
 ) -> None:
     accounts = Accounts(make_lake, database, seed=7)
@@ -124,7 +124,7 @@ def test_a_snapshot_of_some_rows_leaves_the_others_that_change(
         accounts.signal_snapshot(kind, "id % 4 = 0 OR id = 500")
         accounts.source.ingest()
         running.result()
-    accounts.wait_until_snapshotted(said_as, times)
+    accounts.wait_until_snapshotted(reported_as, times)
     accounts.source.catch_up()
     accounts.assert_equal()
     assert accounts.since() == since

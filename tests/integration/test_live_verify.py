@@ -99,13 +99,13 @@ def test_rows_that_somebody_changed_deleted_and_added_in_the_lake_are_found(shop
     assert next(each.columns for each in found.differences if each.key == ("7",)) == ("note",)
     assert found.is_whole
 
-    table_text, told, equal = _printed(shop, TableOutput, "shop.orders", "shop.order")
+    table_text, notices, equal = _printed(shop, TableOutput, "shop.orders", "shop.order")
     assert not equal
     assert re.search(r"shop\.orders +│ 7 +│ values differ +│ note", table_text)
-    assert told[0].startswith("notice: shop.orders differs from public.orders at ")
-    assert told[0].endswith(": 6 keys; 5,001 rows in the lake, 5,000 in the database")
-    assert told[1].startswith("notice: snapshots of the table that no ingest wrote: 3, the newest at ")
-    assert told[2] == 'error: table "shop.order" does not exist', "the next table is compared, too"
+    assert notices[0].startswith("notice: shop.orders differs from public.orders at ")
+    assert notices[0].endswith(": 6 keys; 5,001 rows in the lake, 5,000 in the database")
+    assert notices[1].startswith("notice: snapshots of the table that no ingest wrote: 3, the newest at ")
+    assert notices[2] == 'error: table "shop.order" does not exist', "the next table is compared, too"
     line, _, _ = _printed(shop, JsonOutput, "shop.orders")
     written = json.loads(line)
     assert (written["equal"], written["different"], written["complete"]) == (False, 6, True)
@@ -201,9 +201,9 @@ def test_a_table_that_cannot_be_compared_is_refused_with_the_reason(poor: Shop) 
 
 def _printed(shop: Shop, output: type[Output], *tables: str) -> tuple[str, list[str], bool]:
     """Return what the command writes to stdout and stderr, and whether the tables are equal."""
-    data, told = io.StringIO(), io.StringIO()
-    equal = run_verify(shop.lake, tables, output(data, told), NoProgress())
-    return data.getvalue(), told.getvalue().splitlines(), equal
+    data, notices = io.StringIO(), io.StringIO()
+    equal = run_verify(shop.lake, tables, output(data, notices), NoProgress())
+    return data.getvalue(), notices.getvalue().splitlines(), equal
 
 
 def _in_lake(shop: Shop, table: str) -> str:

@@ -1,4 +1,4 @@
-"""Operations on a MariaDB server: signal tables, marks in the log, and what lakehold finds of tables and users."""
+"""Operations on a MariaDB server: signal tables, sync points in the log, and what lakehold finds of tables and users."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb)
     upstream.create_signal_table(TABLE, None)
     upstream.send_signal(TABLE, requested_snapshot("t1", "shop.it's"))
     (first,) = mariadb.rows("SELECT @@gtid_binlog_pos")
-    assert upstream.mark_log(TABLE) == position_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
+    assert upstream.write_sync_point(TABLE) == position_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
     mariadb.execute("CREATE DATABASE shop")
-    before, marked = position_of_end(first[0]), upstream.mark_log(TABLE)
+    before, sync_point = position_of_end(first[0]), upstream.write_sync_point(TABLE)
     assert before is not None
-    assert (marked.log, marked.at > before.at) == (before.log, True)
+    assert (sync_point.log, sync_point.at > before.at) == (before.log, True)
     assert mariadb.rows(f"SELECT * FROM {TABLE}") == []
 
 
@@ -99,7 +99,7 @@ def test_it_is_known_beforehand_whether_the_user_may_create_a_signal_table(
     assert upstream.inspect(TABLE) == FoundSignals(None, may_make=may_make)
     if may_make:
         upstream.create_signal_table(TABLE, None)
-        upstream.mark_log(TABLE)
+        upstream.write_sync_point(TABLE)
         return
     with pytest.raises(UpstreamRefused) as refusal:
         upstream.create_signal_table(TABLE, None)
@@ -126,7 +126,7 @@ def test_the_rights_of_the_user_on_an_existing_signal_table_are_found(
     upstream = _granted(mariadb, grants)
     assert upstream.inspect(TABLE).table == found
     if found is not None and found.may_write:
-        upstream.mark_log(TABLE)
+        upstream.write_sync_point(TABLE)
     if found is not None and found.is_owned:
         upstream.drop_signal_table(TABLE)
         assert upstream.inspect(TABLE).table is None
@@ -145,7 +145,7 @@ def test_a_superuser_makes_one_as_documented(mariadb: MariaDb) -> None:
     (shown,) = (part.text for part in parts(page("operate/connectors.md")) if part.kind == "mysql")
     mariadb.execute(*shown.replace("<server id>", "7").replace("<user>", "u").split(";"))
     assert upstream.inspect(TABLE).table == FoundSignalTable(is_owned=False)
-    upstream.mark_log(TABLE)
+    upstream.write_sync_point(TABLE)
 
 
 def _granted(server: MariaDb, grants: Sequence[str]) -> MysqlUpstream:

@@ -253,7 +253,7 @@ def _fill(connection: psycopg.Connection[Any], table: str, rows: dict[str, list[
             connection.execute(f"INSERT INTO {table} ({name}) VALUES ({value})".encode())
 
 
-def _looked_through(upstream: PostgresUpstream, *tables: str) -> dict[str, LostValues]:
+def _lost_values(upstream: PostgresUpstream, *tables: str) -> dict[str, LostValues]:
     return upstream.lost_values(lossy_columns(tables, upstream.columns(tables), ConnectionType.POSTGRES))
 
 
@@ -279,11 +279,11 @@ def test_values_that_debezium_changes_are_found_in_the_rows(postgres_server: Pos
         for number, (column, value) in enumerate(cases):
             _fill(connection, f"v.lost_{number}", {**_SENT, column: [*_SENT.get(column, []), value]})
     upstream = PostgresUpstream(login, _TIMEOUT_S)
-    assert _looked_through(upstream, "v.empty", "v.sent", "v.plain") == {
+    assert _lost_values(upstream, "v.empty", "v.sent", "v.plain") == {
         "v.empty": LostValues(()),
         "v.sent": LostValues(()),
     }
-    found = _looked_through(upstream, *(f"v.lost_{number}" for number in range(len(cases))))
+    found = _lost_values(upstream, *(f"v.lost_{number}" for number in range(len(cases))))
     names = [
         "${env:HOME}" if "$" in column else 'a "b" {0} 100% c' if '"' in column else column.split()[0]
         for column, _ in cases
@@ -302,7 +302,7 @@ def test_a_column_with_a_not_null_domain_is_not_null(postgres_server: Postgres, 
         connection.execute("CREATE DOMAIN given AS numeric NOT NULL")
         connection.execute("CREATE TABLE strict (id int, n given)")
         connection.execute("INSERT INTO strict VALUES (1, 'NaN')")
-    (lossy,) = _looked_through(PostgresUpstream(login, _TIMEOUT_S), "public.strict")["public.strict"].columns
+    (lossy,) = _lost_values(PostgresUpstream(login, _TIMEOUT_S), "public.strict")["public.strict"].columns
     assert (lossy.column.name, lossy.stops) == ("n", True)
 
 
@@ -317,7 +317,7 @@ def test_a_search_that_takes_too_long_becomes_a_query_and_leaves_time_for_other_
             connection.execute(f"INSERT INTO {table} VALUES (1, 'NaN')".encode())
         connection.commit()
         connection.execute("LOCK TABLE large IN ACCESS EXCLUSIVE MODE")
-        found = _looked_through(upstream, "public.large", "public.small")
+        found = _lost_values(upstream, "public.large", "public.small")
         connection.rollback()
         query = found["public.large"].query
         assert query == 'SELECT bool_or("N 1" - "N 1" <> 0) FROM "public"."large"'
@@ -326,7 +326,7 @@ def test_a_search_that_takes_too_long_becomes_a_query_and_leaves_time_for_other_
         "public.large": ({("N 1", "NaN and Infinity come as null")}, True),
         "public.small": ({("N 1", "NaN and Infinity come as null")}, False),
     }
-    assert _looked_through(upstream, "public.large")["public.large"].query == ""
+    assert _lost_values(upstream, "public.large")["public.large"].query == ""
 
 
 def test_the_money_format_of_the_database_is_found(login: Login) -> None:

@@ -65,10 +65,10 @@ class Shop:
     def published(self, *arguments: str, **settings: str) -> tuple[int, str, str]:
         process = self.start(*arguments, **settings)
         try:
-            said, complained = process.communicate(timeout=ENDS_WITHIN_S)
+            output, errors = process.communicate(timeout=ENDS_WITHIN_S)
         finally:
             process.kill()
-        return process.returncode, said, complained
+        return process.returncode, output, errors
 
     def wait_for_lease(self) -> None:
         wait_for(self._is_free, within_s=30)
@@ -91,11 +91,11 @@ def test_a_publisher_killed_before_or_after_its_commit_loses_and_repeats_nothing
     for point in ("before-publication", "after-publication") * 2:
         shop.write()
         shop.wait_for_lease()
-        code, _, complained = shop.published(kill_at=point)
-        assert code == -signal.SIGKILL, complained
+        code, _, errors = shop.published(kill_at=point)
+        assert code == -signal.SIGKILL, errors
     shop.wait_for_lease()
-    code, _, complained = shop.published()
-    assert code == 0, complained
+    code, _, errors = shop.published()
+    assert code == 0, errors
     assert shop.ids == list(range(1, shop.written + 1))
     assert shop.lake.holds.hold("subscription_s").at_ms is not None
 
@@ -107,14 +107,14 @@ def test_a_suspended_publisher_that_wakes_up_after_its_successor_publishes_nothi
         subscribers = shop.lake.subscriptions.store.subscribers
         wait_for(lambda: any(s.lease for s in subscribers()), within_s=ENDS_WITHIN_S)
         shop.wait_for_lease()
-        code, _, complained = shop.published()
-        assert code == 0, complained
+        code, _, errors = shop.published()
+        assert code == 0, errors
         suspended.send_signal(signal.SIGCONT)
-        _, complained = suspended.communicate(timeout=ENDS_WITHIN_S)
+        _, errors = suspended.communicate(timeout=ENDS_WITHIN_S)
     finally:
         suspended.kill()
     assert suspended.returncode == 1
-    assert "code: lease-lost" in complained
+    assert "code: lease-lost" in errors
     assert shop.ids == list(range(1, shop.written + 1))
 
 
@@ -124,16 +124,16 @@ def test_following_ends_after_a_commit(shop: Shop) -> None:
     try:
         first = json.loads(following.stdout.readline())
         assert (first["table"], first["rows"]) == ("shop.out", 1)
-        code, _, complained = shop.published()
-        assert (code, "code: subscriber-busy" in complained) == (1, True)
+        code, _, errors = shop.published()
+        assert (code, "code: subscriber-busy" in errors) == (1, True)
         shop.write()
         second = json.loads(following.stdout.readline())
         assert (second["timestamps"], second["rows"]) == (1, 1)
         following.send_signal(signal.SIGINT)
-        _, complained = following.communicate(timeout=ENDS_WITHIN_S)
+        _, errors = following.communicate(timeout=ENDS_WITHIN_S)
     finally:
         following.kill()
-    assert (following.returncode, complained) == (0, "")
+    assert (following.returncode, errors) == (0, "")
     assert shop.ids == [1, 2]
     hold = shop.lake.holds.hold("subscription_s")
     assert hold.at_ms is not None

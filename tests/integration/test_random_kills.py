@@ -184,20 +184,20 @@ def rows_once(received: Path) -> list[int]:
 
     A client may die after it acknowledged a delivery and before it recorded that: then another delivery comes next.
     """
-    taken: dict[tuple[bool, int], list[int]] = {}
+    delivered: dict[tuple[bool, int], list[int]] = {}
     acknowledged: set[tuple[bool, int]] = set()
     last: tuple[bool, int] | None = None
     for line in received.read_text().splitlines():
-        said = json.loads(line)
-        if said == "acknowledged":
+        message = json.loads(line)
+        if message == "acknowledged":
             assert last is not None
             acknowledged.add(last)
             continue
-        is_snapshot, timestamp, rows = said
+        is_snapshot, timestamp, rows = message
         delivery = (is_snapshot, timestamp)
         assert delivery not in acknowledged
         if last is not None and delivery != last:
             acknowledged.add(last)
-        assert taken.setdefault(delivery, rows) == rows, "a repeated delivery has the same rows"
+        assert delivered.setdefault(delivery, rows) == rows, "a repeated delivery has the same rows"
         last = delivery
-    return [id_ for rows in taken.values() for id_ in rows]
+    return [id_ for rows in delivered.values() for id_ in rows]

@@ -18,12 +18,15 @@ from lakehold.servers import HOST
 from lakehold.servers.processes import has_ended
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.spark_server import lifecycle
+from tests.runnable_pages import checked
 from tests.spark_connect import free_port, running_server
 
 pytestmark = pytest.mark.spark
 
 COMMAND = str(Path(sys.executable).with_name("lakehold"))
 ENDS_WITHIN_S = 240
+(SHOWN,) = checked("docs/operate/spark-connect.md", __file__)
+UP, STATUS, DOWN = [line.removeprefix("lakehold spark ") for line in SHOWN.splitlines()]
 
 CLIENT = """
 import sys
@@ -98,7 +101,7 @@ class Commands:
 
     def pid(self) -> int:
         """Return the id of the server's process."""
-        (server,) = json.loads(self.spark("status", "--format", "json").stdout)
+        (server,) = json.loads(self.spark(STATUS, "--format", "json").stdout)
         assert isinstance(server["pid"], int)
         return server["pid"]
 
@@ -118,7 +121,7 @@ class Commands:
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """Start a server with its command, and stop it after the tests."""
     commands = Commands(tmp_path_factory.mktemp("spark-server"), free_port())
-    started = commands.spark("up", "--port", str(commands.port))
+    started = commands.spark(UP, "--port", str(commands.port))
     try:
         assert started.returncode == 0, started.stderr
         assert started.stdout == f"export LAKEHOLD_SPARK_REMOTE={commands.remote}\n"
@@ -170,11 +173,11 @@ def test_temporary_views_of_a_client_are_dropped_with_its_session(commands: Comm
 
 
 def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_path: Path) -> None:
-    patience = {
+    timeouts = {
         "spark.connect.session.manager.defaultSessionTimeout": "3s",
         "spark.connect.session.manager.maintenanceInterval": "200ms",
     }
-    with running_server(tmp_path / "server", patience) as remote:
+    with running_server(tmp_path / "server", timeouts) as remote:
         client = subprocess.run(
             [sys.executable, "-c", IDLE_CLIENT, str(tmp_path / "lake"), remote],
             capture_output=True,
@@ -188,7 +191,7 @@ def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_
 
 def test_down_stops_the_process_that_up_started(commands: Commands) -> None:
     server = psutil.Process(commands.pid())
-    stopped = commands.spark("down")
+    stopped = commands.spark(DOWN)
     assert stopped.returncode == 0
     assert "stopped" in stopped.stderr
     assert has_ended(server)

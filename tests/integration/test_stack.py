@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from lakehold import stack as lakehold_stack
 from lakehold.servers.processes import has_ended
 from lakehold.stack import ConnectClient, ConnectorError, ServerError, ServerEvent, StackAddresses
+from tests.runnable_pages import checked
 from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
 
 pytestmark = pytest.mark.stack
@@ -32,6 +34,8 @@ _PASSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaEr
 """Errors that pass: the connector has not created the topic yet, or the broker is restarting."""
 
 PARTS = ("postgres", "kafka", "registry", "connect")
+(_SHOWN,) = checked("docs/operate/stack.md", __file__)
+UP, STATUS, DOWN_WITH_DATA = [line.split()[1:] for line in _SHOWN.splitlines()]
 
 
 class AvroTopic:
@@ -232,16 +236,20 @@ def test_down_leaves_no_process_and_up_goes_on_with_the_data(
 
 def test_servers_that_an_interrupted_up_started_are_stopped_by_down() -> None:
     with open_directory() as directory:
-        command = [sys.executable, "-c", "from lakehold.stack.cli import app; app()", "up", "--directory", directory]
-        port_base = ["--port-base", str(free_ports().postgres)]
-        with subprocess.Popen([*command, *port_base], stderr=subprocess.PIPE, text=True) as process:
+        lakehold = str(Path(sys.executable).with_name("lakehold"))
+        ports, environment = str(free_ports().postgres), {**os.environ, "LAKEHOLD_STACK_DIR": directory}
+        up = [lakehold, *UP, "--port-base", ports]
+        with subprocess.Popen(up, env=environment, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             assert any("kafka" in line and "starting" in line for line in process.stderr)
             process.send_signal(signal.SIGINT)
             process.stderr.read()
         assert process.returncode != 0
 
-        lakehold_stack.down(Path(directory), delete_data=True)
+        status = subprocess.run([lakehold, *STATUS], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        assert status.returncode == 1
+        assert all(part in status.stdout for part in PARTS)
+        subprocess.run([lakehold, *DOWN_WITH_DATA], env=environment, check=True)
 
         assert [each for each in psutil.process_iter(["cmdline"]) if directory in str(each.info["cmdline"])] == []
         assert [path.name for path in Path(directory).iterdir()] == ["lock"]

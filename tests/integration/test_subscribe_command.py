@@ -79,8 +79,8 @@ class Following:
     def stopped(self, sent: signal.Signals) -> tuple[int, list[str], str]:
         """Send a signal and wait for the end; return the exit code, all lines, and stderr."""
         self.process.send_signal(sent)
-        rest, said = self.process.communicate(timeout=ENDS_WITHIN_S)
-        return self.process.returncode, (self.text + rest).decode().splitlines(), said.decode()
+        rest, errors = self.process.communicate(timeout=ENDS_WITHIN_S)
+        return self.process.returncode, (self.text + rest).decode().splitlines(), errors.decode()
 
 
 @contextmanager
@@ -179,8 +179,8 @@ def test_rows_appear_while_another_process_ingests_until_a_signal_ends_the_comma
         assert [json.loads(line) for line in follower.lines(3)] == expected
         third = feed.ingest(*((n, "many") for n in range(2, 500)))
         follower.lines(3 + 498)
-        code, lines, said = follower.stopped(sent)
-    assert (code, said) == (0, "")
+        code, lines, errors = follower.stopped(sent)
+    assert (code, errors) == (0, "")
     assert [json.loads(line) for line in lines] == [*expected, *(row(third, 1, n, "many") for n in range(2, 500))]
 
 
@@ -227,10 +227,10 @@ WRONG = [
 
 def test_an_error_says_what_to_do_and_is_not_written_to_stdout(feed: Feed) -> None:
     first = feed.ingest((1, "a"))
-    for (text, code, said), arguments in zip(WRONG, cycle([[], ["--follow"]]), strict=False):
+    for (text, code, part), arguments in zip(WRONG, cycle([[], ["--follow"]]), strict=False):
         failed = run(feed.lake, text.format(first=first), *arguments)
         assert (failed.returncode, failed.stdout) == (1, "")
         assert failed.stderr.startswith("error: ")
-        assert said in failed.stderr
+        assert part in failed.stderr
         assert f"code: {code}\n" in failed.stderr
         assert "Traceback" not in failed.stderr

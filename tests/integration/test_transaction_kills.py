@@ -49,11 +49,11 @@ def test_a_batch_that_was_begun_keeps_its_end_offsets_whatever_arrives_meanwhile
         written = until
         wait_for(is_free, within_s=LEASE_MS / 1_000 + 10)
         if visit <= len(POINTS):
-            code, said = processes.run(kill_at=POINTS[visit - 1])
-            assert code == -signal.SIGKILL, said
+            code, output = processes.run(kill_at=POINTS[visit - 1])
+            assert code == -signal.SIGKILL, output
         else:
-            code, said = processes.run()
-            assert code == 0, said
+            code, output = processes.run()
+            assert code == 0, output
 
     history, commit = upstream.history(), 0
     for state in states(lake, TABLES):

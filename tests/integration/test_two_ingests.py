@@ -123,7 +123,7 @@ def test_a_second_ingest_is_refused_with_the_lease_holder_and_expiry(first: Lake
     assert lease is not None
     with pytest.raises(SourceBusy) as busy:
         second.ingest("shop")
-    assert lease.owner in busy.value.detail
+    assert lease.holder in busy.value.detail
     assert iso(lease.since_ms) in busy.value.detail
     assert busy.value.retryable
     assert len(list(working)) == 2
@@ -155,24 +155,24 @@ def test_the_lease_of_a_killed_holder_is_awaited_and_taken_over(first: Lake, sec
         "lease_renew_ms": 500,
     }
     processes = IngestProcesses(tmp_path / "lake", "shop", settings | {"max_batch_records": 2})
-    code, said = processes.run(kill_at="after-intent")
-    assert code == -signal.SIGKILL, said
+    code, output = processes.run(kill_at="after-intent")
+    assert code == -signal.SIGKILL, output
     lease = first.batches.readers("shop")["main"].lease
     assert lease is not None
     with pytest.raises(SourceBusy) as busy:
         first.ingest("shop")
-    assert lease.owner in busy.value.detail
+    assert lease.holder in busy.value.detail
     assert iso(lease.until_ms) in busy.value.detail
     wait_for(lambda: now_ms() > lease.until_ms, within_s=10)
-    begun = first.batches.readers("shop")["main"].intent
-    assert begun is not None
+    open_intent = first.batches.readers("shop")["main"].intent
+    assert open_intent is not None
     reports = second.ingest("shop")
     assert [r.records for r in reports] == [2, 2, 2]
-    assert reports[0].timestamp_ms == begun.mz_timestamp
+    assert reports[0].timestamp_ms == open_intent.mz_timestamp
     assert_all_is_there_once(second)
 
 
-def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, act: Callable[[], object]) -> None:
+def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, run: Callable[[], object]) -> None:
     """Act once, when the writer in this thread passes the failpoint `point` for the n-th time."""
     reached = 0
 
@@ -180,13 +180,13 @@ def at(monkeypatch: pytest.MonkeyPatch, point: Point, nth: int, act: Callable[[]
         nonlocal reached
         reached += here == point
         if here == point and reached == nth:
-            act()
+            run()
 
     monkeypatch.setattr(apply, "failpoint", failpoint)
 
 
 def suspend_after(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str, nth: int, act: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str, nth: int, run: Callable[[], object]
 ) -> Iterator[int]:
     """Act once, after a writer did a step for the n-th time; return a counter of how often the step was done."""
     original, called = getattr(module, step), count()
@@ -194,7 +194,7 @@ def suspend_after(
     def suspended(*arguments: Any) -> Any:
         result = original(*arguments)
         if next(called) == nth - 1:
-            act()
+            run()
         return result
 
     monkeypatch.setattr(module, step, suspended)
@@ -227,17 +227,17 @@ def test_a_writer_that_wakes_up_after_its_commit_goes_no_further(
     first: Lake, successor: Lake, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     """Finish a writer's batch in its place: the writer learns of its lost lease only from the lake."""
-    taken_over: list[Any] = []
+    successors: list[Any] = []
 
     def end_the_batch() -> None:
         going_on = successor.batches_of("shop")
         next(going_on)
-        taken_over.append(going_on)
+        successors.append(going_on)
 
     at(monkeypatch, "after-merge", batch, end_the_batch)
     with pytest.raises(LeaseLost):
         first.ingest("shop")
-    for report in taken_over[0]:
+    for report in successors[0]:
         assert not report.stopped
     assert_all_is_there_once(first)
 

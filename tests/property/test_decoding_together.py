@@ -108,13 +108,13 @@ def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: l
     raw = raw_records(spark, records)
     together = decode_together(raw, wanted)
     for reader in wanted:
-        alone, taken = decode(raw, reader.schemas, reader.shape), together.of(reader)
-        assert taken is not None
-        assert taken.key_columns == alone.key_columns
-        assert taken.keys == alone.keys
-        assert sorted(map(str, taken.columns)) == sorted(map(str, alone.columns))
+        alone, own = decode(raw, reader.schemas, reader.shape), together.of(reader)
+        assert own is not None
+        assert own.key_columns == alone.key_columns
+        assert own.keys == alone.keys
+        assert sorted(map(str, own.columns)) == sorted(map(str, alone.columns))
         # As texts: NaN is not equal to itself.
-        assert list(map(str, rows(taken))) == list(map(str, rows(replace(alone, columns=taken.columns))))
+        assert list(map(str, rows(own))) == list(map(str, rows(replace(alone, columns=own.columns))))
     return together
 
 

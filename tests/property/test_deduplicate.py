@@ -78,7 +78,7 @@ def batches(draw: st.DrawFn) -> list[Change]:
     return draw(st.permutations(found))
 
 
-marks = st.builds(
+high_water_marks = st.builds(
     HighWaterMarks,
     st.dictionaries(st.integers(0, 1), positions, max_size=2),
     st.none() | st.builds(SnapshotProgress, st.sampled_from([(1, 1, -1, 1), (2, 2, -1, 1)])),
@@ -99,26 +99,26 @@ def headers_of(batch: list[Change], *, is_multiset: bool = False) -> Headers:
 
 
 @settings(max_examples=500, deadline=None)
-@given(batches(), st.booleans(), st.booleans(), marks, st.none() | positions, st.none() | positions)
+@given(batches(), st.booleans(), st.booleans(), high_water_marks, st.none() | positions, st.none() | positions)
 def test_the_engine_deduplicates_like_the_model(
     batch: list[Change], skips_applied: bool, by_position: bool, before: HighWaterMarks, after: Any, not_below: Any
 ) -> None:
     rule, headers = Rule(skips_applied, by_position, before), headers_of(batch)
     model.deduplicate(batch, rule, after, not_below)
     engine = Engine(headers, rule)
-    decisions = engine.decide(after=after, not_below=not_below)
+    decisions = engine.deduplicate(after=after, not_below=not_below)
     assert decisions.counts.tolist() == [change.counts for change in batch]
     assert decisions.applied.tolist() == [change.applied for change in batch]
     givers = engine.givers(decisions, {"v"}).tolist()
     found = {row: giver for row, giver in zip(headers.kept.rows.tolist(), givers, strict=True) if giver >= 0}
     assert found == {row: batch.index(c.giver) for row, c in enumerate(batch) if c.giver is not None}
     assert statistics_of(headers, decisions, before) == model.statistics(batch, before)
-    winners = [change.key for change in batch if change.applied]
-    assert len(winners) == len(set(winners)), "one change per key is applied"
+    applied = [change.key for change in batch if change.applied]
+    assert len(applied) == len(set(applied)), "one change per key is applied"
 
 
 @settings(max_examples=300, deadline=None)
-@given(batches(), marks, st.none() | positions)
+@given(batches(), high_water_marks, st.none() | positions)
 def test_without_keys_a_change_counts_above_all_that_were_sent_before(
     batch: list[Change], before: HighWaterMarks, not_below: Any
 ) -> None:
@@ -127,12 +127,12 @@ def test_without_keys_a_change_counts_above_all_that_were_sent_before(
     batch.sort(key=lambda change: (change.offset, change.position or (0, 0, 0, 0)))
     highest: Any = None
     for change in batch:
-        is_unpassed = model.is_candidate(change, None, not_below) and model.exceeds_marks(change, before)
-        change.counts = is_unpassed and change.lies_above(highest)
-        if is_unpassed and change.position is not None:
+        is_unapplied = model.is_candidate(change, None, not_below) and model.exceeds_high_water_mark(change, before)
+        change.counts = is_unapplied and change.lies_above(highest)
+        if is_unapplied and change.position is not None:
             highest = max(change.position, highest or change.position)
     headers = headers_of(batch, is_multiset=True)
-    decisions = Engine(headers, Rule(True, False, before)).decide(not_below=not_below)
+    decisions = Engine(headers, Rule(True, False, before)).deduplicate(not_below=not_below)
     assert decisions.counts.tolist() == [change.counts for change in batch]
     applied = [change.counts and change.changes_row for change in batch]
     assert decisions.applied.tolist() == applied, "each change is of one row"
@@ -146,18 +146,18 @@ def at(lsn: int, source_ms: int, phase: Phase = Phase.STREAM, partition: int = 0
     )
 
 
-PASSED = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
+APPLIED_BEFORE = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
 
 
 @pytest.mark.parametrize(
-    ("before", "arriving", "passed"),
+    ("before", "arriving", "earlier"),
     [
-        (PASSED, [at(110, 60), at(120, 61)], None),
-        (PASSED, [at(90, 49), at(100, 50), at(110, 60)], None),
-        (PASSED, [at(60, 70)], 100),
-        (PASSED, [at(40, 69, Phase.SNAPSHOT), at(40, 69, Phase.SNAPSHOT)], 100),
-        (PASSED, [at(110, 60), at(105, 59), at(110, 60)], None),
-        (PASSED, [at(60, 70), at(120, 71)], 100),
+        (APPLIED_BEFORE, [at(110, 60), at(120, 61)], None),
+        (APPLIED_BEFORE, [at(90, 49), at(100, 50), at(110, 60)], None),
+        (APPLIED_BEFORE, [at(60, 70)], 100),
+        (APPLIED_BEFORE, [at(40, 69, Phase.SNAPSHOT), at(40, 69, Phase.SNAPSHOT)], 100),
+        (APPLIED_BEFORE, [at(110, 60), at(105, 59), at(110, 60)], None),
+        (APPLIED_BEFORE, [at(60, 70), at(120, 71)], 100),
         (HighWaterMarks(), [at(40, 10, Phase.SNAPSHOT), at(50, 12), at(60, 11)], None),
         (HighWaterMarks(), [at(50, 12), at(60, 11), at(50, 12)], None),
         (HighWaterMarks(), [at(50, 10), at(60, 11), at(40, 12)], 60),
@@ -166,18 +166,18 @@ PASSED = HighWaterMarks({0: (99, 100, 1, 1)}, latest_ms=50)
     ],
 )
 def test_a_log_that_went_back_is_distinguished_from_changes_that_are_sent_again(
-    before: HighWaterMarks, arriving: list[Change], passed: int | None
+    before: HighWaterMarks, arriving: list[Change], earlier: int | None
 ) -> None:
     for offset, change in enumerate(arriving):
         change.offset = change.id = offset
     headers = headers_of(arriving)
-    found = statistics_of(headers, Engine(headers, Rule(True, False, before)).decide(), before).went_back
-    if passed is None:
+    found = statistics_of(headers, Engine(headers, Rule(True, False, before)).deduplicate(), before).went_back
+    if earlier is None:
         assert found is None
     else:
         assert found is not None
-        assert found.passed[1] == passed
-        assert found.position < found.passed
+        assert found.earlier[1] == earlier
+        assert found.position < found.earlier
 
 
 @pytest.mark.parametrize("skips_applied", [True, False])
@@ -191,6 +191,6 @@ def test_changes_of_a_key_in_several_partitions_are_ordered_by_their_positions(s
         change.offset = 7 + offset
     headers = headers_of(batch)
     engine = Engine(headers, Rule(skips_applied, True, HighWaterMarks({0: (1, 2, 1, 1)}, latest_ms=1)))
-    decisions = engine.decide()
+    decisions = engine.deduplicate()
     assert decisions.applied.tolist() == [change is last for change in batch]
     assert engine.givers(decisions, {"v"}).tolist() == [1 if skips_applied else 2]

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.errors import DefinitionError, NotReadable
-from lakehold.holds.rules import Frontier, Frontiers, advanced, begun, created, dropped, forced, free_name, renamed
+from lakehold.holds.rules import (
+    Frontier,
+    Frontiers,
+    advanced,
+    begin_waiting,
+    created,
+    dropped,
+    forced,
+    free_name,
+    renamed,
+)
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.parse import parse_script
 from lakehold.state.holds import Check, HeldTable, Hold, Holds
@@ -170,10 +180,10 @@ def test_names_change_together_as_they_would_one_by_one_or_not_at_all(
 
 
 @given(st.sets(st.sampled_from(["t_hold", "t_hold1", "t_hold2", "t_hold10"])))
-def test_a_generated_name_is_free_and_has_the_first_free_number(taken: set[str]) -> None:
-    made = free_name(tuple(hold(name, ("s.t",)) for name in taken), "t_hold")
+def test_a_generated_name_is_free_and_has_the_first_free_number(names: set[str]) -> None:
+    made = free_name(tuple(hold(name, ("s.t",)) for name in names), "t_hold")
     numbered = ["t_hold", "t_hold1", "t_hold2", "t_hold3"]
-    assert made == next(name for name in numbered if name not in taken)
+    assert made == next(name for name in numbered if name not in names)
 
 
 @given(st.lists(steps, max_size=15))
@@ -236,9 +246,9 @@ def test_a_hold_may_begin_in_the_future_and_an_advance_by_hand_ends_an_enforced_
 def test_a_hold_on_a_table_without_rows_begins_with_its_first() -> None:
     waiting = created((), hold("h", ("s.a", "s.new")), World().frontiers)
     assert [h.at_ms for h in waiting] == [None]
-    assert begun(waiting, World().frontiers) == waiting
+    assert begin_waiting(waiting, World().frontiers) == waiting
     assert forced(waiting, World().frontiers) == waiting
     readable = {**World().frontiers, "s.new": Frontier(HeldTable("s.new", "s.new"), 17, 18, 17)}
-    assert [h.at_ms for h in begun(waiting, readable)] == [17]
+    assert [h.at_ms for h in begin_waiting(waiting, readable)] == [17]
     with pytest.raises(NotReadable, match="cannot be advanced yet"):
         advanced(waiting, "h", 12, World().frontiers)

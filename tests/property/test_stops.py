@@ -81,9 +81,9 @@ class Feed:
         self.batches.begin(intent, "me")
         progress = {}
         for name, before in state.tables.items():
-            taken = -1 if name in failing else end
+            value = -1 if name in failing else end
             if end > state.position[P0]:
-                self.versions[name].append(Version(self.clock_ms, taken))
+                self.versions[name].append(Version(self.clock_ms, value))
             joined = reader == MAIN_READER and before.since_ms is None
             progress[name] = replace(before, since_ms=self.clock_ms) if joined else before
         stopped = {name: ERROR for name in state.tables if name in failing}
@@ -174,9 +174,9 @@ verbs = ("wait", "rates", "batch", "fail", "leave", "catch up", "fail again", "j
 
 
 @given(st.lists(st.tuples(st.sampled_from(verbs), st.sampled_from(TABLES), st.integers(0, 3)), max_size=40))
-def test_all_tables_agree_at_every_readable_time(taken: list[tuple[str, str, int]]) -> None:
+def test_all_tables_agree_at_every_readable_time(history: list[tuple[str, str, int]]) -> None:
     feed = Feed()
-    for step in taken:
+    for step in history:
         feed.take(step)
         timelines = feed.timelines()
         for at_ms in range(10, feed.clock_ms + 3):

@@ -48,7 +48,7 @@ class Batches:
         self._position: Offsets = dict.fromkeys(self._topics.ends, 0) if begins is None else begins
         # The deleted transactions had ended.
         self._seen: Offsets = {**self._position, TRANSACTIONS: self._topics.ends[TRANSACTIONS] if begins else 0}
-        self._passed = CommittedTransactions(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
+        self._committed = CommittedTransactions(cut_off=frozenset(tp for tp, at in self._position.items() if at > 0))
         self._lag = lag
         self._fetches = TopicFetches(random, upstream.topics, commits_to_kafka=commits_to_kafka, lag=lag)
         self._commit = 0
@@ -113,14 +113,14 @@ class Batches:
             shown=self._shown,
         )
         candidate = self._topics.candidate(extent, self._fetches.sent)
-        found = find_boundary(candidate, CommittedTransactions.from_json(self._passed.to_json()))
+        found = find_boundary(candidate, CommittedTransactions.from_json(self._committed.to_json()))
         if found.stops == self._position:
             return bool(unread) and self._batch(2 * share)
-        replaced = found.passed.replaced
+        replaced = found.committed.replaced
         self.tables.take(self._topics, self._position, found.stops, replaced)
         if replaced is not None:
             self._shown = dict.fromkeys(self._shown, replaced.position)
-        self._position, self._passed = found.stops, found.passed
+        self._position, self._committed = found.stops, found.committed
         if self._history is not None:
             self._assert_at_commit(self._history)
         return True

@@ -98,7 +98,7 @@ def test_the_upstream_becomes_as_declared_wherever_the_work_was_interrupted(
             for step in plan_resnapshot(_goal(world, declared), world.inspect(_goal(world, declared))).steps[
                 :cut_after
             ]:
-                world.perform(step)
+                world.apply_step(step)
         elif action == "ingest":
             world.ingest()
         elif action == "lag" and table in world.snapshotted:

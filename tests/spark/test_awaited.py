@@ -27,8 +27,8 @@ def test_a_table_is_readable_from_the_batch_after_its_snapshot(lake: Lake, tmp_p
     topic.create({"id": 1, "name": "streamed"})
     topic.write(directory)
 
-    with lake._parts.ingesting.held("shop") as ingesting:
-        awaiting = saying(ingesting, Snapshots(awaited=frozenset({object_id})))
+    with lake._parts.ingesting.leased("shop") as ingesting:
+        awaiting = with_snapshots(ingesting, Snapshots(awaited=frozenset({object_id})))
         assert [report.records for report in awaiting.drain()] == [1]
         assert [report.records for report in awaiting.drain()] == [0]
         assert since(lake) is None
@@ -46,8 +46,8 @@ def test_a_table_of_an_empty_topic_waits_for_the_end_of_its_snapshot(
     define(lake, tmp_path / "topics", {"t": envelope, "late": envelope})
     lake.ingest("shop")
     assert [since(lake, f"shop.{table}") is not None for table in ("t", "late")] == [is_readable] * 2
-    with lake._parts.ingesting.held("shop") as ingesting:
-        list(saying(ingesting, Snapshots(are_reported=True)).drain())
+    with lake._parts.ingesting.leased("shop") as ingesting:
+        list(with_snapshots(ingesting, Snapshots(are_reported=True)).drain())
     assert since(lake, "shop.t") is not None, "the connector reports complete snapshots"
 
 
@@ -74,8 +74,8 @@ def test_a_table_that_joined_is_readable_when_the_others_reach_the_position_of_i
     for commit, is_readable in ((1_500, False), (1_999, False), (2_000, True)):
         connector.commits_at(commit)
         connector.transaction(("others", 1, commit))
-        with lake._parts.ingesting.held("shop") as ingesting:
-            list(saying(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
+        with lake._parts.ingesting.leased("shop") as ingesting:
+            list(with_snapshots(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
         assert (since(lake, "shop.t") is not None) == is_readable
 
 
@@ -92,12 +92,12 @@ def test_a_snapshot_with_an_unreadable_last_row_is_complete_when_the_connector_s
     topic.write(directory)
     lake.ingest("shop")
     assert since(lake) is None
-    with lake._parts.ingesting.held("shop") as ingesting:
-        (report,) = saying(ingesting, Snapshots(are_reported=True)).drain()
+    with lake._parts.ingesting.leased("shop") as ingesting:
+        (report,) = with_snapshots(ingesting, Snapshots(are_reported=True)).drain()
     assert since(lake) == report.timestamp_ms
 
 
-def saying(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
+def with_snapshots(ingesting: Ingesting, snapshots: Snapshots) -> Ingesting:
     """Return `ingesting` with `snapshots` as the state that the connector reports of its tables."""
     return replace(ingesting, snapshots=snapshots)
 

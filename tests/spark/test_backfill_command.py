@@ -44,9 +44,9 @@ def shop(make_lake: LakeFactory, tmp_path: Path) -> NumberedShop:
 
 def backfill(lake: Lake, *tables: str, progress: Progress | None = None) -> tuple[int, list[dict[str, Any]], str]:
     """Run the command; return its exit code, its rows and its stderr."""
-    rows, said = io.StringIO(), io.StringIO()
-    code = run_backfill(lake, tables, JsonOutput(rows, said), progress or NoProgress())
-    return code, [json.loads(line) for line in rows.getvalue().splitlines()], said.getvalue()
+    rows, notices = io.StringIO(), io.StringIO()
+    code = run_backfill(lake, tables, JsonOutput(rows, notices), progress or NoProgress())
+    return code, [json.loads(line) for line in rows.getvalue().splitlines()], notices.getvalue()
 
 
 def test_a_named_table_joins_and_becomes_readable_and_a_stopped_one_stays_stopped(shop: NumberedShop) -> None:
@@ -55,8 +55,8 @@ def test_a_named_table_joins_and_becomes_readable_and_a_stopped_one_stays_stoppe
     shop.lake.ingest("shop")
     assert shop.status("strict")["state"] == "stopped"
     shop.table("again", "orders")
-    code, (row,), said = backfill(shop.lake, "s.again")
-    assert (code, said, tuple(row)) == (0, "", COLUMNS)
+    code, (row,), notices = backfill(shop.lake, "s.again")
+    assert (code, notices, tuple(row)) == (0, "", COLUMNS)
     assert (row["table"], row["messages"], row["behind"]) == ("s.again", 2 * BATCH, None)
     assert shop.readers() == {MAIN_READER: {"s.first", "s.again"}, "s.strict": {"s.strict"}}
     (line,) = shop.lake.timelines.of(["s.again"]).values()
@@ -76,9 +76,9 @@ def test_other_tables_go_on_during_a_backfill_and_are_in_sync_after_it(shop: Num
     assert done.is_there
     assert shop.rows("first") == shop.rows("again") == 2 * BATCH + 3
     snapshot = shop.lake.catalog.load_table("s.again").metadata.current_snapshot_id
-    code, (row,), said = backfill(shop.lake, "s.again", "s.again")
+    code, (row,), notices = backfill(shop.lake, "s.again", "s.again")
     assert (code, row["messages"]) == (0, 0)
-    assert said == "notice: s.again is in sync with the others of source shop: nothing to do\n"
+    assert notices == "notice: s.again is in sync with the others of source shop: nothing to do\n"
     assert shop.lake.catalog.load_table("s.again").metadata.current_snapshot_id == snapshot
 
 
@@ -116,13 +116,13 @@ def test_progress_is_seen_batch_by_batch_and_survives_a_restart(shop: NumberedSh
     assert [(report.is_there, report.error) for report in cut_short] == [(False, None)] * 2
     settings = shop.lake.settings
     shop.lake = make_lake(Path(settings.warehouse), catalog_name=settings.catalog_name, max_batch_records=BATCH)
-    begun = {name: shop.status(name) for name in ("again", "items")}
-    assert {status["state"] for status in begun.values()} == {"catching-up"}
-    assert begun["again"]["read"] + begun["again"]["behind"] == 2 * BATCH
-    assert begun["items"]["read"] + begun["items"]["behind"] == 3 * BATCH
-    assert sum(status["read"] for status in begun.values()) == BATCH
+    statuses = {name: shop.status(name) for name in ("again", "items")}
+    assert {status["state"] for status in statuses.values()} == {"catching-up"}
+    assert statuses["again"]["read"] + statuses["again"]["behind"] == 2 * BATCH
+    assert statuses["items"]["read"] + statuses["items"]["behind"] == 3 * BATCH
+    assert sum(status["read"] for status in statuses.values()) == BATCH
     page = render(gather(shop.lake))
-    assert f"{begun['items']['read']:,} of 12 records read since it began to catch up" in page
+    assert f"{statuses['items']['read']:,} of 12 records read since it began to catch up" in page
 
     watched = Watched()
     code, _, _ = backfill(shop.lake, "s.again", "s.items", progress=watched)
@@ -139,13 +139,13 @@ def test_a_table_that_stops_reports_its_error_and_its_lag_and_the_others_are_fil
     shop.table("strict", "items", STRICT)
     shop.table("again", "orders")
     for _ in range(2):
-        code, (strict, again), said = backfill(shop.lake, "s.strict", "s.again")
+        code, (strict, again), notices = backfill(shop.lake, "s.strict", "s.again")
         assert code == 1
         assert (strict["since"], strict["behind"]) == (None, BATCH + 1)
         assert (again["behind"], again["since"] is not None) == (None, True)
-        assert 'error: table "s.strict" got 1 messages that cannot be applied' in said
-        assert "hint: Correct the producer" in said
-        assert said.endswith("code: bad-input\n")
+        assert 'error: table "s.strict" got 1 messages that cannot be applied' in notices
+        assert "hint: Correct the producer" in notices
+        assert notices.endswith("code: bad-input\n")
     status = shop.status("strict")
     assert (status["state"], status["read"], status["behind"]) == ("stopped", 3 * BATCH, BATCH + 1)
 
@@ -168,25 +168,25 @@ def test_a_table_with_an_incomplete_snapshot_is_reported_as_waiting_for_it(lake:
     topic.write(tmp_path / "topics")
     assert lake.behind() == [["s.t"]]
     for messages in (1, 0):
-        code, (row,), said = backfill(lake, "s.t")
+        code, (row,), notices = backfill(lake, "s.t")
         assert (code, row["messages"], row["since"]) == (1, messages, None)
-        assert 'detail: Its first snapshot from source "shop" is not complete.' in said
-        assert said.endswith("code: not-readable\n")
+        assert 'detail: Its first snapshot from source "shop" is not complete.' in notices
+        assert notices.endswith("code: not-readable\n")
         assert lake.behind() == [], "the table has no messages left to read"
     topic.create({"id": 2})
     topic.write(tmp_path / "topics")
-    code, (row,), said = backfill(lake, "s.t")
-    assert (code, row["since"] is not None, said) == (0, True, "")
+    code, (row,), notices = backfill(lake, "s.t")
+    assert (code, row["since"] is not None, notices) == (0, True, "")
 
 
 def test_a_source_whose_lease_another_process_has_is_reported(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     ingesting = shop.lake.batches_of("shop")
     next(ingesting)
-    code, (row,), said = backfill(shop.lake, "s.again")
+    code, (row,), notices = backfill(shop.lake, "s.again")
     ingesting.close()
     assert (code, row["since"]) == (1, None)
-    assert said.endswith("code: source-busy\n")
+    assert notices.endswith("code: source-busy\n")
 
 
 def test_a_table_dropped_during_a_backfill_is_reported_as_missing(shop: NumberedShop) -> None:
@@ -206,19 +206,19 @@ def test_a_table_dropped_during_a_backfill_is_reported_as_missing(shop: Numbered
 def test_an_ingest_reports_the_progress_of_tables_that_catch_up(shop: NumberedShop) -> None:
     shop.table("again", "orders")
     shop.table("items", "items")
-    notes: list[str] = []
+    texts: list[str] = []
 
-    class Noted(NoProgress):
+    class Recorded(NoProgress):
         @contextmanager
         def task(self, what: str, *, unit: str, total: int | None = None) -> Iterator[Task]:  # noqa: ARG002 - the seam's
             yield self
 
         def advance(self, amount: int = 1, note: str = "") -> None:  # noqa: ARG002
-            notes.append(note.partition(", ")[2])
+            texts.append(note.partition(", ")[2])
 
         def expect(self, total: int) -> None:
             """Ignore the total, which an ingest does not know."""
 
-    assert run_ingest(shop.lake, ["shop"], JsonOutput(io.StringIO(), io.StringIO()), Noted(), follow=False)
-    assert notes[0] == f"2 tables behind: {BATCH} of {5 * BATCH} read"
-    assert notes[-1] == ""
+    assert run_ingest(shop.lake, ["shop"], JsonOutput(io.StringIO(), io.StringIO()), Recorded(), follow=False)
+    assert texts[0] == f"2 tables behind: {BATCH} of {5 * BATCH} read"
+    assert texts[-1] == ""

@@ -126,7 +126,7 @@ def test_a_table_without_rows_passes_and_a_missing_one_is_an_error(lake: Lake) -
 
 
 @pytest.mark.parametrize(
-    ("expectation", "code", "said"),
+    ("expectation", "code", "shown"),
     [
         (
             {"type": "expect_column_values_to_be_nul"},
@@ -142,7 +142,7 @@ def test_a_table_without_rows_passes_and_a_missing_one_is_an_error(lake: Lake) -
     ],
 )
 def test_an_invalid_suite_is_an_error_that_names_its_file(
-    lake: Lake, expectation: dict[str, Any], code: str, said: str, capfd: pytest.CaptureFixture[str]
+    lake: Lake, expectation: dict[str, Any], code: str, shown: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lake.sql(ORDERS)
     good = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}}
@@ -152,7 +152,7 @@ def test_an_invalid_suite_is_an_error_that_names_its_file(
     error = refused.value
     assert error.code == code
     assert f'"{path}". Expectation 2, "{expectation["type"]}"' in error.detail
-    assert said in f"{error.detail} {error.hint}"
+    assert shown in f"{error.detail} {error.hint}"
     assert "org.apache.spark" not in "".join([*capfd.readouterr(), str(error)])
 
 
@@ -214,15 +214,15 @@ def test_a_raw_diff_of_zero_fails_its_check(lake: Lake) -> None:
 
 def test_the_command_reports_the_failed_expectations(lake: Lake, tmp_path: Path) -> None:
     lake.sql(ORDERS + ";" + WRONG)
-    said: dict[OutputFormat, tuple[str, str]] = {}
+    shown: dict[OutputFormat, tuple[str, str]] = {}
     for wanted in (OutputFormat.TABLE, OutputFormat.JSON):
         stdout, stderr = io.StringIO(), io.StringIO()
         request = CheckRequest("s.orders", None, None, tmp_path / "page.html", writes_suite=False)
         assert not run_check(lake, request, open_output(wanted, stdout, stderr))
-        said[wanted] = stdout.getvalue(), stderr.getvalue()
-    assert "lost" in said[OutputFormat.TABLE][0]
-    assert "UTC failed: 4 of 6 expectations are not met (suite: generated)" in said[OutputFormat.TABLE][1]
-    (verdict,) = map(json.loads, said[OutputFormat.JSON][0].splitlines())
+        shown[wanted] = stdout.getvalue(), stderr.getvalue()
+    assert "lost" in shown[OutputFormat.TABLE][0]
+    assert "UTC failed: 4 of 6 expectations are not met (suite: generated)" in shown[OutputFormat.TABLE][1]
+    (verdict,) = map(json.loads, shown[OutputFormat.JSON][0].splitlines())
     assert (verdict["success"], len(verdict["failed"])) == (False, 4)
     assert verdict["failed"][0]["examples"] == [{"id": 1, "line no.": 2, "rows": 2}]
     assert "s.orders" in (tmp_path / "page.html").read_text()

@@ -18,9 +18,9 @@ CLIENT = """
 import json, sys
 from lakehold.lake import connect
 
-asked = json.load(sys.stdin)
-with connect(**asked["settings"]) as lake:
-    print(repr(lake.check("s.t", asked["at_ms"]).outcomes))
+request = json.load(sys.stdin)
+with connect(**request["settings"]) as lake:
+    print(repr(lake.check("s.t", request["at_ms"]).outcomes))
 """
 """A separate process runs the client: a process with a classic Spark session cannot be a Connect client as well."""
 
@@ -67,10 +67,10 @@ def test_a_check_over_connect_has_the_same_outcomes(
     }
     here = make_lake(**settings).check("s.t")
     assert [outcome.success for outcome in here.outcomes] == [False] * len(EXPECTATIONS)
-    asked = {"settings": {**settings, "spark_remote": spark_connect}, "at_ms": here.at_ms}
+    request = {"settings": {**settings, "spark_remote": spark_connect}, "at_ms": here.at_ms}
     client = subprocess.run(
         [sys.executable, "-c", CLIENT],
-        input=json.dumps(asked),
+        input=json.dumps(request),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -64,7 +64,7 @@ SOURCES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def changes(connector: str) -> list[Message]:
     """Return the events of a snapshot of two rows, an update of one row and a delete of the other."""
-    more, said = SOURCES[connector]
+    more, fields = SOURCES[connector]
     of_oracle = connector == "oracle"
     variable = struct("VariableScaleDecimal", {"scale": {"type": "int32"}, "value": {"type": "bytes"}})
     id_type = variable | {"name": "io.debezium.data.VariableScaleDecimal"} if of_oracle else {"type": "int64"}
@@ -79,8 +79,8 @@ def changes(connector: str) -> list[Message]:
             "ts_ms": 1795250902045,
             "db": "shop",
         }
-        source |= {"snapshot": snapshot, "schema": "dbo", "table": "t"} | (said if snapshot == "false" else {})
-        source |= {n: said[n] for n in ("keyspace", "shard", "vgtid") if n in said}
+        source |= {"snapshot": snapshot, "schema": "dbo", "table": "t"} | (fields if snapshot == "false" else {})
+        source |= {n: fields[n] for n in ("keyspace", "shard", "vgtid") if n in fields}
         transaction = {"id": "7", "total_order": 1} if snapshot == "false" else None
         payload = {"before": before, "after": after, "source": source, "op": op, "transaction": transaction, "ts_ms": 1}
         own = (after or before)[next(iter(_fields(row)))]
@@ -114,8 +114,15 @@ def mongodb(after: Any, **more: Any) -> Message:
     description = struct("updatedescription", {"removedFields": {"type": "array", "items": TEXT, "optional": True}})
     fields = {"before": document, "after": document, "updateDescription": description | {"optional": True}}
     change = struct("Envelope", fields | {"source": source, "op": TEXT, "ts_ms": NUMBER})
-    said = {"version": "3.3.0.Final", "connector": "mongodb", "name": "shop", "ts_ms": 1, "db": "shop", "table": "t"}
-    payload = {"after": after, "op": "c", "source": said | {"collection": "orders", "ord": 1}, "ts_ms": 1, **more}
+    of_event = {
+        "version": "3.3.0.Final",
+        "connector": "mongodb",
+        "name": "shop",
+        "ts_ms": 1,
+        "db": "shop",
+        "table": "t",
+    }
+    payload = {"after": after, "op": "c", "source": of_event | {"collection": "orders", "ord": 1}, "ts_ms": 1, **more}
     return json_record(struct("Key", {"id": TEXT}), {"id": '{"$oid":"1"}'}), json_record(change, payload)
 
 

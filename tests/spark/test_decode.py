@@ -83,9 +83,17 @@ def test_the_envelope_around_the_rows_is_decoded(spark: SparkSession) -> None:
     }
     source = struct("Source", texts | {"txId": texts["file"], "pos": {"type": "int64"}, "row": {"type": "int32"}})
     change = envelope(NEW, source)
-    said = {"connector": "mysql", "snapshot": "last", "file": "bin.1", "pos": 4, "row": 1, "txId": "x:1", "gtid": "g"}
+    of_event = {
+        "connector": "mysql",
+        "snapshot": "last",
+        "file": "bin.1",
+        "pos": 4,
+        "row": 1,
+        "txId": "x:1",
+        "gtid": "g",
+    }
     row = {"id": 1, "added": None, "n": 1.0}
-    payload = {"op": "r", "after": row, "source": said, "transaction": {"id": "7:8", "total_order": 3}}
+    payload = {"op": "r", "after": row, "source": of_event, "transaction": {"id": "7:8", "total_order": 3}}
     schemas = TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(avro_schema(change))}))
     raw = raw_records(spark, [(None, framed(1, avro_body(avro_schema(change), payload))), (None, None)])
     found, tombstone = decode(raw, schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
@@ -319,9 +327,11 @@ def test_each_parser_runs_once_a_record_however_often_its_columns_are_used(
     raw_records(spark, []).write.parquet(str(tmp_path / "records"))
     records = spark.read.parquet(str(tmp_path / "records"))
     frame = decode(records, TopicSchemas(key, AvroIds(texts)), Shape.DEBEZIUM).frame
-    asked = frame.where("error IS NULL AND after.id > 3 AND op <> 'd'").select("key.id", "after", "error", "source.lsn")
+    selected = frame.where("error IS NULL AND after.id > 3 AND op <> 'd'").select(
+        "key.id", "after", "error", "source.lsn"
+    )
     capsys.readouterr()
-    asked.explain()
+    selected.explain()
     assert capsys.readouterr().out.count("from_avro(") == len(texts) + 1
 
 

@@ -103,7 +103,7 @@ def test_decisions_reach_rows_in_the_driver_and_in_spark_alike(spark: SparkSessi
     found = []
     for carrier in (DriverRows, SparkRows):
         rows_here = carrier(Changes(spark.createDataFrame(rows, ROWS).repartition(3), ("id",), COLUMNS))
-        found.append(decided(rows_here, names))
+        found.append(deduplicated(rows_here, names))
         rows_here.release()
     assert found[0] == found[1]
     assert {(row[0], row[1]) for row in found[0]} == {row[:2] for row in rows}
@@ -113,10 +113,10 @@ def test_decisions_reach_rows_in_the_driver_and_in_spark_alike(spark: SparkSessi
     )
 
 
-def decided(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
+def deduplicated(carrier: Carrier, names: tuple[str, ...]) -> list[Any]:
     """Return each change after the decisions, without the values that the table keeps."""
     engine = Engine(carrier.headers, Rule(True, False, HighWaterMarks({0: (10, 10, 0, 1)})))
-    decisions = engine.decide()
+    decisions = engine.deduplicate()
     frame = carrier.frame(decisions, engine.givers(decisions, {"a.b", "it's", "none"}))
     return sorted(
         (
@@ -146,7 +146,7 @@ def test_the_rows_of_many_changes_are_decoded_once(spark: SparkSession, tmp_path
     frame = rows.mapInArrow(seen, rows.schema).withColumnRenamed("text", "a.b")
     carrier = SparkRows(Changes(frame, ("id",), COLUMNS))
     try:
-        first, again = decided(carrier, ("id", "a.b")), decided(carrier, ("id", "a.b"))
+        first, again = deduplicated(carrier, ("id", "a.b")), deduplicated(carrier, ("id", "a.b"))
     finally:
         carrier.release()
     assert first == again

@@ -103,7 +103,7 @@ def replayed(batches: Iterable[Batch]) -> Counter[Row]:
     return +found
 
 
-def taken(follower: Iterator[Batch], stop: Event) -> list[Batch]:
+def batches_of(follower: Iterator[Batch], stop: Event) -> list[Batch]:
     """Return the batches of a follower that polls the lake once or twice more."""
     Timer(1.2, stop.set).start()
     return list(follower)
@@ -269,17 +269,17 @@ def test_an_uncommitted_batch_is_not_visible(
 
     feed.send("t", (1, "b"), (2, "new"))
     feed.send("u", (1, "B"), (2, "NEW"))
-    begun = feed.die(monkeypatch, point, nth)
+    open_ms = feed.die(monkeypatch, point, nth)
     assert (2, "new") in feed.lake.sql("SELECT * FROM s.t").rows, "Iceberg shows the uncommitted batch"
     assert [row[2:] for row in feed.lake.sql("SUBSCRIBE s.t").rows] == [(1, "a")]
     assert [row[2:] for row in feed.lake.sql(both).rows] == [("a", "A")]
     assert feed.lake.sql(f"SUBSCRIBE s.t AS OF {first}").rows == [(first, 1, 1, "a")]
     assert feed.lake.sql(f"SELECT * FROM s.t AS OF {first}").rows == [(1, "a")]
-    assert taken(of_t, stop) == []
+    assert batches_of(of_t, stop) == []
 
     feed.lake.ingest("feed")
     batch = next(follower)
-    assert batch.timestamp == begun
+    assert batch.timestamp == open_ms
     assert shown(batch) == [(-1, "a", "A"), (1, "b", "B"), (1, "new", "NEW")]
 
 
@@ -322,7 +322,7 @@ def test_a_follower_of_the_whole_history_ends_with_the_rows_of_the_table(feed: F
         feed.ingest("t", (n, None), (n + 10, f"changed {n}"), (100 + n, "new"), (n, "back" if n % 2 else None))
         feed.ingest()
     stop = Event()
-    batches = taken(feed.lake.follow(f"SUBSCRIBE s.t {clause} AS OF {first}", stop), stop)
+    batches = batches_of(feed.lake.follow(f"SUBSCRIBE s.t {clause} AS OF {first}", stop), stop)
     assert len(batches) == 6
     assert [batch.timestamp for batch in batches] == sorted({batch.timestamp for batch in batches})
     assert replayed(batches) == Counter(feed.lake.sql("SELECT * FROM s.t").rows)

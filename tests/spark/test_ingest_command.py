@@ -18,7 +18,7 @@ from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.ingest import run_ingest
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
-from lakehold.state.lease import held
+from lakehold.state.lease import leased
 from tests.shop_records import ShopRecords
 from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.waiting import wait_for
@@ -39,14 +39,14 @@ def shop(lake: Lake, tmp_path: Path) -> ShopRecords:
 
 def ingest(lake: Lake, *sources: str, follow: bool = False) -> tuple[bool, list[dict[str, Any]], str]:
     """Run the command for `sources`, by default all; return whether all succeeded, the rows, and stderr."""
-    rows, said = io.StringIO(), io.StringIO()
-    healthy = run_ingest(lake, sources or None, JsonOutput(rows, said), NoProgress(), follow=follow)
-    return healthy, [json.loads(line) for line in rows.getvalue().splitlines()], said.getvalue()
+    rows, notices = io.StringIO(), io.StringIO()
+    healthy = run_ingest(lake, sources or None, JsonOutput(rows, notices), NoProgress(), follow=follow)
+    return healthy, [json.loads(line) for line in rows.getvalue().splitlines()], notices.getvalue()
 
 
 def test_all_sources_with_tables_are_ingested(lake: Lake, shop: ShopRecords) -> None:
-    healthy, rows, said = ingest(lake)
-    assert (healthy, said) == (True, "")
+    healthy, rows, notices = ingest(lake)
+    assert (healthy, notices) == (True, "")
     assert {row["table"]: row["inserted"] for row in rows} == {"billing.orders": 2, "shop.orders": 2}
     shop.write("orders", (3, "new"))
     assert [row["table"] for row in ingest(lake, "shop", "billing")[1]] == ["shop.orders", "billing.orders"]
@@ -54,11 +54,11 @@ def test_all_sources_with_tables_are_ingested(lake: Lake, shop: ShopRecords) -> 
 
 @pytest.mark.usefixtures("shop")
 def test_a_failing_source_is_named_and_the_others_go_on(lake: Lake) -> None:
-    with held(lake.batches, "billing", lake.settings):
-        healthy, rows, said = ingest(lake, "billing", "shop")
+    with leased(lake.batches, "billing", lake.settings):
+        healthy, rows, notices = ingest(lake, "billing", "shop")
     assert (healthy, [row["table"] for row in rows]) == (False, ["shop.orders"])
-    assert said.startswith("notice: source billing was not ingested\nerror: ")
-    assert "code: source-busy" in said
+    assert notices.startswith("notice: source billing was not ingested\nerror: ")
+    assert "code: source-busy" in notices
 
 
 @pytest.mark.usefixtures("shop")
@@ -70,13 +70,13 @@ def test_following_outlives_a_busy_source_and_skips_an_unreadable_one(lake: Lake
 
     watching = Thread(target=watched)
     watching.start()
-    with held(lake.batches, "shop", lake.settings):
-        healthy, rows, said = ingest(lake, "empty", "shop", "billing", follow=True)
+    with leased(lake.batches, "shop", lake.settings):
+        healthy, rows, notices = ingest(lake, "empty", "shop", "billing", follow=True)
     watching.join()
     assert (healthy, [row["table"] for row in rows]) == (False, ["billing.orders"])
-    assert said.count("source empty was not ingested") == 1
-    assert "code: source-without-tables" in said
-    assert "code: source-busy" in said
+    assert notices.count("source empty was not ingested") == 1
+    assert "code: source-without-tables" in notices
+    assert "code: source-busy" in notices
 
 
 @pytest.mark.parametrize("arguments", [[], ["shop", "--all"]])

@@ -17,7 +17,7 @@ from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.topic import DecodedTopic
 from lakehold.lake import Lake
-from lakehold.state.lease import held
+from lakehold.state.lease import leased
 from tests.conftest import LakeFactory
 from tests.counters import decodes
 from tests.debezium_messages import Topic
@@ -140,7 +140,7 @@ def test_a_failing_source_does_not_stop_the_others(lake: Lake, tmp_path: Path) -
     shop = Shop(lake, tmp_path / "topics", ["first", "second"])
     shop.write(1)
     first, second = shop.sources
-    with held(lake.batches, first, lake.settings):
+    with leased(lake.batches, first, lake.settings):
         failed, report = shop.ingest()
     assert isinstance(failed, SourceFailed)
     assert (failed.source, failed.error.code) == (first, "source-busy")

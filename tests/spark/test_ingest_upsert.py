@@ -142,7 +142,7 @@ def test_a_merge_into_small_files_reads_them_row_by_row(
     plans: list[str] = []
     name = "spark.sql.iceberg.vectorization.enabled"
 
-    def noted(how: merge.Merge, columns: Sequence[str]) -> str:
+    def explained(how: merge.Merge, columns: Sequence[str]) -> str:
         statement = merge_statement(how, columns)
         # An adaptive plan shows how Spark reads files only after it ran.
         with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
@@ -152,7 +152,7 @@ def test_a_merge_into_small_files_reads_them_row_by_row(
     feed.table(COLUMNS)
     feed.ingest(({"id": 1}, {"id": 1, "name": "a", "n": 1}))
     merge_statement = merge.merge_statement
-    monkeypatch.setattr(merge, "merge_statement", noted)
+    monkeypatch.setattr(merge, "merge_statement", explained)
     try:
         if of_user is not None:
             spark.conf.set(name, of_user)

@@ -86,8 +86,8 @@ class Model:
                 self._topic.update(gone, self.rows[-1])
 
     def _row(self) -> dict[str, Any]:
-        pick = self._random.choice
-        return {"id": pick([1, 2, None]), "name": pick(["a", None]), "x": pick(VALUES)}
+        choose = self._random.choice
+        return {"id": choose([1, 2, None]), "name": choose(["a", None]), "x": choose(VALUES)}
 
 
 def counted(rows: list[Any]) -> Counter[str]:

@@ -32,11 +32,11 @@ class Database:
     def __init__(self) -> None:
         self.numbers = {"id": 1, "v": 2}
         self.initial = InitialValues()
-        self.asked = 0
+        self.questions = 0
         self.snapshots: list[str] = []
 
     def columns_of(self, _: Table) -> UpstreamColumns:
-        self.asked += 1
+        self.questions += 1
         types = {"id": LongType(), "c": IntegerType()}
         columns = tuple(ColumnType(name, types.get(name, StringType())) for name in self.numbers)
         return UpstreamColumns(columns, ("id",), self.initial, self.numbers)
@@ -84,7 +84,7 @@ def row(id_: int, v: str, **more: Any) -> dict[str, Any]:
 def test_a_message_from_before_the_column_has_its_default_in_whichever_batch_it_comes(
     orders: Orders, database: Database
 ) -> None:
-    assert database.asked == 1, "about the numbers of the first columns"
+    assert database.questions == 1, "about the numbers of the first columns"
     database.numbers |= {"c": 3}
     database.initial = InitialValues({"c": 5})
     topic, old = orders.topic, dict(orders.topic.columns)
@@ -99,7 +99,7 @@ def test_a_message_from_before_the_column_has_its_default_in_whichever_batch_it_
     topic.create(row(9, "late"), partition=1)
     orders.ingest()
     assert orders.rows() == [*wanted[:2], (3, "late", 5), (4, "a", 5), (9, "late", 5)]
-    assert database.asked == 2, "once, when the column appeared"
+    assert database.questions == 2, "once, when the column appeared"
 
 
 def test_a_row_that_changes_after_the_column_was_dropped_has_the_default_again(
@@ -196,4 +196,4 @@ def test_a_message_with_an_earlier_name_is_one_of_the_column_also_in_a_later_bat
     topic.update({"id": 1, "w": "b"}, {"id": 1, "w": "c"})
     orders.ingest()
     assert orders.rows() == [(1, "c"), (2, "a"), (3, "late"), (4, "a")]
-    assert database.asked == 2
+    assert database.questions == 2

@@ -19,13 +19,13 @@ ANSWERS_WITHIN_S = 30
 class Together(PyArrowFileIO):
     """A file system that returns the first manifest list only after the second one was requested."""
 
-    asked: ClassVar[set[str]] = set()
+    locations: ClassVar[set[str]] = set()
     second: ClassVar[Event] = Event()
 
     def new_input(self, location: str) -> PyArrowFile:
         if "/metadata/snap-" in location:
-            self.asked.add(location)
-            if len(self.asked) > 1:
+            self.locations.add(location)
+            if len(self.locations) > 1:
                 self.second.set()
             assert self.second.wait(ANSWERS_WITHIN_S), "manifest lists are requested one at a time"
         return super().new_input(location)

@@ -36,7 +36,7 @@ class Shop:
         declared = (f"CREATE TABLE {name} FROM SOURCE shop (TOPIC 't') ENVELOPE {how}" for name, how in TABLES.items())
         lake.sql(f"BEGIN; {'; '.join(declared)}; COMMIT")
 
-    def asked(self) -> Mapping[str, int]:
+    def request(self) -> Mapping[str, int]:
         """Return the tables' current sequence numbers by object id, as a request for a snapshot records them."""
         found = {}
         for name in TABLES:
@@ -46,14 +46,16 @@ class Shop:
             found[self.lake.definitions.definitions().table(name).object_id] = state.current.sequence_number
         return found
 
-    def complete(self, signal_id: str, asked: Mapping[str, int]) -> None:
+    def complete(self, signal_id: str, request: Mapping[str, int]) -> None:
         """Report for the connector that the requested snapshot is completely in the topic."""
         ends = {TopicPartition("t", partition): end for partition, end in self.topic.offsets.items()}
-        self._complete = {object_id: RepeatedSnapshot(signal_id, through, ends) for object_id, through in asked.items()}
+        self._complete = {
+            object_id: RepeatedSnapshot(signal_id, through, ends) for object_id, through in request.items()
+        }
 
     def ingest(self) -> list[BatchReport]:
         self.topic.write(self._directory)
-        with self.lake._parts.ingesting.held("shop") as ingesting:
+        with self.lake._parts.ingesting.leased("shop") as ingesting:
             return list(replace(ingesting, snapshots=Snapshots(repeated=self._complete)).drain())
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -84,22 +86,22 @@ def deleted(reports: list[BatchReport]) -> list[int]:
 
 
 def test_rows_that_a_repeated_snapshot_lacks_are_deleted_though_it_was_read_before_it_was_reported(shop: Shop) -> None:
-    asked = shop.asked()
+    request = shop.request()
     shop.topic.ad_hoc_snapshot([row(1, "a"), row(2, "changed unseen")])
     shop.ingest()
     assert len(shop.rows()) == 4, "the snapshot is not complete"
     shop.topic.update(row(3, "a"), row(3, "in place of its row"))
     shop.topic.create(row(5, "new"))
-    shop.complete("r1", asked)
+    shop.complete("r1", request)
     assert deleted(shop.ingest()) == [1, 1]
     assert shop.rows() == [(1, "a"), (2, "changed unseen"), (3, "in place of its row"), (5, "new")]
 
 
 def test_missing_rows_are_deleted_once_even_by_a_batch_without_messages(shop: Shop) -> None:
-    asked = shop.asked()
+    request = shop.request()
     shop.topic.ad_hoc_snapshot([row(n, "a") for n in (1, 2, 3)])
     shop.ingest()
-    shop.complete("r1", asked)
+    shop.complete("r1", request)
     assert deleted(shop.ingest()) == [1, 1]
     state = shop.lake.tables.table_state("s.whole")
     assert state is not None
@@ -110,12 +112,12 @@ def test_missing_rows_are_deleted_once_even_by_a_batch_without_messages(shop: Sh
 
 
 def test_no_row_is_deleted_before_the_repeated_snapshot_is_fully_read(shop: Shop) -> None:
-    asked = shop.asked()
+    request = shop.request()
     shop.topic.ad_hoc_snapshot([row(1, "a")])
-    behind = dict(shop.topic.offsets)
-    shop.topic.offsets = {0: behind[0] + 3}
-    shop.complete("r1", asked)
-    shop.topic.offsets = behind
+    ends = dict(shop.topic.offsets)
+    shop.topic.offsets = {0: ends[0] + 3}
+    shop.complete("r1", request)
+    shop.topic.offsets = ends
     assert deleted(shop.ingest()) == [0, 0]
     shop.topic.ad_hoc_snapshot([row(n, "a") for n in (2, 3, 4)])
     shop.ingest()
@@ -124,9 +126,9 @@ def test_no_row_is_deleted_before_the_repeated_snapshot_is_fully_read(shop: Shop
 
 def test_a_second_repair_deletes_the_rows_missing_since_the_first(shop: Shop) -> None:
     for number, left in [("r1", [1, 2, 3]), ("r2", [1, 3])]:
-        asked = shop.asked()
+        request = shop.request()
         shop.topic.ad_hoc_snapshot([row(n, "a") for n in left])
-        shop.complete(number, asked)
+        shop.complete(number, request)
         assert deleted(shop.ingest()) == [1, 1]
         assert shop.rows() == [(n, "a") for n in left]
 
@@ -135,10 +137,10 @@ def test_a_second_repair_deletes_the_rows_missing_since_the_first(shop: Shop) ->
 def test_a_killed_repair_is_finished_by_the_next_ingest(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    asked = shop.asked()
+    request = shop.request()
     shop.topic.ad_hoc_snapshot([row(n, "b") for n in (1, 2, 3)])
     shop.ingest()
-    shop.complete("r1", asked)
+    shop.complete("r1", request)
 
     def failpoint(here: str) -> None:
         if here == point:

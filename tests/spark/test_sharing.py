@@ -75,13 +75,13 @@ def test_each_list_of_columns_of_bare_json_has_its_own_errors(lake: Lake, tmp_pa
 
 def test_explain_shows_which_tables_share_a_topic(lake: Lake, tmp_path: Path) -> None:
     lake.sql(
-        f"CREATE SOURCE told FROM FILES '{tmp_path}' FORMAT JSON;"
-        "CREATE TABLE s.a FROM SOURCE told (TOPIC 't') ENVELOPE DEBEZIUM"
+        f"CREATE SOURCE feed FROM FILES '{tmp_path}' FORMAT JSON;"
+        "CREATE TABLE s.a FROM SOURCE feed (TOPIC 't') ENVELOPE DEBEZIUM"
     )
-    explained = lake.sql("EXPLAIN CREATE TABLE s.b (id INT) FROM SOURCE told (TOPIC 't') ENVELOPE DEBEZIUM UPSERT")
+    explained = lake.sql("EXPLAIN CREATE TABLE s.b (id INT) FROM SOURCE feed (TOPIC 't') ENVELOPE DEBEZIUM UPSERT")
     assert [line for (line,) in explained.rows] == [
         "declare table s.b",
-        "batches of source told read and decode topic t once for s.a, s.b",
+        "batches of source feed read and decode topic t once for s.a, s.b",
     ]
 
 

@@ -105,8 +105,8 @@ def test_times_of_a_stop_are_unreadable_and_all_others_show_consistent_tables(sh
             assert of_a == of_b
     assert len(refused) > 6
     for begin, end in shop.stops:
-        (before,), (behind,) = (shop.sql(f"{JOINED} AS OF {at_ms}") for at_ms in (begin - 1, end))
-        assert before[0] == before[1] < behind[0] == behind[1]
+        (before,), (later,) = (shop.sql(f"{JOINED} AS OF {at_ms}") for at_ms in (begin - 1, end))
+        assert before[0] == before[1] < later[0] == later[1]
 
 
 def test_a_stopped_table_is_readable_up_to_its_stop_while_it_catches_up(shop: Shop) -> None:
@@ -114,13 +114,13 @@ def test_a_stopped_table_is_readable_up_to_its_stop_while_it_catches_up(shop: Sh
     upper_ms = shop.upper_ms
     assert shop.sql(f"SELECT v FROM shop.b AS OF {upper_ms - 1}") == [(2,)]
     make_own(shop.lake, "shop.b")
-    behind = 0
+    later = 0
     for report in shop.lake.batches_of("shop"):
         if "shop.b" in shop.lake.batches.readers("shop"):
-            behind += report.reader == "shop.b"
+            later += report.reader == "shop.b"
             assert shop.upper_ms == upper_ms
             assert shop.refused(f"SELECT v FROM shop.b AS OF {report.timestamp_ms}") == "not-readable"
-    assert behind
+    assert later
     ((begin, end),) = shop.stops
     assert begin == upper_ms
     assert end < shop.upper_ms
@@ -180,7 +180,7 @@ def test_followers_go_on_over_a_stop_wherever_they_were(shop: Shop) -> None:
     """Run a durable client, a subscription and a follower of both tables from time to time."""
     shop.sql(f"CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE ({JOINED})")
     updates: list[tuple[int, list[tuple[Any, ...]]]] = []
-    begun = shop.timestamps()[-1]
+    first_ms = shop.timestamps()[-1]
     followed = shop.lake.follow(f"SUBSCRIBE ({JOINED})")
     assert [row[1:] for row in next(followed)] == [(1, 2, 2)]
 
@@ -198,7 +198,7 @@ def test_followers_go_on_over_a_stop_wherever_they_were(shop: Shop) -> None:
     run()
     ((_, end),) = shop.stops
     v = shop.sql(f"SELECT v FROM shop.a AS OF {end}")[0][0]
-    assert next((at_ms, rows) for at_ms, rows in updates if at_ms > begun) == (end, [(-1, 2, 2), (1, v, v)])
+    assert next((at_ms, rows) for at_ms, rows in updates if at_ms > first_ms) == (end, [(-1, 2, 2), (1, v, v)])
     batch = next(followed)
     assert (batch.timestamp, [row[1:] for row in batch]) == (end, [(-1, 2, 2), (1, v, v)])
     shop.write(14)

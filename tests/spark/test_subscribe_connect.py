@@ -19,9 +19,9 @@ CLIENT = """
 import json, sys
 from lakehold.lake import connect
 
-asked = json.load(sys.stdin)
-with connect(**asked["settings"]) as lake:
-    for statement in asked["statements"]:
+request = json.load(sys.stdin)
+with connect(**request["settings"]) as lake:
+    for statement in request["statements"]:
         result = lake.sql(statement)
         print(repr((result.columns, result.rows)))
 """

@@ -47,21 +47,21 @@ def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monk
     shop.lake.publish("s")
     shop.write((3, "c"))
     successor = shop.again()
-    taken: list[list[PublishReport]] = []
+    published: list[list[PublishReport]] = []
 
     def succeeded(here: Point) -> None:
-        if here == "before-publication" and not taken:
-            taken.append([])
+        if here == "before-publication" and not published:
+            published.append([])
             store = shop.lake.subscriptions.store
             (subscriber,) = store.subscribers()
-            store.release(subscriber.subscriber_id, subscriber.lease.owner if subscriber.lease else "")
-            taken[0] += successor.publish("s")
+            store.release(subscriber.subscriber_id, subscriber.lease.holder if subscriber.lease else "")
+            published[0] += successor.publish("s")
 
     monkeypatch.setattr(publisher, "failpoint", succeeded)
     monkeypatch.setattr("lakehold.state.lease.HeldLease.confirm", lambda _: None)
     with pytest.raises(LeaseLost, match="another publisher") as lost:
         shop.lake.publish("s")
-    assert taken[0]
+    assert published[0]
     assert "has published up to" in lost.value.detail
     assert shop.output() == shop.expected()
 

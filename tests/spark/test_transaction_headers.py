@@ -169,8 +169,8 @@ def assert_found(found: tuple[pa.Table, pa.Table]) -> None:
     changes, transactions = found
     assert (changes.schema, transactions.schema) == (HEADERS, RECORDS)
     assert sorted(changes.to_pylist(), key=itemgetter("topic", "offset")) == headers_of(EVENTS).to_pylist()
-    said = sorted(transactions.to_pylist(), key=itemgetter("offset"))
-    assert [(row["kind"], row["transaction_id"], row["data_collections"]) for row in said] == BOUNDARIES
+    boundaries = sorted(transactions.to_pylist(), key=itemgetter("offset"))
+    assert [(row["kind"], row["transaction_id"], row["data_collections"]) for row in boundaries] == BOUNDARIES
 
 
 @pytest.mark.parametrize("written", [FormatType.JSON, FormatType.AVRO])

@@ -128,7 +128,7 @@ def test_a_failure_of_spark_while_the_boundary_is_planned_is_an_error(shop: Shop
 
     shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
     shop.ingest()
-    with shop.lake._parts.ingesting.held("shop") as ingesting:
+    with shop.lake._parts.ingesting.leased("shop") as ingesting:
         assert isinstance(ingesting.planner, WholeTransactions)
         failing = Failing(**vars(ingesting.planner))
         with pytest.raises(IngestFailed) as failed:

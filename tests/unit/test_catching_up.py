@@ -37,7 +37,7 @@ def test_idle_tables_get_empty_batches_no_more_often_than_in_a_follow(source: Me
 def test_tables_that_come_together_while_others_catch_up_are_read_together(source: MemorySource) -> None:
     source.catch_up_s = 0
     source.drain()
-    source.topics.held["rates"] = Watermarks(0, 30)
+    source.topics.watermarks_of["rates"] = Watermarks(0, 30)
     source.tables |= {"one": "rates", "two": "rates"}
     source.drain()
     source.tables |= {"three": "rates", "four": "rates"}
@@ -51,7 +51,7 @@ def test_tables_that_come_together_while_others_catch_up_are_read_together(sourc
     source.catch_up_s = None
     source.drain()
     assert source.readers().keys() == {MAIN_READER}
-    assert source.taken("one") == source.taken("four") == [(0, 10), (10, 20), (20, 30)]
+    assert source.ranges("one") == source.ranges("four") == [(0, 10), (10, 20), (20, 30)]
 
 
 def test_a_call_with_little_time_leaves_the_rest_to_the_next_call_and_adds_new_tables(
@@ -65,4 +65,4 @@ def test_a_call_with_little_time_leaves_the_rest_to_the_next_call_and_adds_new_t
     for _ in range(8):
         source.drain()
     assert source.readers().keys() == {MAIN_READER}
-    assert source.taken("items") == [(at, at + 10) for at in range(0, 100, 10)]
+    assert source.ranges("items") == [(at, at + 10) for at in range(0, 100, 10)]

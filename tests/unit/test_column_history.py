@@ -61,7 +61,7 @@ def upstream(
     return lambda _: UpstreamColumns(listed, ("id",), initial, numbers)
 
 
-def unasked(_: Table) -> UpstreamColumns:
+def never_called(_: Table) -> UpstreamColumns:
     raise AssertionError("the database was asked")
 
 
@@ -69,11 +69,11 @@ WITH_C = {**ORDERS, "c": IntegerType()}
 
 
 def test_the_database_is_asked_only_when_a_column_appears() -> None:
-    assert column_history(messages(ORDERS, {"id": IntegerType()}), TABLE, stored(), unasked) == ColumnHistory()
+    assert column_history(messages(ORDERS, {"id": IntegerType()}), TABLE, stored(), never_called) == ColumnHistory()
     later = stored(WITH_C)
     field = later.schema.find_field("c").model_copy(update={"initial_default": 5})
     later = replace(later, schema=Schema(*later.schema.fields[:2], field))
-    assert column_history(messages(ORDERS), TABLE, later, unasked).initial == InitialValues({"c": 5})
+    assert column_history(messages(ORDERS), TABLE, later, never_called).initial == InitialValues({"c": 5})
 
 
 def test_a_new_column_has_the_value_that_the_database_says() -> None:
@@ -110,7 +110,7 @@ def test_columns_that_include_adds_are_not_gone_from_the_database() -> None:
     ids=["all messages", "a column list"],
 )
 def test_some_tables_have_no_new_columns_with_older_rows(table: Table) -> None:
-    assert column_history(messages(WITH_C), table, stored(), unasked) == ColumnHistory()
+    assert column_history(messages(WITH_C), table, stored(), never_called) == ColumnHistory()
 
 
 def test_a_database_that_does_not_answer_stops_the_table_only_if_rows_need_the_answer() -> None:
@@ -134,26 +134,26 @@ def test_a_column_with_the_number_of_one_that_is_gone_is_that_column() -> None:
     found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, state, upstream(RENAMED_ONCE, id=1, remark=2))
     assert (found.renamed, found.initial) == ({"note": "remark"}, InitialValues())
     again = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
-    assert column_history(messages(ORDERS), TABLE, again, unasked).renamed == {"note": "remark"}
+    assert column_history(messages(ORDERS), TABLE, again, never_called).renamed == {"note": "remark"}
     third = {"id": IntegerType(), "memo": StringType()}
     found = column_history(messages(ORDERS, third), TABLE, again, upstream(third, id=1, memo=2))
     assert found.renamed == {"note": "memo", "remark": "memo"}
 
 
 def test_a_crash_between_the_earlier_name_and_the_rename_changes_nothing() -> None:
-    begun = stored(properties={NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
-    found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, begun, upstream(RENAMED_ONCE, id=1, remark=2))
+    interrupted = stored(properties={NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
+    found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, interrupted, upstream(RENAMED_ONCE, id=1, remark=2))
     assert found.renamed == {"note": "remark"}
     done = stored(RENAMED_ONCE, properties={NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
-    assert column_history(messages(ORDERS, RENAMED_ONCE), TABLE, done, unasked).renamed == {"note": "remark"}
+    assert column_history(messages(ORDERS, RENAMED_ONCE), TABLE, done, never_called).renamed == {"note": "remark"}
 
 
 def test_a_column_that_is_added_under_an_earlier_name_of_another_is_one_of_its_own() -> None:
     both = {**RENAMED_ONCE, "note": StringType()}
     state = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
-    asked = upstream(both, {"note": "new"}, id=1, remark=2, note=3)
+    columns = upstream(both, {"note": "new"}, id=1, remark=2, note=3)
     for decoded in (messages(RENAMED_ONCE, both), messages(both)):
-        found = column_history(decoded, TABLE, state, asked)
+        found = column_history(decoded, TABLE, state, columns)
         assert (found.renamed, found.initial) == ({}, InitialValues({"note": "new"}))
 
 

@@ -187,7 +187,7 @@ def test_partitions_begin_and_end_where_their_lines_do(tmp_path: Path) -> None:
     append(tmp_path / "b.jsonl", [line("t", 0, 9), line("t", 1, 0), line("u", 0, 4)])
     append(tmp_path / "a.jsonl", [line("t", 0, 12), line("t", 0, 7)])
     found = FilesReader(str(tmp_path)).fetch_offsets(["t", "no-such-topic"])
-    of_topics = {tp: marks for tp, marks in found.partitions.items() if not tp.is_internal}
+    of_topics = {tp: watermarks for tp, watermarks in found.partitions.items() if not tp.is_internal}
     assert of_topics == {T: Watermarks(7, 13), TopicPartition("t", 1): Watermarks(0, 1)}
     assert found.missing == ()
 

@@ -28,7 +28,7 @@ snapshots = st.builds(
     st.none() | st.integers(min_value=0, max_value=10**9),
     st.dictionaries(st.integers(0, 50), st.integers(0, 2**62), max_size=4),
 )
-marks = st.builds(
+high_water_marks = st.builds(
     HighWaterMarks,
     st.dictionaries(st.integers(0, 50), positions, max_size=4),
     st.none() | snapshots,
@@ -50,7 +50,7 @@ NOTHING = BatchStatistics(
     before_missing=0,
     before_missing_offset=None,
     connectors=frozenset(),
-    passed={},
+    highest_positions={},
     snapshot_position=None,
     snapshot_ends={},
     key_bounds={},
@@ -59,12 +59,12 @@ FIRST, SECOND = (100, 100, -1, 1), (200, 200, -1, 1)
 STREAMED = (150, 160, 1, 1)
 
 
-@given(marks)
-def test_marks_survive_the_summary(kept: HighWaterMarks) -> None:
+@given(high_water_marks)
+def test_high_water_marks_survive_the_summary(kept: HighWaterMarks) -> None:
     assert HighWaterMarks.from_json(kept.to_json()) == kept
 
 
-def test_an_empty_text_is_no_marks() -> None:
+def test_an_empty_text_is_no_high_water_marks() -> None:
     assert HighWaterMarks.from_json("") == HighWaterMarks()
     assert HighWaterMarks().is_whole
 
@@ -75,20 +75,23 @@ def snapshot_rows(position: tuple[int, int, int, int], *, partition: int = 0, en
         snapshot_position=position,
         lowest_position=position,
         snapshot_ends={partition: position} if end else {},
-        passed={partition: position},
+        highest_positions={partition: position},
     )
 
 
 def streamed(*partitions: int) -> BatchStatistics:
     return replace(
-        NOTHING, streamed_position=STREAMED, lowest_position=STREAMED, passed=dict.fromkeys(partitions, STREAMED)
+        NOTHING,
+        streamed_position=STREAMED,
+        lowest_position=STREAMED,
+        highest_positions=dict.fromkeys(partitions, STREAMED),
     )
 
 
 def after(
     before: HighWaterMarks, arrived: BatchStatistics, sequence_number: int | None = None, **reached: int
 ) -> HighWaterMarks:
-    """Return the marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
+    """Return the high-water marks after a batch that reads partitions `p0`, `p1`, … up to offsets."""
     read_ends = SnapshotReadEnds({int(name.removeprefix("p")): at for name, at in reached.items()})
     return advanced(before, arrived, read_ends=read_ends, sequence_number=sequence_number)
 
@@ -97,24 +100,24 @@ COMPLETE = SnapshotProgress(FIRST, end_seen=True, complete=True)
 
 
 def test_a_snapshot_in_one_partition_is_complete_with_its_last_row_whatever_follows() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
-    assert begun.snapshot == SnapshotProgress(FIRST)
-    assert after(begun, snapshot_rows(FIRST, end=True), p0=20).snapshot == COMPLETE
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    assert first_part.snapshot == SnapshotProgress(FIRST)
+    assert after(first_part, snapshot_rows(FIRST, end=True), p0=20).snapshot == COMPLETE
 
 
 def test_a_later_change_ends_a_snapshot_without_a_last_row() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
-    assert after(begun, streamed(0), p0=20).snapshot == COMPLETE
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    assert after(first_part, streamed(0), p0=20).snapshot == COMPLETE
 
 
 def test_a_change_from_before_the_snapshot_does_not_end_it() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(SECOND), p0=10)
-    assert not after(begun, streamed(0), p0=20).is_whole
+    first_part = after(HighWaterMarks(), snapshot_rows(SECOND), p0=10)
+    assert not after(first_part, streamed(0), p0=20).is_whole
 
 
 def test_a_snapshot_in_several_partitions_waits_for_each() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10, p1=10, p2=0)
-    ended = after(begun, snapshot_rows(FIRST, partition=1, end=True), p0=20, p1=20, p2=0)
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10, p1=10, p2=0)
+    ended = after(first_part, snapshot_rows(FIRST, partition=1, end=True), p0=20, p1=20, p2=0)
     assert not ended.is_whole
     assert without_end(ended, SnapshotReadEnds({0: 20, 1: 20, 2: 0})) == {0, 2}, (
         "partition 1 has nothing after the last row"
@@ -132,17 +135,17 @@ def test_a_later_change_of_a_partition_shows_that_it_has_no_more_rows() -> None:
 
 
 def test_a_later_change_in_one_partition_does_not_end_the_others() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10, p1=10)
-    ended = after(begun, streamed(0), p0=20, p1=20)
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10, p1=10)
+    ended = after(first_part, streamed(0), p0=20, p1=20)
     assert without_end(ended, SnapshotReadEnds({0: 20, 1: 20})) == {1}
     assert completed(ending_at(ended, {1: 20}), SnapshotReadEnds({0: 20, 1: 20})).snapshot == COMPLETE
 
 
 def test_nothing_ends_a_snapshot_whose_end_was_not_seen() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
-    assert without_end(begun, SnapshotReadEnds({0: 10})) == frozenset()
-    assert completed(begun, SnapshotReadEnds({0: 99})) == begun
-    assert completed(begun, SnapshotReadEnds({0: 99}, resnapshot=SECOND)) == begun
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    assert without_end(first_part, SnapshotReadEnds({0: 10})) == frozenset()
+    assert completed(first_part, SnapshotReadEnds({0: 99})) == first_part
+    assert completed(first_part, SnapshotReadEnds({0: 99}, resnapshot=SECOND)) == first_part
 
 
 def test_a_batch_with_all_rows_of_a_resnapshot_completes_it() -> None:
@@ -151,8 +154,8 @@ def test_a_batch_with_all_rows_of_a_resnapshot_completes_it() -> None:
 
 
 def test_a_resnapshot_of_a_single_row_needs_no_last_one() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
-    found = completed(begun, SnapshotReadEnds({0: 10}, resnapshot=FIRST)).snapshot
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    found = completed(first_part, SnapshotReadEnds({0: 10}, resnapshot=FIRST)).snapshot
     assert found is not None
     assert found.complete
 
@@ -162,12 +165,12 @@ def test_the_end_of_a_snapshot_is_not_that_of_a_later_one() -> None:
     assert after(HighWaterMarks(), both, p0=10).snapshot == SnapshotProgress(SECOND)
 
 
-def test_a_later_snapshot_replaces_the_marks_of_the_table() -> None:
+def test_a_later_snapshot_replaces_the_high_water_marks_of_the_table() -> None:
     whole = HighWaterMarks({0: STREAMED}, SnapshotProgress(FIRST, end_seen=True, complete=True))
     assert begins_snapshot(whole, snapshot_rows(SECOND))
     replaced = after(whole, snapshot_rows(SECOND), 7, p0=10)
     assert replaced.snapshot == SnapshotProgress(SECOND, replaces_through=7)
-    assert replaced.passed == {0: SECOND}
+    assert replaced.positions == {0: SECOND}
 
 
 def test_a_resent_snapshot_row_begins_nothing() -> None:
@@ -182,14 +185,14 @@ def test_an_abandoned_snapshot_in_the_same_batch_is_replaced() -> None:
     assert not begins_snapshot(HighWaterMarks(), snapshot_rows(SECOND))
 
 
-def test_marks_never_go_backward() -> None:
+def test_high_water_marks_never_go_backward() -> None:
     whole = HighWaterMarks({0: STREAMED, 1: FIRST})
-    earlier = replace(NOTHING, passed={0: FIRST, 2: FIRST})
-    assert after(whole, earlier, p0=10).passed == {0: STREAMED, 1: FIRST, 2: FIRST}
+    of_batch = replace(NOTHING, highest_positions={0: FIRST, 2: FIRST})
+    assert after(whole, of_batch, p0=10).positions == {0: STREAMED, 1: FIRST, 2: FIRST}
 
 
 def test_the_last_row_counts_more_than_an_end_that_was_fetched_before() -> None:
-    begun = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
-    ended = ending_at(with_end_seen(begun), {0: 1_000})
+    first_part = after(HighWaterMarks(), snapshot_rows(FIRST), p0=10)
+    ended = ending_at(with_end_seen(first_part), {0: 1_000})
     assert not after(ended, snapshot_rows(FIRST), p0=20).is_whole
     assert after(ended, snapshot_rows(FIRST, end=True), p0=30).snapshot == COMPLETE

@@ -24,7 +24,7 @@ class Sources:
     released: list[str] = field(default_factory=list)
 
     @contextmanager
-    def held(self, source: str) -> Iterator[Any]:
+    def leased(self, source: str) -> Iterator[Any]:
         try:
             yield _One(self, source)
         finally:
@@ -37,7 +37,7 @@ class Sources:
 
     def drained(self) -> list[Any]:
         """Drain both sources, and return what each reports or the message of its error."""
-        found = drain_together(["first", "second"], self.held)
+        found = drain_together(["first", "second"], self.leased)
         return [f"{at.source}: {at.error.message}" if isinstance(at, SourceFailed) else at for at in found]
 
 

@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 from lakehold.ingest.read.bounding import fair_shares, record_budget
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.offset_checks import faults
-from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.ingest.read.reader import FetchedOffsets, Limits, ReadPlan
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
 
 A, B, C = (TopicPartition(topic, 0) for topic in "abc")
 
 
-def available(**partitions: tuple[int, int]) -> Available:
-    marks = {TopicPartition(topic, 0): Watermarks(*bounds) for topic, bounds in partitions.items()}
-    return Available(
-        frozenset(partitions), marks, {topic: f"id-{topic}" for topic in partitions}, where="Kafka at 127.0.0.1:9092"
+def fetched_offsets(**partitions: tuple[int, int]) -> FetchedOffsets:
+    watermarks = {TopicPartition(topic, 0): Watermarks(*bounds) for topic, bounds in partitions.items()}
+    return FetchedOffsets(
+        frozenset(partitions),
+        watermarks,
+        {topic: f"id-{topic}" for topic in partitions},
+        where="Kafka at 127.0.0.1:9092",
     )
 
 
@@ -53,13 +56,13 @@ def test_shares_use_the_budget_and_no_more(backlogs: dict[TopicPartition, int], 
     assert min(wanted, budget) <= total <= max(budget, len(waiting)) or total == wanted
 
 
-def grown(*ends: int, earliest: int = 0) -> Available:
+def grown(*ends: int, earliest: int = 0) -> FetchedOffsets:
     """Return topic `a`, whose partitions have these ends; all partitions but the first begin at `earliest`."""
-    marks = {TopicPartition("a", p): Watermarks(earliest if p else 0, end) for p, end in enumerate(ends)}
-    return replace(available(a=(0, 0), b=(0, 1_000)), partitions={B: Watermarks(0, 1_000), **marks})
+    watermarks = {TopicPartition("a", p): Watermarks(earliest if p else 0, end) for p, end in enumerate(ends)}
+    return replace(fetched_offsets(a=(0, 0), b=(0, 1_000)), partitions={B: Watermarks(0, 1_000), **watermarks})
 
 
-def plan(fetched: Available, position: Offsets) -> ReadPlan:
+def plan(fetched: FetchedOffsets, position: Offsets) -> ReadPlan:
     limits = Limits(max_records=100, max_bytes=10**9, record_bytes=1.0)
     return KafkaReader(KafkaOptions("127.0.0.1:1", {}, {})).plan(fetched, position, limits)
 
@@ -68,9 +71,9 @@ def test_a_topic_that_grew_is_read_to_its_end_until_a_new_partition_was() -> Non
     at = {A: 10, B: 0}
     empty = plan(grown(500, 0, 0), at)
     assert empty.position == {A: 500, B: 50}, "the new partitions are unknown before one of them has a record"
-    begun = plan(grown(900, 0, 3), empty.position)
-    assert begun.position == {A: 900, TopicPartition("a", 1): 0, TopicPartition("a", 2): 3, B: 99}
-    after = plan(grown(2_000, 500, 500), begun.position)
+    first_read = plan(grown(900, 0, 3), empty.position)
+    assert first_read.position == {A: 900, TopicPartition("a", 1): 0, TopicPartition("a", 2): 3, B: 99}
+    after = plan(grown(2_000, 500, 500), first_read.position)
     assert after.records == 100, "and is bounded from then on"
 
 
@@ -88,7 +91,7 @@ def test_bytes_bound_a_batch_as_records_do() -> None:
 
 
 def test_a_position_within_the_existing_offsets_is_no_fault() -> None:
-    fetched = available(a=(5, 10), b=(0, 0))
+    fetched = fetched_offsets(a=(5, 10), b=(0, 0))
     assert faults(fetched, {A: 5, B: 0}, {"a": "id-a", "b": "id-b"}) == {}
     assert faults(fetched, {A: 10}) == {}
     assert faults(fetched, {}) == {}
@@ -96,7 +99,7 @@ def test_a_position_within_the_existing_offsets_is_no_fault() -> None:
 
 
 def test_records_deleted_by_retention_are_a_fault() -> None:
-    error = faults(available(a=(8, 10)), {A: 5})["a"]
+    error = faults(fetched_offsets(a=(8, 10)), {A: 5})["a"]
     assert error.code == "offsets-lost"
     assert str(error) == (
         'records of topic "a" partition 0 were deleted before they were read\n'
@@ -108,7 +111,7 @@ def test_records_deleted_by_retention_are_a_fault() -> None:
 
 
 def test_a_topic_that_ends_before_the_position_is_a_fault() -> None:
-    error = faults(available(a=(0, 3)), {A: 5})["a"]
+    error = faults(fetched_offsets(a=(0, 3)), {A: 5})["a"]
     assert error.code == "topic-recreated"
     assert str(error) == (
         'topic "a" was deleted and created again since it was last read\n'
@@ -119,19 +122,19 @@ def test_a_topic_that_ends_before_the_position_is_a_fault() -> None:
 
 
 def test_a_topic_with_another_identity_is_a_fault() -> None:
-    error = faults(available(a=(0, 9)), {A: 5}, {"a": "id-before"})["a"]
+    error = faults(fetched_offsets(a=(0, 9)), {A: 5}, {"a": "id-before"})["a"]
     assert error.code == "topic-recreated"
     assert error.detail == "Its identity was id-before when it was first read and is id-a now."
 
 
 def test_a_topic_that_lost_a_partition_is_a_fault() -> None:
-    error = faults(available(a=(0, 9)), {A: 5, TopicPartition("a", 1): 5})["a"]
+    error = faults(fetched_offsets(a=(0, 9)), {A: 5, TopicPartition("a", 1): 5})["a"]
     assert error.code == "topic-recreated"
     assert error.detail == "It has no partition 1 any more, which was read before."
 
 
 def test_each_topic_has_its_own_fault_and_the_others_go_on() -> None:
-    fetched = Available(
+    fetched = FetchedOffsets(
         frozenset("abc"),
         {A: Watermarks(8, 9), B: Watermarks(0, 9)},
         {"a": "id-a", "b": "id-b"},
@@ -147,7 +150,7 @@ def test_each_topic_has_its_own_fault_and_the_others_go_on() -> None:
 
 
 def test_a_missing_topic_is_reported_with_similar_names_if_any() -> None:
-    fetched = Available(
+    fetched = FetchedOffsets(
         frozenset({"shop.order", "x"}),
         {},
         missing=("shop.order", "x"),

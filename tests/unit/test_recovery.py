@@ -21,39 +21,39 @@ def killed(**ends: int) -> MemorySource:
     """Return a source at offset 10 of `orders` and `items`, with an open batch up to 20, or up to `ends`."""
     source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
     source.drain()
-    source.topics.held |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
+    source.topics.watermarks_of |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
     source.abandon_batch(MAIN_READER, **{"orders": 20, "items": 20, **ends})
     return source
 
 
 def test_a_topic_that_one_fetch_misses_is_read_when_it_exists_again() -> None:
     source = killed()
-    orders = source.topics.held.pop("orders")
+    orders = source.topics.watermarks_of.pop("orders")
     assert stopped(source.drain()) == {"s.orders": "topic-missing"}
-    assert source.taken("items") == [(0, 10), (10, 20)]
+    assert source.ranges("items") == [(0, 10), (10, 20)]
 
-    source.topics.held["orders"] = orders
+    source.topics.watermarks_of["orders"] = orders
     assert stopped(source.drain()) == {}
-    assert source.taken("orders") == [(0, 10), (10, 20)]
+    assert source.ranges("orders") == [(0, 10), (10, 20)]
     assert source.main().tables.keys() == {"s.orders", "s.items"}
 
 
 def test_lost_offsets_stop_their_table_and_the_others_go_on() -> None:
     source = killed()
-    source.topics.held["orders"] = Watermarks(15, 20)
+    source.topics.watermarks_of["orders"] = Watermarks(15, 20)
     assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
-    source.topics.held["items"] = Watermarks(0, 30)
+    source.topics.watermarks_of["items"] = Watermarks(0, 30)
     assert stopped(source.drain()) == {"s.orders": "offsets-lost"}
-    assert source.taken("items") == [(0, 10), (10, 20), (20, 30)]
+    assert source.ranges("items") == [(0, 10), (10, 20), (20, 30)]
     assert source.readers()["s.orders"].position[ORDERS] == 10
 
 
 def test_a_topic_of_the_same_name_is_not_read_for_the_batch() -> None:
     source = killed()
     source.topics.ids["orders"] = "another"
-    source.topics.held["orders"] = Watermarks(0, 30)
+    source.topics.watermarks_of["orders"] = Watermarks(0, 30)
     assert stopped(source.drain()) == {"s.orders": "topic-recreated"}
-    assert (source.taken("orders"), source.taken("items")) == ([(0, 10)], [(0, 10), (10, 20)])
+    assert (source.ranges("orders"), source.ranges("items")) == ([(0, 10)], [(0, 10), (10, 20)])
 
 
 def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None:
@@ -65,26 +65,26 @@ def test_a_table_that_caught_up_does_not_keep_the_others_from_going_on() -> None
     assert next(filling).reader == BACKFILL_READER
     filling.close()
     source.abandon_batch(BACKFILL_READER, items=20)
-    source.topics.held |= {"items": Watermarks(15, 50), "orders": Watermarks(0, 20)}
+    source.topics.watermarks_of |= {"items": Watermarks(15, 50), "orders": Watermarks(0, 20)}
     assert stopped(source.drain()) == {"s.items": "offsets-lost"}
-    assert source.taken("orders") == [(0, 10), (10, 20)]
+    assert source.ranges("orders") == [(0, 10), (10, 20)]
 
 
 def test_a_table_that_stops_is_reported_once() -> None:
     source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
     source.drain()
-    del source.topics.held["orders"]
+    del source.topics.watermarks_of["orders"]
     assert [[*report.stopped] for report in source.drain() if report.stopped] == [["s.orders"]]
     killed_one = killed()
-    del killed_one.topics.held["orders"]
+    del killed_one.topics.watermarks_of["orders"]
     assert [[*report.stopped] for report in killed_one.drain() if report.stopped] == [["s.orders"]]
 
 
 def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
     source = killed()
-    begun = source.main().intent
-    assert begun is not None
-    source.topics.held.clear()
+    open_intent = source.main().intent
+    assert open_intent is not None
+    source.topics.watermarks_of.clear()
     source.drain()
     assert {name: state.intent for name, state in source.readers().items()} == {
         MAIN_READER: None,
@@ -93,8 +93,8 @@ def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
     }
     for name in ("s.orders", "s.items"):
         state = source.readers()[name]
-        assert (state.upper_ms or 0) > begun.mz_timestamp
-        assert (state.upper_of(name) or 0) <= begun.mz_timestamp, "the rows of the batch are not readable"
+        assert (state.upper_ms or 0) > open_intent.mz_timestamp
+        assert (state.upper_of(name) or 0) <= open_intent.mz_timestamp, "the rows of the batch are not readable"
 
 
 @pytest.mark.parametrize(
@@ -104,19 +104,19 @@ def test_the_transaction_topic_is_not_needed_for_a_batch_that_ends_at_its_bounda
     """Recover a batch that ended at a transaction boundary, after its transaction topic was lost."""
     source = MemorySource(Topics(orders=10, tx=10), {"orders": "orders"}, transaction_topic="tx")
     source.drain()
-    source.topics.held |= {"orders": Watermarks(0, 30), "tx": Watermarks(0, 20)}
+    source.topics.watermarks_of |= {"orders": Watermarks(0, 30), "tx": Watermarks(0, 20)}
     source.abandon_batch(MAIN_READER, orders=20, tx=20)
-    held = source.topics.held.pop("tx")
+    earlier = source.topics.watermarks_of.pop("tx")
     if fault is not None:
-        source.topics.held["tx"] = fault
+        source.topics.watermarks_of["tx"] = fault
     if fault == Watermarks(15, 20):
         source.drain()
-        assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)], "the killed batch had read all ENDs"
+        assert source.ranges("orders") == [(0, 10), (10, 20), (20, 30)], "the killed batch had read all ENDs"
         return
     for _ in range(2):
         with pytest.raises(UpstreamError):
             source.drain()
-        assert source.taken("orders") == [(0, 10), (10, 20)]
-    source.topics.held["tx"] = held
+        assert source.ranges("orders") == [(0, 10), (10, 20)]
+    source.topics.watermarks_of["tx"] = earlier
     source.drain()
-    assert source.taken("orders") == [(0, 10), (10, 20), (20, 30)]
+    assert source.ranges("orders") == [(0, 10), (10, 20), (20, 30)]

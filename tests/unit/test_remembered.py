@@ -43,10 +43,10 @@ def test_the_least_recently_used_value_is_evicted_first() -> None:
 
 def test_a_second_thread_waits_for_the_one_that_computes() -> None:
     remembered: Remembered[str, int] = Remembered(2)
-    is_asked, may_answer = Event(), Event()
+    is_called, may_answer = Event(), Event()
 
     def slowly() -> int:
-        is_asked.set()
+        is_called.set()
         assert may_answer.wait(30)
         return 1
 
@@ -55,7 +55,7 @@ def test_a_second_thread_waits_for_the_one_that_computes() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(remembered.of, "a", slowly)
-        assert is_asked.wait(30)
+        assert is_called.wait(30)
         second = pool.submit(remembered.of, "a", never)
         may_answer.set()
         assert (first.result(), second.result()) == (1, 1)

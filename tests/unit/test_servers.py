@@ -42,12 +42,12 @@ class Database(Small):
     """A server that is ready when the cache has begun, although no server declares that order."""
 
     name = "database"
-    program = f"import pathlib, time\nwhile not pathlib.Path('begun').exists(): time.sleep(0.01)\n{RUN}"
+    program = f"import pathlib, time\nwhile not pathlib.Path('started').exists(): time.sleep(0.01)\n{RUN}"
 
 
 class Cache(Small):
     name = "cache"
-    program = f"import pathlib, time; pathlib.Path('begun').touch(); {RUN}"
+    program = f"import pathlib, time; pathlib.Path('started').touch(); {RUN}"
 
 
 class Application(Cache):

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamUnavailable
-from lakehold.ingest.read.reader import RAW_SCHEMA, Available, Limits, Reader, ReadPlan
+from lakehold.ingest.read.reader import RAW_SCHEMA, FetchedOffsets, Limits, Reader, ReadPlan
 from lakehold.ingest.shared_reads import SharedReads
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, Watermarks
@@ -31,12 +31,12 @@ class Counting(Reader):
         self.end = 10
         self.refused: set[str] = set()
 
-    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:
         self.fetched.append(tuple(topics))
         if not self.refused.isdisjoint(topics):
             raise UpstreamUnavailable("Kafka refuses a topic")
         self.ordered = ordered
-        return Available(frozenset(topics), {tp: Watermarks(4, self.end) for tp in (A, B) if tp.topic in topics})
+        return FetchedOffsets(frozenset(topics), {tp: Watermarks(4, self.end) for tp in (A, B) if tp.topic in topics})
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         self.read += ranges
@@ -47,10 +47,10 @@ class Counting(Reader):
         ]
         return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
 
-    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+    def plan(self, fetched: FetchedOffsets, position: Offsets, limits: Limits) -> ReadPlan:
         raise NotImplementedError
 
-    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+    def plan_to(self, fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> ReadPlan:
         raise NotImplementedError
 
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
@@ -138,49 +138,49 @@ def test_records_are_cached_for_a_source_that_continues_with_them(
     sources = Sources()
     sources.positions = {"first": first, "second": second}
     sources.fetch("first")
-    taken = OffsetRange(A, first.get(A, 4), 10)
-    assert sources.take("first", taken) == [taken]
+    range_ = OffsetRange(A, first.get(A, 4), 10)
+    assert sources.take("first", range_) == [range_]
     sources.reads.done("first", ["a"])
-    assert sources.take("second", taken, OffsetRange(B, 4, 5)) == [*([] if shares else [taken]), OffsetRange(B, 4, 5)]
+    assert sources.take("second", range_, OffsetRange(B, 4, 5)) == [*([] if shares else [range_]), OffsetRange(B, 4, 5)]
 
 
 def test_records_are_released_when_all_sources_have_taken_them() -> None:
     sources = Sources()
-    taken = OffsetRange(A, 4, 10)
+    range_ = OffsetRange(A, 4, 10)
     sources.fetch("first")
-    sources.take("first", taken)
+    sources.take("first", range_)
     sources.reads.done("first", ["a"])
-    assert sources.take("first", taken) == [], "the other source has not taken them"
+    assert sources.take("first", range_) == [], "the other source has not taken them"
     sources.reads.done("first", ["a"])
-    sources.take("second", taken)
+    sources.take("second", range_)
     sources.reads.done("second", ["a"])
-    assert sources.take("first", taken) == [taken]
+    assert sources.take("first", range_) == [range_]
 
 
 @pytest.mark.parametrize("other", [OffsetRange(A, 4, 9), OffsetRange(A, 5, 10)])
 def test_only_the_last_records_of_a_topic_are_cached(other: OffsetRange) -> None:
     sources = Sources()
-    taken = OffsetRange(A, 4, 10)
+    range_ = OffsetRange(A, 4, 10)
     sources.fetch("first")
-    sources.take("first", taken)
+    sources.take("first", range_)
     assert sources.take("second", other) == [other]
-    assert sources.take("first", taken) == [taken]
+    assert sources.take("first", range_) == [range_]
 
 
 def test_nothing_is_cached_for_a_source_that_left() -> None:
     sources = Sources()
-    taken = OffsetRange(A, 4, 10)
+    range_ = OffsetRange(A, 4, 10)
     sources.fetch("first")
-    sources.take("first", taken)
+    sources.take("first", range_)
     sources.reads.leave("second")
     sources.reads.done("first", ["a"])
-    assert sources.take("first", taken) == [taken]
+    assert sources.take("first", range_) == [range_]
 
 
 def test_nothing_is_cached_for_a_source_without_a_table_of_the_topic() -> None:
     sources = Sources()
-    taken = OffsetRange(B, 4, 10)
+    range_ = OffsetRange(B, 4, 10)
     sources.fetch("second")
-    sources.take("second", taken)
+    sources.take("second", range_)
     sources.reads.done("second", ["b"])
-    assert sources.take("second", taken) == [taken]
+    assert sources.take("second", range_) == [range_]

@@ -90,15 +90,15 @@ def test_an_exit_in_another_lane_reaches_the_caller(lanes: Lanes) -> None:
 
 
 def test_an_interrupt_waits_only_for_work_that_has_begun(lanes: Lanes) -> None:
-    begun, interrupted, ended = threading.Event(), threading.Event(), []
+    has_started, interrupted, ended = threading.Event(), threading.Event(), []
 
     def slow() -> None:
-        begun.set()
+        has_started.set()
         assert interrupted.wait(30)
         ended.append("begun")
 
     def interrupt() -> None:
-        assert begun.wait(30)
+        assert has_started.wait(30)
         interrupted.set()
         raise KeyboardInterrupt
 

@@ -49,13 +49,13 @@ def opening(tmp_path: Path) -> Opening:
 
 
 def ingest(opening: Opening) -> None:
-    with opening.held("shop") as ingesting:
+    with opening.leased("shop") as ingesting:
         list(ingesting.drain())
 
 
 def test_a_table_created_and_read_before_the_lease_was_acquired_keeps_its_progress(opening: Opening) -> None:
     ingest(opening)
-    late = opening.held("shop")
+    late = opening.leased("shop")
     definitions: Any = opening.definitions
     definitions.change(lambda defined: defined.with_entry(entry("items")))
     ingest(opening)
@@ -68,6 +68,6 @@ def test_a_table_created_and_read_before_the_lease_was_acquired_keeps_its_progre
 
 
 def test_a_missing_source_is_not_leased(opening: Opening) -> None:
-    with pytest.raises(DefinitionError), opening.held("other"):
+    with pytest.raises(DefinitionError), opening.leased("other"):
         pass
     assert opening.store.readers("other") == {}

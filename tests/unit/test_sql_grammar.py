@@ -1,4 +1,4 @@
-"""The grammar summary of the SQL reference agrees with the parser."""
+"""The grammar summary in reference/sql.md agrees with the parser."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_hold_inside_a_stop_moves_to_its_end(shop: Shop, holds: HoldCommands) 
     tagged = shop.catalog.load_table(FED).metadata.refs["hold_k"].snapshot_id
     assert tagged == snapshots(shop)[-2]
     hold = holds.hold("k")
-    moment = snapshot_at(shop.timelines, FED, hold=hold)
-    assert (moment.at_ms, moment.snapshot_id) == (START_MS + 650, tagged)
+    found = snapshot_at(shop.timelines, FED, hold=hold)
+    assert (found.at_ms, found.snapshot_id) == (START_MS + 650, tagged)
     (moved,) = holds.enforce_lag()
     assert (moved.at_ms, moved.forced_from_ms) == (START_MS + 650, None)

@@ -9,9 +9,9 @@ import pytest
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.membership import joined, with_tables
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.transactions.collection_topics import topic_of
-from lakehold.ingest.transactions.waiting import Blocked, incomplete, waiting_for
+from lakehold.ingest.transactions.waiting import Incomplete, incomplete_error, waiting_for
 from lakehold.model.committed_transactions import (
     NOTHING_COMMITTED,
     CommittedTransactions,
@@ -85,12 +85,12 @@ def test_a_table_is_found_by_the_name_of_its_topic(collection: str, topic: str |
 
 
 def test_committed_transactions_are_stored_as_text() -> None:
-    taken = CommittedTransactions(
+    committed = CommittedTransactions(
         commits={"binlog binlog.": (3, 4_000)},
-        marks={ORDERS: FurthestEvent(LogPosition("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
+        furthest={ORDERS: FurthestEvent(LogPosition("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
         cut_off=frozenset({TRANSACTIONS}),
     )
-    assert CommittedTransactions.from_json(taken.to_json()) == taken
+    assert CommittedTransactions.from_json(committed.to_json()) == committed
     assert CommittedTransactions.from_json(
         '{"commits":{"wal":[9]},"marks":[],"cut_off":[],"begun":{"7":2}}'
     ) == CommittedTransactions({"wal": (9,)})
@@ -98,7 +98,7 @@ def test_committed_transactions_are_stored_as_text() -> None:
     assert CommittedTransactions.from_json("") == CommittedTransactions()
 
 
-def test_a_table_that_joins_adds_the_marks_of_its_partitions() -> None:
+def test_a_table_that_joins_adds_the_furthest_events_of_its_partitions() -> None:
     own = CommittedTransactions({"wal": (5,)}, {ORDERS: FurthestEvent(LogPosition("wal", (4,)), (3, 3, 1, 1))})
     main = CommittedTransactions({"wal": (9,)})
     assert joined_transactions(main, own) == CommittedTransactions(
@@ -108,14 +108,14 @@ def test_a_table_that_joins_adds_the_marks_of_its_partitions() -> None:
 
 
 def test_committed_transactions_of_one_log_do_not_affect_another() -> None:
-    taken = CommittedTransactions({"server a": (100,), "server b": (5,)})
-    assert taken.has(LogPosition("server a", (50,)))
-    assert not taken.has(LogPosition("server b", (6,)))
-    assert not taken.has(LogPosition("server c", (1,)))
-    assert not CommittedTransactions({"server a": (100,)}).is_ahead_of(taken), (
+    committed = CommittedTransactions({"server a": (100,), "server b": (5,)})
+    assert committed.has(LogPosition("server a", (50,)))
+    assert not committed.has(LogPosition("server b", (6,)))
+    assert not committed.has(LogPosition("server c", (1,)))
+    assert not CommittedTransactions({"server a": (100,)}).is_ahead_of(committed), (
         "a table that stopped before a failover joins again after it"
     )
-    assert CommittedTransactions({"server c": (1,)}).is_ahead_of(taken)
+    assert CommittedTransactions({"server c": (1,)}).is_ahead_of(committed)
 
 
 COMMITTED = CommittedTransactions({"wal": (9,)})
@@ -158,13 +158,21 @@ def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
 
 @pytest.mark.parametrize(("is_complete", "since_ms"), [(True, 99), (False, None)])
 def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None) -> None:
-    marks = HighWaterMarks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete))
+    high_water_marks = HighWaterMarks(snapshot=SnapshotProgress((1, 1, 1, 1), complete=is_complete))
     main = ReaderState("shop", MAIN_READER, position={ORDERS: 5}, upper_ms=50)
     own = ReaderState(
-        "shop", "shop.orders", tables={"shop.orders": TableProgress(marks=marks)}, position={ORDERS: 5}, upper_ms=100
+        "shop",
+        "shop.orders",
+        tables={"shop.orders": TableProgress(high_water_marks=high_water_marks)},
+        position={ORDERS: 5},
+        upper_ms=100,
     )
     found = joined(
-        readers_of(main, own), "shop.orders", Available(frozenset({ORDERS.topic}), {}), lambda *_: False, {ORDERS.topic}
+        readers_of(main, own),
+        "shop.orders",
+        FetchedOffsets(frozenset({ORDERS.topic}), {}),
+        lambda *_: False,
+        {ORDERS.topic},
     )
     assert set(found) == {MAIN_READER}
     assert found[MAIN_READER].tables["shop.orders"].since_ms == since_ms
@@ -172,18 +180,18 @@ def test_a_table_is_readable_as_it_joins(is_complete: bool, since_ms: int | None
 
 def test_the_wait_of_a_source_counts_from_the_last_new_event() -> None:
     tables = {"shop.orders": ORDERS.topic, "shop.other": "shop.public.other"}
-    first = waiting_for(Blocked("7:70", 3, came=3), {ORDERS.topic}, tables, None, 1_000)
+    first = waiting_for(Incomplete("7:70", 3, came=3), {ORDERS.topic}, tables, None, 1_000)
     assert (first.since_ms, first.tables) == (1_000, ("shop.orders",))
-    assert waiting_for(Blocked("7:70", 3, came=3), {ORDERS.topic}, tables, first, 2_000) == first
-    assert waiting_for(Blocked("7:70", 3, came=4), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
-    assert waiting_for(Blocked("8:80", 3, came=3), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
-    more_looked_at = Blocked("7:75", 4, came=3)
-    assert waiting_for(more_looked_at, {ORDERS.topic}, tables, first, 2_000).since_ms == 1_000
+    assert waiting_for(Incomplete("7:70", 3, came=3), {ORDERS.topic}, tables, first, 2_000) == first
+    assert waiting_for(Incomplete("7:70", 3, came=4), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+    assert waiting_for(Incomplete("8:80", 3, came=3), {ORDERS.topic}, tables, first, 2_000).since_ms == 2_000
+    more_arrived = Incomplete("7:75", 4, came=3)
+    assert waiting_for(more_arrived, {ORDERS.topic}, tables, first, 2_000).since_ms == 1_000
 
 
 def test_an_error_names_the_transaction_its_missing_events_and_the_waiting_tables() -> None:
-    blocked = Blocked("7:70", 3, {ORDERS.topic: (3, 1_500)})
-    error = incomplete("shop", waiting_for(blocked, set(), {"shop.orders": ORDERS.topic}, None, 0))
+    incomplete = Incomplete("7:70", 3, {ORDERS.topic: (3, 1_500)})
+    error = incomplete_error("shop", waiting_for(incomplete, set(), {"shop.orders": ORDERS.topic}, None, 0))
     assert error.message == 'transaction 7:70 of source "shop" is incomplete'
     assert 'than have arrived: 3 of 1,500 changes of topic "shop.public.orders".' in error.detail
     assert "since 1970-01-01 00:00:00.000 UTC" in error.detail

@@ -16,7 +16,7 @@ from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found import Found, FoundSignalTable
 from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.postgres_failover import branches_of
-from lakehold.upstream.targets import passed_position
+from lakehold.upstream.targets import highest_position
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import World, reconcile, target
 
@@ -28,7 +28,7 @@ THIRD = FoundLog("7", 3, ((1, 500), (2, 700)))
 
 @pytest.fixture
 def world() -> World:
-    """Return a captured database, which noted its log and is at position 1000; the lake is at 500."""
+    """Return a captured database, whose log was recorded, and which is at position 1000; the lake is at 500."""
     world = World(frozenset({"public.a"}), failover=FoundFailover(FIRST, has_failover_slots=True, is_copied=True))
     assert reconcile(world, target(A))
     world.log = FIRST
@@ -36,8 +36,8 @@ def world() -> World:
     return world
 
 
-def goal(passed: int | None = 500) -> Wanted:
-    return replace(target(A, passed=passed), seen_upstream_ms=20)
+def goal(applied_position: int | None = 500) -> Wanted:
+    return replace(target(A, applied_position=applied_position), seen_upstream_ms=20)
 
 
 def promoted(world: World, log: FoundLog, *, was_copied: bool = True) -> World:
@@ -53,7 +53,7 @@ def refusal(wanted: Wanted, found: Found) -> UpstreamError:
 
 
 @pytest.mark.parametrize(
-    ("noted", "log", "passed"),
+    ("recorded", "log", "applied_position"),
     [
         (FIRST, SECOND, 500),
         (FIRST, SECOND, 499),
@@ -63,14 +63,14 @@ def refusal(wanted: Wanted, found: Found) -> UpstreamError:
     ],
 )
 def test_a_standby_that_has_all_goes_on_though_the_last_inspection_did_not_reach_it(
-    world: World, noted: FoundLog, log: FoundLog, passed: int | None
+    world: World, recorded: FoundLog, log: FoundLog, applied_position: int | None
 ) -> None:
-    world.log = noted
-    assert plan(goal(passed), promoted(world, log).inspect(goal(passed))).steps == ()
+    world.log = recorded
+    assert plan(goal(applied_position), promoted(world, log).inspect(goal(applied_position))).steps == ()
 
 
 @pytest.mark.parametrize(
-    ("noted", "log", "passed", "detail"),
+    ("recorded", "log", "applied_position", "detail"),
     [
         (
             FIRST,
@@ -87,10 +87,10 @@ def test_a_standby_that_has_all_goes_on_though_the_last_inspection_did_not_reach
     ],
 )
 def test_a_log_that_left_before_what_the_lake_has_has_gone_back(
-    world: World, noted: FoundLog, log: FoundLog, passed: int, detail: str
+    world: World, recorded: FoundLog, log: FoundLog, applied_position: int, detail: str
 ) -> None:
-    world.log = replace(noted, is_awaited=True)
-    refused = refusal(goal(passed), promoted(world, log).inspect(goal(passed)))
+    world.log = replace(recorded, is_awaited=True)
+    refused = refusal(goal(applied_position), promoted(world, log).inspect(goal(applied_position)))
     assert (refused.code, detail in refused.detail) == ("database-restored", True), refused.detail
 
 
@@ -111,7 +111,7 @@ def test_a_slot_that_the_standby_had_not_copied_was_created_later(world: World) 
 
 
 def test_changes_that_the_lake_applied_since_the_failover_do_not_count(world: World) -> None:
-    found = replace(promoted(world, SECOND).inspect(goal(900)), passed=500)
+    found = replace(promoted(world, SECOND).inspect(goal(900)), applied_position=500)
     assert plan(goal(900), found).steps == ()
 
 
@@ -129,7 +129,7 @@ def test_a_snapshot_above_all_that_the_lake_has_makes_good_what_was_lost(world: 
     steps = plan_resnapshot(goal(900), found).steps
     assert TakeLog("shop", "s1", SECOND, goal().signal_table, 20) in steps
     for step in steps:
-        world.perform(step)
+        world.apply_step(step)
     assert world.log == SECOND
 
     world.log = FIRST
@@ -168,8 +168,8 @@ def test_a_hint_says_what_a_failover_would_lose(world: World, failover: FoundFai
     world.failover = failover
     world.log = None
     wanted = replace(goal(), seen_upstream_ms=None)
-    said = [each for each in plan(wanted, world.inspect(wanted)).hints if "standbys" in each]
-    assert ([hint in each for each in said] == [True]) if hint else (said == [])
+    about_standbys = [each for each in plan(wanted, world.inspect(wanted)).hints if "standbys" in each]
+    assert ([hint in each for each in about_standbys] == [True]) if hint else (about_standbys == [])
 
 
 def test_a_server_before_version_17_is_asked_for_no_failover_slot() -> None:
@@ -186,10 +186,10 @@ def test_a_history_file_names_where_each_timeline_was_left() -> None:
 
 
 def test_the_lake_is_at_the_end_of_its_last_commit_which_lies_above_the_events() -> None:
-    marks = HighWaterMarks({0: (300, 390, 0, 0)}, SnapshotProgress((200, 200, 0, 0)))
-    progress = TableProgress(marks=marks, object_id="a1")
+    high_water_marks = HighWaterMarks({0: (300, 390, 0, 0)}, SnapshotProgress((200, 200, 0, 0)))
+    progress = TableProgress(high_water_marks=high_water_marks, object_id="a1")
     committed = CommittedTransactions({WAL: (400,)})
     main = ReaderState("shop", "main", {"shop.a": progress}, transactions=committed)
-    assert passed_position({"main": main}, {"a1"}) == 400
-    assert passed_position({"main": replace(main, transactions=NOTHING_COMMITTED)}, {"a1"}) == 390
-    assert passed_position({"main": main}, {"b1"}) is None, "a table that is created again"
+    assert highest_position({"main": main}, {"a1"}) == 400
+    assert highest_position({"main": replace(main, transactions=NOTHING_COMMITTED)}, {"a1"}) == 390
+    assert highest_position({"main": main}, {"b1"}) is None, "a table that is created again"

@@ -202,7 +202,7 @@ def test_missed_changes_of_a_table_without_a_key_are_only_reported(world: World)
     assert reconcile(world, goal)
     assert plan(goal, world.inspect(goal)).hints == (hint,), "the gap is reported until all tables are snapshotted"
     for step in plan_resnapshot(goal, world.inspect(goal)).steps:
-        world.perform(step)
+        world.apply_step(step)
     assert plan(goal, world.inspect(goal)) == Steps()
 
 
@@ -264,7 +264,7 @@ def test_one_table_is_snapshotted_again_while_the_connector_goes_on_and_no_secon
     steps = plan_snapshot(goal, world.inspect(goal), "public.b").steps
     assert steps == (again("b1", "public.b", confirms=True),)
     for step in steps:
-        world.perform(step)
+        world.apply_step(step)
     assert world.repeats["b1"].is_certain
     assert plan(goal, world.inspect(goal)).steps == ()
     assert plan_snapshot(goal, world.inspect(goal), "public.gone").steps == ()
@@ -280,7 +280,7 @@ def test_a_table_that_lacks_changes_too_gets_a_second_snapshot_after_the_one_for
     assert not step.repeat.confirms
 
 
-def test_a_new_column_of_a_table_without_a_key_is_noted_as_missed(world: World) -> None:
+def test_a_new_column_of_a_table_without_a_key_is_recorded_as_missed(world: World) -> None:
     world.keyless |= {"public.a"}
     goal = target(A)
     assert plan_snapshot(goal, world.inspect(goal), "public.a").steps == (RecordMissed("shop", A),)

@@ -48,7 +48,7 @@ def test_statements_to_run_by_hand_quote_names() -> None:
     assert publication_lost("p", "Shop").hint.startswith("ALTER SOURCE `Shop` RESNAPSHOT")
     assert with_way_out("log was purged", "Shop").endswith("ALTER SOURCE `Shop` RESNAPSHOT")
     with pytest.raises(UpstreamError) as refusal:
-        plan(replace(goal, passed=world.position + 1), world.inspect(goal))
+        plan(replace(goal, applied_position=world.position + 1), world.inspect(goal))
     assert "DROP SOURCE `Shop` CASCADE" in refusal.value.hint
     assert reconcile(world, goal)
     world.tables = frozenset()
@@ -73,7 +73,7 @@ def test_a_connector_that_was_deleted_by_hand_continues_at_its_position() -> Non
     assert reconcile(world, goal)
     world.config = None
     for step in plan(goal, world.inspect(goal)).steps[:1]:
-        world.perform(step)
+        world.apply_step(step)
     assert world.has_position
     assert not any(isinstance(step, ForgetPosition) for step in plan(goal, world.inspect(goal)).steps)
     assert reconcile(world, goal)

@@ -97,7 +97,7 @@ def test_an_unusable_upstream_is_refused_with_a_way_out(
     world: World, happened: Callable[[World], None], code: str, way_out: str
 ) -> None:
     happened(world)
-    goal = replace(target(A, passed=500), seen_upstream_ms=500)
+    goal = replace(target(A, applied_position=500), seen_upstream_ms=500)
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.inspect(goal))
     assert refusal.value.code == code
@@ -107,7 +107,7 @@ def test_an_unusable_upstream_is_refused_with_a_way_out(
 
 def test_the_error_of_a_restored_database_gives_the_lost_range_and_its_source_may_be_dropped(world: World) -> None:
     world.position = 0x1_0000_00FF
-    goal = target(A, passed=0x2_0000_0000)
+    goal = target(A, applied_position=0x2_0000_0000)
     with pytest.raises(UpstreamError) as refusal:
         plan(goal, world.inspect(goal))
     assert "ends at 1/FF, and the lake has changes up to 2/0" in refusal.value.detail
@@ -167,10 +167,10 @@ def test_a_snapshot_requested_from_a_task_that_did_not_know_the_table_is_request
         )
 
 
-def test_the_log_is_marked_after_the_snapshot_of_a_table_that_joined(world: World) -> None:
+def test_the_sync_point_is_written_after_the_snapshot_of_a_table_that_joined(world: World) -> None:
     both = target(A | B)
     for step in plan(both, world.inspect(both)).steps:
-        world.perform(step)
+        world.apply_step(step)
     assert plan(both, world.inspect(both)).steps == (
         RecordSyncPoint(CAPTURE.topic_prefix, {"b1": "public.b"}, SIGNAL_TABLE),
     ), "a first snapshot is of one moment"
@@ -198,7 +198,7 @@ def test_a_joining_table_without_a_key_gets_a_hint_for_loading_its_rows(world: W
     assert plan(of_all, world.inspect(of_all)).hints == (hint,), "one snapshot serves both tables of the lake"
     assert plan(of_another, world.inspect(of_another)).hints == ()
     for step in plan_resnapshot(of_all, world.inspect(of_all)).steps:
-        world.perform(step)
+        world.apply_step(step)
     assert plan(of_all, world.inspect(of_all)).hints == ()
 
 
@@ -318,7 +318,7 @@ def test_tables_of_a_foreign_publication_that_was_narrowed_and_repaired_are_snap
     world.narrow("public.a")
     recorded = RecordMembers("shop", "s1", "p", ("public.a",))
     assert plan(goal, world.inspect(goal)).steps == (recorded,), "the marks show the narrowing after the repair"
-    world.perform(recorded)
+    world.apply_step(recorded)
     with pytest.raises(UpstreamError, match="leaves out changes"):
         plan(goal, world.inspect(goal))
     world.widen()

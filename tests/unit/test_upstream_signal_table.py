@@ -42,7 +42,7 @@ def mariadb() -> World:
     return World(frozenset({"public.a", "public.b"}), is_mariadb=True)
 
 
-def _marks(world: World) -> str | None:
+def _signal_table(world: World) -> str | None:
     return (world.config or {}).get("signal.data.collection")
 
 
@@ -50,7 +50,7 @@ def test_the_table_is_created_with_the_first_table_and_dropped_with_the_source(w
     goal = target(A)
     assert CREATE in plan(goal, world.inspect(goal)).steps
     assert reconcile(world, goal)
-    assert _marks(world) == SIGNAL_TABLE
+    assert _signal_table(world) == SIGNAL_TABLE
     gone = target({}, released=["public.a"])
     assert DropSignalTable(SIGNAL_TABLE) in plan(gone, world.inspect(gone)).steps
 
@@ -62,7 +62,7 @@ def test_a_table_that_the_user_does_not_own_is_used_and_stays(world: World) -> N
     goal = target(A)
     assert CREATE not in plan(goal, world.inspect(goal)).steps
     assert reconcile(world, goal)
-    assert _marks(world) == SIGNAL_TABLE
+    assert _signal_table(world) == SIGNAL_TABLE
     gone = target({}, released=["public.a"])
     assert DropSignalTable(SIGNAL_TABLE) not in plan(gone, world.inspect(gone)).steps
 
@@ -90,7 +90,7 @@ def test_tables_join_without_a_signal_table_with_a_hint_where_none_is_possible(w
     else:
         world.signal_table = FoundSignalTable(may_write=False)
     assert reconcile(world, target(A))
-    assert _marks(world) is None
+    assert _signal_table(world) is None
     goal = target(A | B, new=["b1"])
     (hint,) = plan(goal, world.inspect(goal)).hints
     assert hint.startswith(f"user u cannot have the signal table {SIGNAL_TABLE}")
@@ -105,7 +105,7 @@ def test_rights_that_are_granted_later_are_used(world: World) -> None:
     world.may_make_signal_table = True
     assert CREATE in plan(goal, world.inspect(goal)).steps
     assert reconcile(world, goal)
-    assert _marks(world) == SIGNAL_TABLE
+    assert _signal_table(world) == SIGNAL_TABLE
     world.may_make_signal_table = False
     assert plan(goal, world.inspect(goal)).steps == (), "the signal table exists"
 
@@ -141,7 +141,7 @@ def test_in_mariadb_the_signal_table_is_created_before_the_connector_and_marks_t
     both = _of_mariadb(A | B)
     requested = RequestSnapshot("shop", "public.b", "b1", signal_table="lakehold_signals.of_7")
     for step in (steps := plan(both, mariadb.inspect(both)).steps):
-        mariadb.perform(step)
+        mariadb.apply_step(step)
     assert requested in steps
     assert plan(both, mariadb.inspect(both)).steps == (
         RecordSyncPoint("shop", {"b1": "public.b"}, "lakehold_signals.of_7"),
@@ -162,7 +162,7 @@ def test_in_mariadb_the_signal_table_is_created_before_the_connector_and_marks_t
 def test_without_a_signal_table_no_table_of_mariadb_joins_after_the_first_snapshot(mariadb: World) -> None:
     mariadb.may_make_signal_table = False
     assert reconcile(mariadb, _of_mariadb(A))
-    assert _marks(mariadb) is None
+    assert _signal_table(mariadb) is None
     both = _of_mariadb(A | B, new=["b1"])
     beyond = mariadb.inspect(both)
     for found in (beyond, replace(beyond, first_snapshot_complete=False)):
@@ -175,11 +175,11 @@ def test_without_a_signal_table_no_table_of_mariadb_joins_after_the_first_snapsh
     assert reconcile(mariadb, both)
 
 
-def test_a_table_of_mariadb_that_joined_waits_until_the_log_can_be_marked(mariadb: World) -> None:
+def test_a_table_of_mariadb_that_joined_waits_until_a_sync_point_can_be_written(mariadb: World) -> None:
     both = _of_mariadb(A | B)
     assert reconcile(mariadb, _of_mariadb(A))
     for step in plan(both, mariadb.inspect(both)).steps:
-        mariadb.perform(step)
+        mariadb.apply_step(step)
     mariadb.signal_table, mariadb.may_make_signal_table = None, False
     with pytest.raises(UpstreamRefused):
         plan(both, mariadb.inspect(both))

@@ -47,7 +47,7 @@ class ModelCapturing:
     world: World
     meanwhile: Callable[[], None] = field(default=lambda: None)
 
-    def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:  # noqa: ARG002
+    def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:  # noqa: ARG002
         assert not resnapshot
         return plan(target.wanted, self.world.inspect(target.wanted))
 
@@ -66,15 +66,15 @@ class ModelCapturing:
         return Snapshots(coming, coming)
 
     def reconcile(
-        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
+        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, with_backoff: bool = False
     ) -> Steps:
         done = []
         for _ in range(_ROUNDS):
-            planned = self.plan(target, resnapshot=resnapshot, patient=patient)
+            planned = self.plan(target, resnapshot=resnapshot, with_backoff=with_backoff)
             for step in planned.steps:
                 self.meanwhile()
                 confirm()
-                self.world.perform(step)
+                self.world.apply_step(step)
                 done.append(step)
                 if isinstance(step, CreateConnector):
                     break
@@ -273,13 +273,13 @@ def is_lost(held: ChangingSources) -> bool:
 def test_a_statement_that_lost_its_lease_ends_before_its_next_step(beside: Beside) -> None:
     later = UpstreamLeases(IcebergState(beside.lake.catalog), clock=lambda: now_ms() + 60_000)
 
-    def taken_over() -> None:
+    def take_over() -> None:
         beside.reconcile_never()
         later.acquire("shop", "another", now_ms() + 120_000)
         wait_for(lambda: is_lost(held), within_s=10)  # the renewal of the lease notices
 
     with beside.lake.captured.changing(["shop"]) as held:
-        beside.capturing.meanwhile = taken_over
+        beside.capturing.meanwhile = take_over
         before = beside.lake.definitions.definitions()
         with pytest.raises(LeaseLost):
             held.release("shop", before, before.without(before.table("shop.a").definition))

@@ -36,6 +36,19 @@ def test_a_name_with_a_word_that_has_a_better_synonym_is_found(tmp_path: Path, m
     ]
 
 
+def test_an_identifier_with_a_word_that_the_glossary_replaces_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("said_until = 1\n\ndef f(begun: int) -> None: ...\n\ndef test_a_batch_that_was_begun_ends(): ...\n")
+    monkeypatch.setattr(words, "CODE", (file,))
+    monkeypatch.setattr(words, "PAGES", ())
+    assert [(line, text.split(":")[0]) for _, line, text in words.faults()] == [
+        (1, "the name said_until"),
+        (3, "the name begun"),
+    ]
+
+
 def test_tests_are_searched_as_other_code_is() -> None:
     folders = {path.relative_to(words.ROOT).parent.as_posix() for path in words.CODE}
     assert {"spark/lakehold/cli", "dags", "tests", "tests/unit", "tests/spark", "tests/integration"} <= folders

@@ -76,7 +76,7 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
                     _show_failed(report, output, shown, follow=follow, is_one_of_many=len(wanted) > 1)
                     continue
                 has_changes |= report.records > 0
-                task.advance(report.records, _note(lake, report))
+                task.advance(report.records, _backlog_text(lake, report))
                 if report.waiting is not None:
                     waited_ms = now_ms() - report.waiting.since_ms
                     backoff.record_wait(report.source, waited_ms, time.monotonic() - began_s)
@@ -100,7 +100,7 @@ def _show_failed(failed: SourceFailed, output: Output, shown: _Shown, *, follow:
         shown.failed.add(failed.source)
 
 
-def _note(lake: Lake, report: BatchReport) -> str:
+def _backlog_text(lake: Lake, report: BatchReport) -> str:
     """Describe how far a source is; for a reader that catches up, how much it has read."""
     at = f"at {iso(report.timestamp_ms)}"
     if report.reader == MAIN_READER:

@@ -141,10 +141,11 @@ def ingest(screen: Screen, lake: Lake) -> bool:
 
 
 def _drain(screen: Screen, lake: Lake, shop: ShopDatabase) -> None:
-    """Ingest until everything has arrived, or until it takes too long."""
+    """Ingest until everything has arrived, or until nothing arrives for too long."""
     screen.heading("the shop is closed; the rest arrives")
     deadline_s = time.monotonic() + _ARRIVES_WITHIN_S
     while time.monotonic() < deadline_s:
-        ingest(screen, lake)
+        if ingest(screen, lake):
+            deadline_s = time.monotonic() + _ARRIVES_WITHIN_S
         if all(rows_of(lake, table) == shop.rows(table) for table in SHOP_TABLES):
             return

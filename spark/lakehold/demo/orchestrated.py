@@ -23,7 +23,7 @@ from lakehold.errors import EnvironmentMissing
 from lakehold.lake import Lake, connect
 from lakehold.orchestration.pools import WRITERS
 from lakehold.servers import lifecycle
-from lakehold.servers.ports import refuse_taken
+from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.settings import Settings, load_settings
 from lakehold.spark_server import lifecycle as spark_lifecycle
 from lakehold.spark_server.composition import SparkConnectServer
@@ -62,7 +62,7 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
     lake_variables = {"LAKEHOLD_WAREHOUSE": settings.warehouse, "LAKEHOLD_SCHEMAS": "", "LAKEHOLD_EXPECTATIONS": ""}
     airflow = Installation(place / "airflow-home", airflow_port, dags, spark_remote, lake_variables)
     parts = servers(place / "airflow", airflow)
-    refuse_taken(parts)
+    refuse_ports_in_use(parts)
     workload = Workload(seed=int(time.time()), clock=lambda: datetime.now(UTC))
     screen.heading("airflow, and lakehold spark up")
     with (

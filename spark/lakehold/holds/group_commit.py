@@ -37,23 +37,23 @@ class GroupCommit(Generic[Request, Outcome]):
             if mine.done():
                 return mine.result()
             self._is_running = True
-            taken, self._waiting = self._waiting, []
+            requests, self._waiting = self._waiting, []
         try:
-            self._run_round(taken)
+            self._run_round(requests)
         finally:
             with self._turn:
                 self._is_running = False
                 self._turn.notify_all()
         return mine.result()
 
-    def _run_round(self, taken: Sequence[tuple[Request, Future[Outcome]]]) -> None:
+    def _run_round(self, requests: Sequence[tuple[Request, Future[Outcome]]]) -> None:
         try:
-            outcomes = self._run([request for request, _ in taken])
+            outcomes = self._run([request for request, _ in requests])
         except BaseException as error:
-            for _, future in taken:
+            for _, future in requests:
                 future.set_exception(error)
             raise
-        for (_, future), outcome in zip(taken, outcomes, strict=True):
+        for (_, future), outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:

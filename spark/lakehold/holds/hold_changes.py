@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError
 from lakehold.failpoints import failpoint
-from lakehold.holds.rules import Frontiers, begun, existing, free_name, protecting
+from lakehold.holds.rules import Frontiers, begin_waiting, existing, free_name, protecting
 from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.state.holds import Hold, Holds, HoldStore
 
@@ -55,7 +55,7 @@ class HoldChanges:
             nonlocal stored, unseen, after
             stored, definitions = found, self.definitions.definitions()
             before = existing(stored, definitions)
-            after = apply(begun(before, frontiers))
+            after = apply(begin_waiting(before, frontiers))
             unseen = _unseen(protecting(stored, definitions), before, after)
             return (*unseen, *after)
 

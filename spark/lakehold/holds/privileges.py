@@ -24,7 +24,7 @@ def creating_in(namespace: str) -> tuple[Grant, ...]:
     return (Grant(Privilege.CREATE, GrantedOn.SCHEMA, namespace),)
 
 
-def acting(roles: Roles, name: str | None, what: str) -> Role | None:
+def acting_role(roles: Roles, name: str | None, what: str) -> Role | None:
     """Return the role called `name`; None if the lake has no roles and everything is allowed.
 
     `what` names the action in the error: "create hold …".
@@ -60,7 +60,7 @@ def check(roles: Roles, name: str | None, what: str, needed: Iterable[Grant]) ->
     Raises:
         PermissionDenied: The role lacks a privilege, or does not exist.
     """
-    role = acting(roles, name, what)
+    role = acting_role(roles, name, what)
     missing = tuple(grant for grant in needed if not has(role, grant)) if role is not None else ()
     if role is not None and missing:
         detail = f"It lacks {', '.join(map(str, missing))}."
@@ -74,7 +74,7 @@ def check_change(roles: Roles, name: str | None, what: str, hold: Hold) -> None:
     Raises:
         PermissionDenied: The role is not the owner and lacks CREATE.
     """
-    role = acting(roles, name, what)
+    role = acting_role(roles, name, what)
     (create,) = creating_in(hold.namespace)
     if role is None or role.role_id == hold.owner or has(role, create):
         return
@@ -89,7 +89,7 @@ def check_superuser(roles: Roles, name: str | None, what: str) -> None:
     Raises:
         PermissionDenied: The role is not a superuser.
     """
-    role = acting(roles, name, what)
+    role = acting_role(roles, name, what)
     if role is not None and not role.is_superuser:
         raise PermissionDenied(
             f'role "{role.name}" may not {what}',

@@ -112,10 +112,10 @@ def find(holds: Holds, name: str) -> Hold:
 
 def free_name(holds: Holds, wanted: str) -> str:
     """Return `wanted`, followed by a number if a hold has that name, as PostgreSQL names objects without a given name."""
-    taken = {hold.name for hold in holds}
-    if wanted not in taken:
+    names = {hold.name for hold in holds}
+    if wanted not in names:
         return wanted
-    return next(name for name in (f"{wanted}{number}" for number in count(1)) if name not in taken)
+    return next(name for name in (f"{wanted}{number}" for number in count(1)) if name not in names)
 
 
 def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
@@ -176,7 +176,7 @@ def dropped(holds: Holds, name: str) -> Holds:
     return tuple(hold for hold in holds if hold.hold_id != gone.hold_id)
 
 
-def begun(holds: Holds, frontiers: Frontiers) -> Holds:
+def begin_waiting(holds: Holds, frontiers: Frontiers) -> Holds:
     """Set the time of each hold that waits for its tables, once all of them are readable."""
     return tuple(replace(hold, at_ms=first_time(hold, frontiers)) if hold.at_ms is None else hold for hold in holds)
 

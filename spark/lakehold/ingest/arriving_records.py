@@ -174,7 +174,7 @@ class ArrivingRecords:
         the changes of a key, and positions in the upstream's log must.
         """
         read = {r.topic_partition.partition for r in self._ranges_of([topic])}
-        return bool(read - before_.passed.keys()) and len(read | before_.passed.keys()) > 1
+        return bool(read - before_.positions.keys()) and len(read | before_.positions.keys()) > 1
 
     def of(self, name: str) -> TableArrival:
         """Return the records that arrive for a table."""

@@ -125,7 +125,7 @@ def _begin(of: LeasedSource, state: ReaderState, planned: Planned) -> Intent:
     ends, transactions = planned.plan.position, planned.transactions
     intent = Intent(state.source, state.reader, of.next_timestamp(), ends, parents, transactions)
     failpoint("before-intent")
-    of.store.begin(intent, of.lease.owner, of.seen_upstream_ms if state.reader == MAIN_READER else None)
+    of.store.begin(intent, of.lease.holder, of.seen_upstream_ms if state.reader == MAIN_READER else None)
     failpoint("after-intent")
     return intent
 
@@ -183,11 +183,11 @@ def _commit(batch: OpenBatch, intent: Intent, tables: Mapping[str, TableOutcome]
         bytes=plan.size_bytes,
         started_at_ms=batch.started_ms,
         committed_at_ms=now_ms(),
-        owner=of.lease.owner,
+        holder=of.lease.holder,
     )
     errors = {name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()}
     failpoint("before-commit")
-    of.store.commit(intent, of.lease.owner, progress, done, errors)
+    of.store.commit(intent, of.lease.holder, progress, done, errors)
     failpoint("after-commit")
     if state.reader == MAIN_READER:
         of.begin_holds(state.tables, progress)

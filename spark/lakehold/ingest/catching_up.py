@@ -11,9 +11,9 @@ from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnav
 from lakehold.ingest.batch import BatchReport, next_batch, stop, without_batch
 from lakehold.ingest.batch_size import BatchSize
 from lakehold.ingest.leased_source import LeasedSource
-from lakehold.ingest.membership import begun, joined
+from lakehold.ingest.membership import joined, with_catch_up_range
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.read.reader import Available, Limits
+from lakehold.ingest.read.reader import FetchedOffsets, Limits
 from lakehold.model.committed_transactions import CommittedTransactions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
 
@@ -95,7 +95,7 @@ class CatchingUp:
         of_tables = own.without(own.topics - topics)
         if begins:
             catch_up_range = self.of.planner.catch_up_range(state, main, of_tables)
-            self.of.change(lambda readers: begun(readers, name, *catch_up_range))
+            self.of.change(lambda readers: with_catch_up_range(readers, name, *catch_up_range))
         limits = batch_size.limits if main.tables else self.of.planner.limits
         began_s = time.monotonic()
         planned, report = next_batch(
@@ -106,11 +106,11 @@ class CatchingUp:
         )
         if report is not None:
             batch_size.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
-        if report is None or self._is_level(name, report, planned, main, own, limits):
+        if report is None or self._is_in_sync(name, report, planned, main, own, limits):
             self._join(name, of_tables, read)
         return report
 
-    def _join(self, name: str, of_tables: Available, read: Collection[str]) -> None:
+    def _join(self, name: str, of_tables: FetchedOffsets, read: Collection[str]) -> None:
         """Let the tables of reader `name` join `main`; holds that waited for them begin."""
         before = self.of.readers()[name].tables
         without_table = {
@@ -134,8 +134,8 @@ class CatchingUp:
         except TableStopped:
             return False
 
-    def _is_level(  # noqa: PLR0913 - a reader, its batch, and the offsets to compare
-        self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: Available, limits: Limits
+    def _is_in_sync(  # noqa: PLR0913 - a reader, its batch, and the offsets to compare
+        self, name: str, report: BatchReport, planned: Planned, main: ReaderState, own: FetchedOffsets, limits: Limits
     ) -> bool:
         """Return whether reader `name` has reached `main` after a batch, so that both read what arrives next.
 

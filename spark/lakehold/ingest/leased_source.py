@@ -12,7 +12,7 @@ from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
 from lakehold.ingest.membership import split, with_tables
 from lakehold.ingest.planning import Planner
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.write.apply import Applier
@@ -80,7 +80,7 @@ class LeasedSource:
         """Replace the readers by `apply(readers)`; nothing is written if that changes nothing."""
         readers = self.readers()
         if apply(readers) != readers:
-            self.store.change_readers(self.source, self.lease.owner, apply)
+            self.store.change_readers(self.source, self.lease.holder, apply)
 
     def next_timestamp(self) -> int:
         """Return the timestamp of a batch that begins now (epoch milliseconds)."""
@@ -90,13 +90,13 @@ class LeasedSource:
         """Return the source's last timestamp (epoch milliseconds)."""
         return reader_state.last_timestamp(self.readers()) or 0
 
-    def fetch_offsets(self) -> Available:
+    def fetch_offsets(self) -> FetchedOffsets:
         """Fetch the offsets that can be read now."""
         return self.reading.shared.fetch(self.source)
 
-    def faults(self, available: Available, state: ReaderState) -> Mapping[str, LakeholdError]:
+    def faults(self, fetched: FetchedOffsets, state: ReaderState) -> Mapping[str, LakeholdError]:
         """Return the error that keeps each topic from being read on: see `lakehold.ingest.read.offset_checks.faults`."""
-        return self.reading.reader.faults(available, state.position, state.topic_ids)
+        return self.reading.reader.faults(fetched, state.position, state.topic_ids)
 
     def arriving(self, state: ReaderState) -> ArrivingRecords:
         """Return the records that will arrive for the tables of a reader; the caller closes them."""
@@ -152,7 +152,7 @@ class LeasedSource:
         is_silent = (
             not self.snapshots.are_reported
             and self.tables[table].definition.envelope.has_positions
-            and progress.marks == HighWaterMarks()
+            and progress.high_water_marks == HighWaterMarks()
             and not transactions.commits
         )
         return is_silent or self.snapshots.must_stay_unreadable(progress.object_id, transactions)
@@ -172,10 +172,10 @@ class LeasedSource:
 
     def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
         """Set the time of holds that waited for tables which have become readable."""
-        begun = [
+        readable = [
             name
             for name, progress in after.items()
             if progress.since_ms is not None and (name not in before or before[name].since_ms is None)
         ]
-        if begun:
-            self.writing.held.begin(begun)
+        if readable:
+            self.writing.held.begin(readable)

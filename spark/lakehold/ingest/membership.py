@@ -8,7 +8,7 @@ from itertools import count
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.model import readers as reader_state
 from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions, joined_transactions
 from lakehold.model.lake_definitions import Entry
@@ -60,8 +60,8 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
     """
     topics = {tables[name].definition.topic for name in main.tables}
     if not topics:
-        begun = () if main.intent is None else (main.intent.mz_timestamp + 1,)
-        upper_ms = max((*begun, *(() if main.upper_ms is None else (main.upper_ms,))), default=None)
+        next_ms = () if main.intent is None else (main.intent.mz_timestamp + 1,)
+        upper_ms = max((*next_ms, *(() if main.upper_ms is None else (main.upper_ms,))), default=None)
         return replace(
             main,
             position={},
@@ -81,10 +81,10 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
     )
 
 
-def identified(readers: Readers, available: Available, topics: Collection[str]) -> Readers:
+def identified(readers: Readers, fetched: FetchedOffsets, topics: Collection[str]) -> Readers:
     """Return the readers with the identity of each of `main`'s `topics`, which distinguishes it from a later one of its name."""
     main = readers[MAIN_READER]
-    own = available.without(available.topics - set(topics))
+    own = fetched.without(fetched.topics - set(topics))
     return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
 
 
@@ -96,7 +96,7 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
     return found
 
 
-def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
+def with_catch_up_range(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
     """Record in the readers which range reader `name` has to catch up; what was recorded as its beginning stays."""
     state = readers[name]
     return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
@@ -105,7 +105,7 @@ def begun(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Reader
 def joined(
     readers: Readers,
     name: str,
-    available: Available,
+    fetched: FetchedOffsets,
     must_stay_unreadable: Callable[[str, TableProgress, CommittedTransactions], bool],
     read: Collection[str],
 ) -> Readers:
@@ -114,7 +114,7 @@ def joined(
     Args:
         readers: The readers.
         name: The reader that joins.
-        available: The fetched offsets of its topics.
+        fetched: The fetched offsets of its topics.
         must_stay_unreadable: Returns whether a table with this progress must stay unreadable after these transactions.
         read: The topics that it read. Positions in other topics, whose tables were dropped meanwhile, are removed.
     """
@@ -123,14 +123,14 @@ def joined(
     # Internal partitions are `main`'s, once `main` has a position.
     own = {tp: at for tp, at in joining.position.items() if tp.topic in read or not main.position}
     position = {**own, **main.position}
-    identities = {t: identity for t, identity in available.identities.items() if t in available.topics}
+    identities = {t: identity for t, identity in fetched.identities.items() if t in fetched.topics}
     tables = {
         table: progress
         if must_stay_unreadable(table, progress, transactions)
         else _readable(progress, joining.upper_ms)
         for table, progress in joining.tables.items()
     }
-    level = {
+    in_sync = {
         **readers,
         MAIN_READER: replace(
             main,
@@ -140,11 +140,11 @@ def joined(
         ),
         name: replace(joining, tables=tables, position=position, error=None),
     }
-    return reader_state.joined(level, name)
+    return reader_state.joined(in_sync, name)
 
 
 def _readable(progress: TableProgress, upper_ms: int | None) -> TableProgress:
     """Return the progress of a table that joins: readable from its reader's last batch on, unless a snapshot is half read."""
-    if progress.since_ms is not None or upper_ms is None or not progress.marks.is_whole:
+    if progress.since_ms is not None or upper_ms is None or not progress.high_water_marks.is_whole:
         return progress
     return replace(progress, since_ms=upper_ms - 1)

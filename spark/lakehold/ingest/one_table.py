@@ -11,7 +11,7 @@ from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.store_errors import store_hint
 from lakehold.ingest.arriving_records import ArrivingRecords
-from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, emptied_marks, ending_at, with_end_seen, without_end
+from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, emptied, ending_at, with_end_seen, without_end
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.write.apply import TableBatch
@@ -19,7 +19,7 @@ from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.ingest.write.repeats import remove_gone
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
-from lakehold.spark_errors import is_sparks, said_by_spark
+from lakehold.spark_errors import described, is_sparks
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class _OneTable:
         if batch.arriving.has(self._table.topic):
             with closing(batch.arriving.of(self._table.full_name)) as arrival:
                 report, after = of.applier.apply(TableBatch(batch.identity, arrival, after, self._read_ends))
-        elif after.marks.snapshot is not None or self._table.topic in self._planned.fully_read:
+        elif after.high_water_marks.snapshot is not None or self._table.topic in self._planned.fully_read:
             # The table may become readable without a message: its snapshot ends here, or its topic has nothing more to read.
             after = of.applier.finish_snapshot(batch.identity, self._table, after, self._read_ends)
         report, after = self._without_gone(report, self._with_ends(after))
@@ -121,7 +121,7 @@ class _OneTable:
             return before
         state = self._of.writing.tables.table_state(table.full_name)
         sequence_number = state.current.sequence_number if state is not None and state.current is not None else None
-        return replace(before, marks=emptied_marks(before.marks, replaced.position, sequence_number))
+        return replace(before, high_water_marks=emptied(before.high_water_marks, replaced.position, sequence_number))
 
     def _with_ends(self, after: TableProgress) -> TableProgress:
         """Return the progress with an end offset of the connector snapshot for each partition that does not show where it ends.
@@ -129,17 +129,17 @@ class _OneTable:
         This needs that the snapshot was sent completely. The end offsets are fetched now, and include messages in open Kafka
         transactions: all rows of the snapshot lie below them.
         """
-        marks = after.marks
+        high_water_marks = after.high_water_marks
         if after.since_ms is None and self._of.snapshots.reports_complete(self._entry.object_id):
             # Upstream reports that all rows were sent. The message that marks the last row may be unreadable.
-            marks = with_end_seen(marks)
-        partitions = without_end(marks, self._read_ends)
+            high_water_marks = with_end_seen(high_water_marks)
+        partitions = without_end(high_water_marks, self._read_ends)
         if not partitions:
             return after
         of_topic = [TopicPartition(self._table.topic, partition) for partition in sorted(partitions)]
         ends = self._of_topic({**self._planned.ends, **self._of.reading.reader.written_ends(of_topic)})
         found = {partition: at for partition, at in ends.items() if partition in partitions}
-        ended = replace(after, marks=ending_at(marks, found))
+        ended = replace(after, high_water_marks=ending_at(high_water_marks, found))
         return self._of.applier.finish_snapshot(self._batch.identity, self._table, ended, self._read_ends)
 
     def _without_gone(
@@ -180,7 +180,7 @@ def _as_stop(table: Table, error: Exception) -> LakeholdError:
     return LakeholdError(
         f'table "{table.full_name}" could not take its changes',
         code="table-failed",
-        detail=said_by_spark(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
+        detail=described(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
         hint=store_hint(str(error))
         or "The next ingest tries it again; the other tables continued. The whole error is in the log.",
     )

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass, replace
 
 from lakehold.ingest.arriving_records import ArrivingRecords
-from lakehold.ingest.read.reader import Available, Limits, Reader, ReadPlan
-from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.ingest.read.reader import FetchedOffsets, Limits, Reader, ReadPlan
+from lakehold.ingest.transactions.waiting import Incomplete
 from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions, Replaced
 from lakehold.model.offsets import Offsets, Watermarks, starts
 from lakehold.model.readers import ReaderState
@@ -28,7 +28,7 @@ class Planned:
         transactions: The committed upstream transactions after the batch (`lakehold.ingest.transactions`).
         has_news: Whether it reads records for tables, and not only those that show that nothing happened to them.
         is_last: Whether no more of the fetched records can be in a batch now.
-        blocked: The incomplete transaction for which everything after the batch waits.
+        incomplete: The incomplete transaction for which everything after the batch waits.
         waiting: Topics with events after the batch.
         fetch_again_ms: When fetching offsets again may show that more of the records can be in a batch (epoch milliseconds);
             None: time does not matter.
@@ -42,17 +42,17 @@ class Planned:
     transactions: CommittedTransactions = NOTHING_COMMITTED
     has_news: bool = True
     is_last: bool = False
-    blocked: Blocked | None = None
+    incomplete: Incomplete | None = None
     waiting: frozenset[str] = frozenset()
     fetch_again_ms: int | None = None
     replaced: Replaced | None = None
 
     @classmethod
-    def of(cls, plan: ReadPlan, available: Available) -> Planned:
+    def of(cls, plan: ReadPlan, fetched: FetchedOffsets) -> Planned:
         """Make a planned batch from a plan, and derive from it which topics and snapshots are fully read."""
-        ends = ends_of(available)
+        ends = ends_of(fetched)
         unread = {tp.topic for tp, end in ends.items() if plan.position.get(tp, 0) < end}
-        return cls(plan, available.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
+        return cls(plan, fetched.topics - unread, ends, plan.position, has_news=bool(plan.ranges))
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,22 @@ class Planner:
     reader: Reader
     limits: Limits
 
-    def plan(self, state: ReaderState, available: Available, arriving: ArrivingRecords) -> Planned:  # noqa: ARG002
+    def plan(self, state: ReaderState, fetched: FetchedOffsets, arriving: ArrivingRecords) -> Planned:  # noqa: ARG002
         """Plan the next batch of `main`.
 
         Args:
             state: The state of `main`.
-            available: The fetched offsets.
+            fetched: The fetched offsets.
             arriving: Reads the records on which the end of a batch depends.
         """
-        plan = self.reader.plan(available, state.position, self.limits)
-        return Planned.of(plan, available)
+        plan = self.reader.plan(fetched, state.position, self.limits)
+        return Planned.of(plan, fetched)
 
     def plan_catching_up(
         self,
         state: ReaderState,
         main: ReaderState,
-        available: Available,
+        fetched: FetchedOffsets,
         limits: Limits,
         arriving: ArrivingRecords,  # noqa: ARG002
     ) -> Planned:
@@ -91,23 +91,23 @@ class Planner:
         Args:
             state: The state of their reader.
             main: The state of `main`.
-            available: The fetched offsets of their topics.
+            fetched: The fetched offsets of their topics.
             limits: Limits of the batch, in place of those of `main`.
             arriving: See `plan`.
         """
-        plan, own = self._range_of_catching_up(state, main, available, limits)
-        return replace(Planned.of(plan, own), ends=ends_of(available))
+        plan, own = self._range_of_catching_up(state, main, fetched, limits)
+        return replace(Planned.of(plan, own), ends=ends_of(fetched))
 
-    def catch_up_range(self, state: ReaderState, main: ReaderState, available: Available) -> tuple[Offsets, Offsets]:
+    def catch_up_range(self, state: ReaderState, main: ReaderState, fetched: FetchedOffsets) -> tuple[Offsets, Offsets]:
         """Return where tables that catch up begin, and where the records they have to read end now, by partition.
 
         Takes the arguments of `plan_catching_up`.
         """
-        own = clipped(available, main.position)
+        own = clipped(fetched, main.position)
         plan = self.reader.plan(own, state.position, _ALL)
         begins = {**plan.position, **starts(plan.ranges)}
         ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items()}
-        of_topics = {tp for tp in ends if tp.topic in available.topics}
+        of_topics = {tp for tp in ends if tp.topic in fetched.topics}
         return {tp: begins[tp] for tp in of_topics}, {tp: ends[tp] for tp in of_topics}
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:  # noqa: ARG002 - for whole transactions
@@ -115,31 +115,31 @@ class Planner:
         return False
 
     def plan_again(
-        self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, available: Available
+        self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, fetched: FetchedOffsets
     ) -> Planned:
         """Plan a batch again that was begun before, with its own ends."""
-        plan = self.reader.plan_to(available, state.position, ends)
-        return replace(Planned.of(plan, available), transactions=transactions)
+        plan = self.reader.plan_to(fetched, state.position, ends)
+        return replace(Planned.of(plan, fetched), transactions=transactions)
 
     def _range_of_catching_up(
-        self, state: ReaderState, main: ReaderState, available: Available, limits: Limits
-    ) -> tuple[ReadPlan, Available]:
-        own = clipped(available, main.position)
+        self, state: ReaderState, main: ReaderState, fetched: FetchedOffsets, limits: Limits
+    ) -> tuple[ReadPlan, FetchedOffsets]:
+        own = clipped(fetched, main.position)
         plan = self.reader.plan(own, state.position, limits)
         ends = {tp: min(at, main.position.get(tp, at)) for tp, at in plan.position.items()}
         beyond = any(at < plan.position[tp] for tp, at in ends.items())
         return (self.reader.plan_to(own, state.position, ends) if beyond else plan), own
 
 
-def ends_of(available: Available) -> Offsets:
+def ends_of(fetched: FetchedOffsets) -> Offsets:
     """Return the ends of partitions (exclusive)."""
-    return {tp: marks.end_exclusive for tp, marks in available.partitions.items()}
+    return {tp: watermarks.end_exclusive for tp, watermarks in fetched.partitions.items()}
 
 
-def clipped(available: Available, limit: Offsets) -> Available:
+def clipped(fetched: FetchedOffsets, limit: Offsets) -> FetchedOffsets:
     """Limit fetched offsets to `limit`, for the partitions that it names."""
     clipped = {
-        tp: Watermarks(marks.earliest, min(marks.end_exclusive, limit.get(tp, marks.end_exclusive)))
-        for tp, marks in available.partitions.items()
+        tp: Watermarks(watermarks.earliest, min(watermarks.end_exclusive, limit.get(tp, watermarks.end_exclusive)))
+        for tp, watermarks in fetched.partitions.items()
     }
-    return replace(available, partitions=clipped)
+    return replace(fetched, partitions=clipped)

@@ -7,13 +7,13 @@ from collections.abc import Generator
 
 from lakehold.ingest.batch import BatchReport, finish_batch, stop
 from lakehold.ingest.leased_source import LeasedSource
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.model.readers import MAIN_READER
 
 log = logging.getLogger(__name__)
 
 
-def recover(of: LeasedSource, available: Available) -> Generator[BatchReport, None, set[str]]:
+def recover(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchReport, None, set[str]]:
     """Commit batches that a crash left open, with their own offsets and timestamps. Returns the tables that stopped.
 
     Topics of tables that were dropped meanwhile are skipped: the topics may be deleted, or be others of the same name. A
@@ -27,7 +27,7 @@ def recover(of: LeasedSource, available: Available) -> Generator[BatchReport, No
             continue
         log.info("finishing batch %s of %s", state.intent.mz_timestamp, of.source)
         topics = of.with_transactions(of.topics(state))
-        own = available.without(available.topics - topics)
+        own = fetched.without(fetched.topics - topics)
         found = of.faults(own, state)
         if of_no_topic := [error for topic, error in found.items() if topic not in topics]:
             # A fault of a file belongs to no topic: any table may have had messages there.
@@ -42,14 +42,14 @@ def recover(of: LeasedSource, available: Available) -> Generator[BatchReport, No
     return all_stopped
 
 
-def stop_faulty(of: LeasedSource, available: Available) -> Generator[BatchReport, None, set[str]]:
+def stop_faulty(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchReport, None, set[str]]:
     """Stop the tables of topics that contradict what was read of them; the others continue. Returns the stopped ones."""
     main = of.readers()[MAIN_READER]
-    found = of.faults(available, main)
-    if of.transaction_topic not in main.topic_ids and of.transaction_topic in available.missing:
+    found = of.faults(fetched, main)
+    if of.transaction_topic not in main.topic_ids and of.transaction_topic in fetched.missing:
         # The connector creates the transaction topic with its first transaction.
         found = {topic: error for topic, error in found.items() if topic != of.transaction_topic}
-    of_no_table = {topic: e for topic, e in found.items() if topic not in available.topics - {of.transaction_topic}}
+    of_no_table = {topic: e for topic, e in found.items() if topic not in fetched.topics - {of.transaction_topic}}
     if of_no_table:
         raise next(iter(of_no_table.values()))
     stopped = {name: found[of.topic(name)] for name in main.tables if of.topic(name) in found}

@@ -16,7 +16,7 @@ from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.source_ingest import Ingesting
 
-Held = Callable[[str], AbstractContextManager[Ingesting]]
+Leased = Callable[[str], AbstractContextManager[Ingesting]]
 """Holds the lease of a source, by name, until the context ends."""
 
 
@@ -32,7 +32,7 @@ Progressed = BatchReport | SourceFailed
 """A report about one of the sources that are ingested together."""
 
 
-def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, None, None]:
+def drain_together(sources: Sequence[str], leased: Leased) -> Generator[Progressed, None, None]:
     """Apply everything in the topics of `sources` at the call, one report a batch; leases are held until the end.
 
     Each source ends with an empty batch as `Ingesting.drain` does, and continues with new records while another has not
@@ -42,7 +42,7 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
     with ExitStack() as stack:
         for source in sources:
             try:
-                turns.append(stack.enter_context(closing(_Turns(source, held))))
+                turns.append(stack.enter_context(closing(_Turns(source, leased))))
             except LakeholdError as error:
                 yield SourceFailed(source, error)
         while not all(turn.is_done for turn in turns):
@@ -65,11 +65,11 @@ def drain_together(sources: Sequence[str], held: Held) -> Generator[Progressed, 
 class _Turns:
     """The turns of one source."""
 
-    def __init__(self, source: str, held: Held) -> None:
+    def __init__(self, source: str, leased: Leased) -> None:
         self.source = source
         self.is_done = False
         self._stack = ExitStack()
-        self._ingesting = self._stack.enter_context(held(source))
+        self._ingesting = self._stack.enter_context(leased(source))
         self._reports = self._stack.enter_context(closing(self._ingesting.drain()))
 
     def take(self) -> Iterator[BatchReport]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
-from lakehold.ingest.read.reader import Available, Limits, Reader
+from lakehold.ingest.read.reader import FetchedOffsets, Limits, Reader
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.model.offsets import OffsetRange
@@ -67,7 +67,7 @@ class SharedReads:
         self.decoder = decoder
         self._states = states
         self._joined: dict[str, _Joined] = {}
-        self._fetched = Available(frozenset(), {})
+        self._fetched = FetchedOffsets(frozenset(), {})
         self._ordered: str | None = None
         self._given: set[str] = set()
         self._fails_together = False
@@ -82,7 +82,7 @@ class SharedReads:
         del self._joined[source]
         self.done(source, self._kept)
 
-    def fetch(self, source: str) -> Available:
+    def fetch(self, source: str) -> FetchedOffsets:
         """Return end offsets of a source's topics.
 
         The first source that asks fetches them for all sources. Each other source gets the same ones, once; after that,
@@ -96,7 +96,7 @@ class SharedReads:
         self._given.add(source)
         return self._fetched.without(self._fetched.topics - own.topics)
 
-    def _fetch(self, own: _Joined) -> Available:
+    def _fetch(self, own: _Joined) -> FetchedOffsets:
         others = [] if self._fails_together else [*self._joined.values()]
         topics = own.topics.union(*(other.topics for other in others))
         of_transactions = self._transaction_topics() if others else set()
@@ -160,7 +160,7 @@ class SharedReads:
 
     def _reading_on(self, topic: str, ranges: Iterable[OffsetRange], states: Iterable[ReaderState]) -> set[str]:
         """Return the sources that will read `ranges` of `topic` next: one of their readers in `states` is at the start."""
-        begins = {tp: marks.earliest for tp, marks in self._fetched.partitions.items()}
+        begins = {tp: watermarks.earliest for tp, watermarks in self._fetched.partitions.items()}
         return {
             state.source
             for state in states

@@ -48,10 +48,10 @@ class Lanes:
 
     def of(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Choose a lane for each topic, the largest first, so that all lanes have about as much to do."""
-        lanes, taken = {}, [0] * (len(self._threads) + 1)
+        lanes, loads = {}, [0] * (len(self._threads) + 1)
         for topic in sorted(sizes, key=lambda topic: (-sizes[topic], topic)):
-            lanes[topic] = taken.index(min(taken))
-            taken[lanes[topic]] += sizes[topic]
+            lanes[topic] = loads.index(min(loads))
+            loads[lanes[topic]] += sizes[topic]
         return lanes
 
     def run(self, work: Sequence[tuple[int, Callable[[], Result]]]) -> list[Result]:

@@ -21,11 +21,11 @@ from lakehold.ingest.catching_up import CatchingUp
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import identified
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.read.reader import Available
+from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.recovery import recover, stop_faulty
-from lakehold.ingest.transactions.waiting import incomplete, waiting_for
+from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
-from lakehold.spark_errors import is_sparks, said_by_spark
+from lakehold.spark_errors import described, is_sparks
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ class Ingesting(LeasedSource):
         than `idle_ms` ago.
         """
         with self._errors_reported():
-            available, stopped = yield from self._begin()
+            fetched, stopped = yield from self._begin()
             catching_up = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
             yield from self._catching_up.run(catching_up, self.catch_up_s)
-            yield from self._drain_main(self.fetch_offsets() if catching_up else available)
+            yield from self._drain_main(self.fetch_offsets() if catching_up else fetched)
 
     def go_on(self) -> Iterator[BatchReport]:
         """Read new records for the tables that are in sync, after a `drain` and while the caller waits for something else."""
@@ -109,29 +109,29 @@ class Ingesting(LeasedSource):
             log.warning("source %s failed", self.source, exc_info=True)
             raise IngestFailed(
                 f'source "{self.source}" could not be read',
-                detail=said_by_spark(error),
+                detail=described(error),
                 hint="The next ingest tries it again. The whole error is in the log.",
             ) from error
 
-    def _begin(self) -> Generator[BatchReport, None, tuple[Available, set[str]]]:
+    def _begin(self) -> Generator[BatchReport, None, tuple[FetchedOffsets, set[str]]]:
         """Match readers with tables, and finish open batches. Returns the fetched offsets, and the tables that stopped."""
-        available = self.fetch_offsets()
+        fetched = self.fetch_offsets()
         tables = self.leave_dropped()
-        self.change(lambda readers: self._identified(self.with_tables(readers, tables), available))
-        stopped = yield from recover(self, available)
+        self.change(lambda readers: self._identified(self.with_tables(readers, tables), fetched))
+        stopped = yield from recover(self, fetched)
         self.change(lambda readers: self.with_tables(readers, tables))
-        stopped |= yield from stop_faulty(self, available)
-        return available, stopped
+        stopped |= yield from stop_faulty(self, fetched)
+        return fetched, stopped
 
     def _meanwhile(self) -> Iterator[BatchReport]:
         yield from self._drain_main(self.fetch_offsets(), meanwhile=True)
 
-    def _drain_main(self, available: Available, *, meanwhile: bool = False) -> Iterator[BatchReport]:
+    def _drain_main(self, fetched: FetchedOffsets, *, meanwhile: bool = False) -> Iterator[BatchReport]:
         """Run `main` up to the fetched offsets, and report if it waits.
 
         With `meanwhile`, empty batches are as far apart as in a follow, and a wait is not reported.
         """
-        planned = yield from self._read_on(available, meanwhile=meanwhile)
+        planned = yield from self._read_on(fetched, meanwhile=meanwhile)
         if meanwhile or planned is None:
             return
         if planned.fetch_again_ms is not None and not self.idle_ms:
@@ -141,19 +141,19 @@ class Ingesting(LeasedSource):
         if planned is not None:
             yield from self._wait(planned)
 
-    def _read_on(self, available: Available, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
+    def _read_on(self, fetched: FetchedOffsets, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
         """Run the batches of `main` up to the fetched offsets. Returns the last plan; None if it has no tables."""
         if not self.main().tables:
             return None
         # Tables that caught up may have joined since.
-        self.change(lambda readers: self._identified(readers, available))
+        self.change(lambda readers: self._identified(readers, fetched))
         ran = False
         while True:
             self.leave_dropped()
             state = self.main()
             if not state.tables:
                 return None
-            own = available.without(available.topics - self._topics_of_main())
+            own = fetched.without(fetched.topics - self._topics_of_main())
             may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
             planned, report = next_batch(
                 self, state, partial(self.planner.plan, state, own), partial(self._is_wanted, state, may_stand)
@@ -199,7 +199,7 @@ class Ingesting(LeasedSource):
     def _record_waiting(self, planned: Planned) -> tuple[Waiting | None, TransactionIncomplete | None]:
         """Record the transaction for which the source waits, and return it, with an error if it takes too long."""
         waiting = self._waiting(planned, self.main())
-        error = incomplete(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
+        error = incomplete_error(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
         stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
         self.change(
             lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], waiting=waiting, error=stop)}
@@ -207,10 +207,10 @@ class Ingesting(LeasedSource):
         return waiting, error
 
     def _waiting(self, planned: Planned, main: ReaderState) -> Waiting | None:
-        if planned.blocked is None:
+        if planned.incomplete is None:
             return None
         tables = {name: self.topic(name) for name in main.tables}
-        return waiting_for(planned.blocked, planned.waiting, tables, main.waiting, now_ms())
+        return waiting_for(planned.incomplete, planned.waiting, tables, main.waiting, now_ms())
 
     def _is_overdue(self, planned: Planned, main: ReaderState) -> bool:
         """Return whether the write frontier must not move, because a transaction is overdue."""
@@ -231,12 +231,12 @@ class Ingesting(LeasedSource):
     def _topics_of_main(self) -> set[str]:
         return self.with_transactions(self.topics(self.main()))
 
-    def _identified(self, readers: Readers, available: Available) -> Readers:
-        return identified(readers, available, self.with_transactions(self.topics(readers[MAIN_READER])))
+    def _identified(self, readers: Readers, fetched: FetchedOffsets) -> Readers:
+        return identified(readers, fetched, self.with_transactions(self.topics(readers[MAIN_READER])))
 
 
 def _lacks_ends(state: ReaderState) -> bool:
     """Return whether a table is not readable yet although the end of its first snapshot was seen."""
     unreadable = (progress for progress in state.tables.values() if progress.since_ms is None)
-    snapshots = (progress.marks.snapshot for progress in unreadable)
+    snapshots = (progress.high_water_marks.snapshot for progress in unreadable)
     return any(snapshot is not None and snapshot.end_seen and not snapshot.complete for snapshot in snapshots)

@@ -18,7 +18,7 @@ from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Limits, Reader
-from lakehold.ingest.several_sources import Held, Progressed, drain_together
+from lakehold.ingest.several_sources import Leased, Progressed, drain_together
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.source_ingest import Ingesting
@@ -35,7 +35,7 @@ from lakehold.model.shared_sources import place_of
 from lakehold.secrets import resolve
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BatchStore
-from lakehold.state.lease import HeldLease, held
+from lakehold.state.lease import HeldLease, leased
 
 if TYPE_CHECKING:
     # The registry's client takes a second to import, which sources without a registry do not need.
@@ -92,7 +92,9 @@ class Opening:
     lanes: Lanes
     applier: Callable[[Writing], Applier] = IcebergApplier
 
-    def held(self, source: str, idle_ms: int = 0, catch_up_s: float | None = None) -> AbstractContextManager[Ingesting]:
+    def leased(
+        self, source: str, idle_ms: int = 0, catch_up_s: float | None = None
+    ) -> AbstractContextManager[Ingesting]:
         """Hold the lease of one source until the context ends; see `Ingesting` for the rest.
 
         Raises:
@@ -109,11 +111,11 @@ class Opening:
         return drain_together(names, self._holding(idle_ms, catch_up_s))
 
     def fill(self, source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
-        """Bring some tables of a source in sync with the others: see `Ingesting.fill`; raises as `held` does."""
-        with self.held(source) as ingesting:
+        """Bring some tables of a source in sync with the others: see `Ingesting.fill`; raises as `leased` does."""
+        with self.leased(source) as ingesting:
             yield from ingesting.fill(tables)
 
-    def _holding(self, idle_ms: int, catch_up_s: float | None) -> Held:
+    def _holding(self, idle_ms: int, catch_up_s: float | None) -> Leased:
         """Return a function that holds sources; sources of one place share what they read."""
         defined = self.definitions.definitions()
         at_place: dict[Hashable, SharedReads] = {}
@@ -121,7 +123,7 @@ class Opening:
         @contextmanager
         def hold(name: str) -> Iterator[Ingesting]:
             _tables(name, defined)
-            with held(self.store, name, self.settings) as lease:
+            with leased(self.store, name, self.settings) as lease:
                 # The former lease holder may have read for tables that were created meanwhile: read the definitions again.
                 now = self.definitions.definitions()
                 source = now.source(name)

@@ -17,14 +17,14 @@ from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.planning import Planned, Planner, ends_of
 from lakehold.ingest.read.edge_records import EDGE_RECORDS, edges
-from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.ingest.read.reader import FetchedOffsets, Limits, ReadPlan
 from lakehold.ingest.transactions.boundary import Boundary, find_boundary
 from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_of
 from lakehold.ingest.transactions.header_reader import Records
 from lakehold.ingest.transactions.metadata import RECORDS
 from lakehold.ingest.transactions.record_headers import HEADERS, POSITION
 from lakehold.ingest.transactions.resnapshot import shown_by
-from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.ingest.transactions.waiting import Incomplete
 from lakehold.model.committed_transactions import CommittedTransactions
 from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition, starts
@@ -55,55 +55,55 @@ class WholeTransactions(Planner):
         """Return the topics whose events are counted."""
         return frozenset(self.topics_of.values())
 
-    def plan(self, state: ReaderState, available: Available, arriving: ArrivingRecords) -> Planned:
+    def plan(self, state: ReaderState, fetched: FetchedOffsets, arriving: ArrivingRecords) -> Planned:
         """Plan the next batch of `main`, see `Planner.plan`. A transaction larger than the limits enlarges its batch."""
-        self._refuse_partitions(available)
-        passed, limits = _passed(state), self.limits
+        self._refuse_partitions(fetched)
+        committed, limits = _committed(state), self.limits
         first_read = {
-            tp for tp, marks in available.partitions.items() if tp not in state.position and marks.earliest > 0
+            tp for tp, watermarks in fetched.partitions.items() if tp not in state.position and watermarks.earliest > 0
         }
-        passed = replace(passed, cut_off=passed.cut_off | first_read)
+        committed = replace(committed, cut_off=committed.cut_off | first_read)
         while True:
-            plan = self.reader.plan(available, state.position, limits)
-            candidate = self._candidate(plan, available, arriving, state)
-            found = find_boundary(candidate, passed)
+            plan = self.reader.plan(fetched, state.position, limits)
+            candidate = self._candidate(plan, fetched, arriving, state)
+            found = find_boundary(candidate, committed)
             if found.uncounted:
                 raise self._uncounted(min(found.uncounted))
             planned = replace(
-                self._plan_batch(plan, found, state, available),
+                self._plan_batch(plan, found, state, fetched),
                 is_last=candidate.extent.is_all and not found.is_followed,
                 fetch_again_ms=self._fetch_again_ms(found, candidate),
             )
-            if planned.has_news or not _may_grow(found, candidate, available):
-                blocked = found.blocked
-                came = None if blocked is None else replace(blocked, came=_came(blocked, candidate, available))
-                return replace(planned, blocked=came)
+            if planned.has_news or not _may_grow(found, candidate, fetched):
+                incomplete = found.incomplete
+                came = None if incomplete is None else replace(incomplete, came=_came(incomplete, candidate, fetched))
+                return replace(planned, incomplete=came)
             limits = _doubled(limits)
 
     def plan_again(
-        self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, available: Available
+        self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, fetched: FetchedOffsets
     ) -> Planned:
         """Plan a batch again that was begun before, see `Planner.plan_again`."""
-        planned = super().plan_again(state, ends, transactions, available)
+        planned = super().plan_again(state, ends, transactions, fetched)
         return self._replacing(planned, transactions)
 
     def plan_catching_up(
-        self, state: ReaderState, main: ReaderState, available: Available, limits: Limits, arriving: ArrivingRecords
+        self, state: ReaderState, main: ReaderState, fetched: FetchedOffsets, limits: Limits, arriving: ArrivingRecords
     ) -> Planned:
         """Plan the next batch of tables that catch up, see `Planner.plan_catching_up`.
 
         Of partitions that are new to `main`, it takes no more than `main` would have taken.
         """
         if not main.position:
-            return self.plan(state, available, arriving)
-        passed = replace(_passed(state), commits=_passed(main).commits)
+            return self.plan(state, fetched, arriving)
+        committed = replace(_committed(state), commits=_committed(main).commits)
         while True:
-            plan, own = self._range_of_catching_up(state, main, available, limits)
+            plan, own = self._range_of_catching_up(state, main, fetched, limits)
             candidate = self._candidate(plan, own, arriving)
-            # If the place of a transaction is unknown, it is also unknown whether `main` has committed it.
-            found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), passed)
+            # If the position of a transaction is unknown, it is also unknown whether `main` has committed it.
+            found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), committed)
             planned = self._plan_batch(plan, found, state, own)
-            amid_repetition = found.blocked is not None and found.blocked.repeats
+            amid_repetition = found.incomplete is not None and found.incomplete.repeats
             if planned.has_news or candidate.extent.is_all or not amid_repetition:
                 return planned
             limits = _doubled(limits)
@@ -113,31 +113,31 @@ class WholeTransactions(Planner):
 
         They must if `main` has begun again at an earlier commit, as it does after all of its tables left it.
         """
-        return bool(main.position) and _passed(state).is_ahead_of(_passed(main))
+        return bool(main.position) and _committed(state).is_ahead_of(_committed(main))
 
     def _candidate(
-        self, plan: ReadPlan, available: Available, arriving: ArrivingRecords, state: ReaderState | None = None
+        self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords, state: ReaderState | None = None
     ) -> Candidate:
         """Read the records of `plan` as a candidate; a re-snapshot would replace the readable tables of `state`."""
-        partitions, ends = [tp for tp in plan.position if tp.topic in available.topics], ends_of(available)
+        partitions, ends = [tp for tp in plan.position if tp.topic in fetched.topics], ends_of(fetched)
         begins = {**plan.position, **starts(plan.ranges)}
         extent = Extent(
             starts={tp: begins[tp] for tp in partitions},
             stops={tp: plan.position[tp] for tp in partitions},
             unread=frozenset(tp for tp in partitions if ends.get(tp, 0) > plan.position[tp]),
-            written=available.written,
-            fetched_ms=available.fetched_ms,
+            written=fetched.written,
+            fetched_ms=fetched.fetched_ms,
             lag_ms=self.lag_ms,
-            shown={} if state is None else self._shown(state, available),
+            shown={} if state is None else self._shown(state, fetched),
         )
-        headers, records = self._read(plan, available, arriving)
-        return candidate_of(extent, headers, records, self.topics & available.topics, self.records.transaction_topic)
+        headers, records = self._read(plan, fetched, arriving)
+        return candidate_of(extent, headers, records, self.topics & fetched.topics, self.records.transaction_topic)
 
-    def _read(self, plan: ReadPlan, available: Available, arriving: ArrivingRecords) -> tuple[pa.Table, pa.Table]:
+    def _read(self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords) -> tuple[pa.Table, pa.Table]:
         """Read `HEADERS` and `RECORDS` of a plan; events are counted in the topics that are read now."""
         if not plan.ranges:
             return HEADERS.empty_table(), RECORDS.empty_table()
-        topics, transaction_topic = self.topics & available.topics, self.records.transaction_topic
+        topics, transaction_topic = self.topics & fetched.topics, self.records.transaction_topic
         arriving.read(plan)
         snapshots = {} if arriving.are_few else self._snapshots(plan, topics)
         wanted = sorted({r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots})
@@ -182,20 +182,20 @@ class WholeTransactions(Planner):
                 found[tp] = own
         return found
 
-    def _shown(self, state: ReaderState, available: Available) -> Mapping[str, Position | None]:
+    def _shown(self, state: ReaderState, fetched: FetchedOffsets) -> Mapping[str, Position | None]:
         """Return the connector snapshots that readable tables show, see `Extent`."""
         readable = (
-            (topic, progress.marks.snapshot)
+            (topic, progress.high_water_marks.snapshot)
             for name, progress in state.tables.items()
-            if progress.since_ms is not None and (topic := self.topics_of.get(name)) in available.topics
+            if progress.since_ms is not None and (topic := self.topics_of.get(name)) in fetched.topics
         )
         return shown_by((topic, None if shown is None else shown.position) for topic, shown in readable)
 
-    def _replacing(self, planned: Planned, passed: CommittedTransactions) -> Planned:
+    def _replacing(self, planned: Planned, committed: CommittedTransactions) -> Planned:
         """Return the batch with the re-snapshot that it contains completely."""
-        if passed.replaced is None:
+        if committed.replaced is None:
             return planned
-        replaced = passed.replaced if self.snapshots_all else replace(passed.replaced, without_rows=frozenset())
+        replaced = committed.replaced if self.snapshots_all else replace(committed.replaced, without_rows=frozenset())
         return replace(planned, fully_read=planned.fully_read | self.topics, replaced=replaced)
 
     def _fetch_again_ms(self, found: Boundary, candidate: Candidate) -> int | None:
@@ -206,32 +206,32 @@ class WholeTransactions(Planner):
         early = sent_ms[candidate.extent.is_early(sent_ms)]
         return min(int(early.max()), now_ms()) + self.lag_ms if found.is_uncertain and len(early) else None
 
-    def _plan_batch(self, plan: ReadPlan, found: Boundary, state: ReaderState, available: Available) -> Planned:
+    def _plan_batch(self, plan: ReadPlan, found: Boundary, state: ReaderState, fetched: FetchedOffsets) -> Planned:
         ends = {**plan.position, **found.stops}
         if any(at < plan.position[tp] for tp, at in ends.items()):
-            whole = self.reader.plan_to(available, state.position, ends)
+            whole = self.reader.plan_to(fetched, state.position, ends)
         else:
             whole = plan
-        batch = Planned.of(whole, available)
+        batch = Planned.of(whole, fetched)
         if plan.remaining == 0:
             # Records after the batch are events of transactions, except in topics that are known to have rows of a snapshot.
             past = {tp: at for tp, at in plan.position.items() if tp.topic not in found.unread_snapshots}
             batch = replace(
-                batch, fully_read=available.topics - found.unread_snapshots, past_snapshots={**whole.position, **past}
+                batch, fully_read=fetched.topics - found.unread_snapshots, past_snapshots={**whole.position, **past}
             )
         batch = replace(
             batch,
-            transactions=found.passed,
+            transactions=found.committed,
             has_news=any(r.topic_partition.topic != self.records.transaction_topic for r in whole.ranges),
-            blocked=found.blocked,
+            incomplete=found.incomplete,
             waiting=found.waiting,
         )
-        return self._replacing(batch, found.passed)
+        return self._replacing(batch, found.committed)
 
-    def _refuse_partitions(self, available: Available) -> None:
+    def _refuse_partitions(self, fetched: FetchedOffsets) -> None:
         """Raise if the transaction topic has several partitions: BEGINs and ENDs are in order only within one."""
         topic = self.records.transaction_topic
-        partitions = sum(tp.topic == topic for tp in available.partitions)
+        partitions = sum(tp.topic == topic for tp in fetched.partitions)
         if partitions > 1:
             raise UpstreamError(
                 f'transaction topic "{topic}" has several partitions',
@@ -253,13 +253,13 @@ class WholeTransactions(Planner):
         )
 
 
-def _passed(state: ReaderState) -> CommittedTransactions:
+def _committed(state: ReaderState) -> CommittedTransactions:
     """Return the committed transactions of a reader, for its present partitions.
 
     A topic that returns is read from its beginning.
     """
-    passed = state.transactions
-    return replace(passed, marks={tp: mark for tp, mark in passed.marks.items() if tp in state.position})
+    committed = state.transactions
+    return replace(committed, furthest={tp: event for tp, event in committed.furthest.items() if tp in state.position})
 
 
 def _are_of_one_snapshot(headers: pa.Table) -> bool:
@@ -275,31 +275,31 @@ def _are_of_one_snapshot(headers: pa.Table) -> bool:
     )
 
 
-def _may_grow(found: Boundary, candidate: Candidate, available: Available) -> bool:
+def _may_grow(found: Boundary, candidate: Candidate, fetched: FetchedOffsets) -> bool:
     """Return whether records that were not read yet may contain what the batch lacks."""
     extent = candidate.extent
-    if (found.blocked is None and not found.is_uncertain) or extent.is_all:
+    if (found.incomplete is None and not found.is_uncertain) or extent.is_all:
         return False
-    if found.blocked is None or not found.blocked.transaction:
+    if found.incomplete is None or not found.incomplete.transaction:
         # Events may be missing in any partition.
         return True
-    wanted = {candidate.transaction_topic.topic, *found.blocked.lacking, found.blocked.repeats}
-    ends = ends_of(available)
+    wanted = {candidate.transaction_topic.topic, *found.incomplete.missing, found.incomplete.repeats}
+    ends = ends_of(fetched)
     return any(ends.get(tp, 0) > extent.stops[tp] for tp in extent.starts if tp.topic in wanted)
 
 
-def _came(blocked: Blocked, candidate: Candidate, available: Available) -> int:
+def _came(incomplete: Incomplete, candidate: Candidate, fetched: FetchedOffsets) -> int:
     """Return a number that grows while more of an incomplete transaction arrives, even if not all records were read."""
-    ends = {tp: at for tp, at in ends_of(available).items() if tp in candidate.runs.partitions}
-    if blocked.repeats:
-        return sum(at for tp, at in ends.items() if tp.topic == blocked.repeats)
-    if blocked.lacking:
+    ends = {tp: at for tp, at in ends_of(fetched).items() if tp in candidate.runs.partitions}
+    if incomplete.repeats:
+        return sum(at for tp, at in ends.items() if tp.topic == incomplete.repeats)
+    if incomplete.missing:
         # These topics were read completely.
-        return sum(arrived for arrived, _ in blocked.lacking.values())
-    if not blocked.transaction or candidate.extent.is_all:
-        return blocked.arrived
+        return sum(arrived for arrived, _ in incomplete.missing.values())
+    if not incomplete.transaction or candidate.extent.is_all:
+        return incomplete.arrived
     # Before the END, a connector sends only events of this transaction: all new records are its own until another begins.
-    return 0 if blocked.is_followed else sum(ends.values())
+    return 0 if incomplete.is_followed else sum(ends.values())
 
 
 def _doubled(limits: Limits) -> Limits:

@@ -75,7 +75,7 @@ class KafkaClient:
             **options.librdkafka,
             "bootstrap.servers": options.brokers,
             "socket.connection.setup.timeout.ms": max(1_000, int(timeout_s * 1_000)),
-            "error_cb": self._note,
+            "error_cb": self._keep_error,
             "logger": _log,
         }
         consumer_options = {
@@ -174,7 +174,7 @@ class KafkaClient:
         found = self._admin.list_offsets(
             dict.fromkeys(wanted.values(), spec), isolation_level=isolation, request_timeout=self._timeout_s
         )
-        return {tp: self._result(found[asked]).offset for tp, asked in wanted.items()}
+        return {tp: self._result(found[request]).offset for tp, request in wanted.items()}
 
     def _until_led(self) -> Retrying:
         """Return a retry policy for partitions that change their leader: a topic is new, or a broker leaves."""
@@ -197,7 +197,7 @@ class KafkaClient:
             try:
                 while pending:
                     for message in self._fetched(sum(r.width for r in pending.values())):
-                        yield from self._taken(message, pending)
+                        yield from self._accept(message, pending)
             finally:
                 self._consumer.unassign()
 
@@ -265,7 +265,7 @@ class KafkaClient:
         # consume() waits until it has the requested number, unless its timeout is 0.
         return [first, *self._consumer.consume(min(wanted, _MESSAGES_PER_CALL), timeout=0)]
 
-    def _taken(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
+    def _accept(self, message: Message, pending: dict[tuple[str, int], OffsetRange]) -> Iterator[Message]:
         """Yield the message if it is in its range; a range that is complete leaves `pending`."""
         tp = (message.topic() or "", message.partition() or 0)
         wanted = pending.get(tp)
@@ -276,10 +276,10 @@ class KafkaClient:
             return
         offset = message.offset() or 0
         if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-            marks = self.watermarks([wanted.topic_partition]).get(wanted.topic_partition)
-            if marks is None:
+            watermarks = self.watermarks([wanted.topic_partition]).get(wanted.topic_partition)
+            if watermarks is None:
                 self._fail(error)
-            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, marks.earliest)
+            raise offsets_lost(wanted.topic_partition, wanted.start_inclusive, watermarks.earliest)
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._fail(error)
         if error is None and offset < wanted.end_exclusive:
@@ -294,7 +294,7 @@ class KafkaClient:
         # librdkafka applies the timeout itself; the extra second lets it report that.
         return future.result(self._timeout_s + 1)
 
-    def _note(self, error: KafkaError) -> None:
+    def _keep_error(self, error: KafkaError) -> None:
         # "All brokers are down" follows from a cause that was reported before: keep the cause.
         if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error
@@ -310,7 +310,7 @@ class KafkaClient:
             self._fail(None)
 
     def _fail(self, error: KafkaError | None) -> NoReturn:
-        self._admin.poll(0)  # passes pending errors to `_note`
+        self._admin.poll(0)  # passes pending errors to `_keep_error`
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
         refused = cause is not None and cause.code() in _REFUSED

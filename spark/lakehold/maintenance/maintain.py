@@ -179,7 +179,7 @@ class Maintaining:
         name, before_ms = plan.full_name, plan.orphans_before_ms
         found = _while_others_write(name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run))
         if not dry_run:
-            _while_others_write(name, lambda: self.procedures.note_orphan_search(name, self.survey.clock()))
+            _while_others_write(name, lambda: self.procedures.record_orphan_search(name, self.survey.clock()))
         return found
 
 
@@ -202,17 +202,17 @@ def _of_table(full_name: str, error: LakeholdError) -> LakeholdError:
     return LakeholdError(f'"{full_name}" cannot be maintained', code=error.code, detail=detail, hint=error.hint)
 
 
-def _while_others_write(full_name: str, act: Callable[[], Result]) -> Result:
-    """Run `act`, and again when another writer committed first or deleted a file.
+def _while_others_write(full_name: str, run: Callable[[], Result]) -> Result:
+    """Run `run`, and again when another writer committed first or deleted a file.
 
     Other writers and other maintenance continue meanwhile.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            return act()
+            return run()
         except LakeholdError as error:
-            said, is_last = f"{error.message} {error.detail}", attempt == _ATTEMPTS - 1
-            if not is_conflict(said) and (is_last or not is_file_gone(said)):
+            text, is_last = f"{error.message} {error.detail}", attempt == _ATTEMPTS - 1
+            if not is_conflict(text) and (is_last or not is_file_gone(text)):
                 raise
             log.info("another writer changed %s first: %s", full_name, error.message)
             if is_last:

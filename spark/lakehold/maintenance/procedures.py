@@ -119,7 +119,7 @@ class Procedures:
         arguments = f"older_than => {before}, dry_run => {str(dry_run).lower()}, prefix_listing => true"
         return len(self._run("remove_orphan_files", full_name, arguments))
 
-    def note_orphan_search(self, full_name: str, at_ms: int) -> None:
+    def record_orphan_search(self, full_name: str, at_ms: int) -> None:
         """Record on the table that orphans were searched for at a time, epoch milliseconds."""
         name = quoted_table(self.catalog_name, full_name)
         properties = table_properties({ORPHANS_SEARCHED_PROPERTY: str(at_ms)})

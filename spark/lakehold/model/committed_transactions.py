@@ -1,4 +1,4 @@
-"""Upstream transactions that earlier batches committed: kept with the reader, as `marks` are with a table."""
+"""Upstream transactions that earlier batches committed: kept with the reader, as high-water marks are with a table."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class CommittedTransactions:
     Args:
         commits: For each log the commit of its last transaction, as `LogPosition.at`; only of transactions whose commit's
             position is known.
-        marks: The furthest event of each partition that had events.
+        furthest: The furthest event of each partition that had events.
         cut_off: Partitions whose beginning was deleted before they were first read: their first transaction may lack events.
         replaced: The re-snapshot that the last batch contains.
     """
 
     commits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    marks: Mapping[TopicPartition, FurthestEvent] = field(default_factory=dict)
+    furthest: Mapping[TopicPartition, FurthestEvent] = field(default_factory=dict)
     cut_off: frozenset[TopicPartition] = frozenset()
     replaced: Replaced | None = None
 
@@ -65,8 +65,8 @@ class CommittedTransactions:
         content: dict[str, object] = {
             "commits": dict(sorted(self.commits.items())),
             "marks": [
-                [tp.topic, tp.partition, *_listed(mark.commit), list(mark.position)]
-                for tp, mark in sorted(self.marks.items())
+                [tp.topic, tp.partition, *_listed(event.commit), list(event.position)]
+                for tp, event in sorted(self.furthest.items())
             ],
             "cut_off": [[tp.topic, tp.partition] for tp in sorted(self.cut_off)],
         }
@@ -83,7 +83,7 @@ class CommittedTransactions:
         position, without_rows = content.get("replaced", (None, ()))
         return cls(
             commits={log: tuple(at) for log, at in content["commits"].items()},
-            marks={
+            furthest={
                 TopicPartition(topic, partition): FurthestEvent(_log_position(log, at), _position(*position))
                 for topic, partition, log, at, position in content["marks"]
             },
@@ -97,7 +97,7 @@ NOTHING_COMMITTED = CommittedTransactions()
 
 def joined_transactions(main: CommittedTransactions, joining: CommittedTransactions) -> CommittedTransactions:
     """Return the committed transactions of `main` after tables that have caught up with it join."""
-    return joining if main == NOTHING_COMMITTED else replace(main, marks={**joining.marks, **main.marks})
+    return joining if main == NOTHING_COMMITTED else replace(main, furthest={**joining.furthest, **main.furthest})
 
 
 def _listed(commit: LogPosition) -> list[Any]:

@@ -1,8 +1,8 @@
 """High-water marks of a Debezium table, kept between batches in its snapshots' summaries and with its reader.
 
-`passed` is the high-water mark of `envelopes.md`: per partition the highest position applied; changes at or below it were applied
-before. `snapshot` names the connector snapshot that the table shows, and whether it is complete. `latest_ms` distinguishes a
-change that is sent again from a log that has gone back: the changes of the latter are newer than all that were seen.
+`positions` has the high-water marks of `envelopes.md`: per partition the highest position applied. Changes at or below it were
+applied before. `snapshot` names the connector snapshot that the table shows, and whether it is complete. `latest_ms`
+distinguishes a change that is sent again from a log that has gone back: the changes of the latter are newer than all before.
 `repeated` names the last snapshot of this table alone that was repeated (`lakehold.ingest.write.repeats`).
 """
 
@@ -41,7 +41,7 @@ class SnapshotProgress:
 class HighWaterMarks:
     """The high-water marks of a Debezium table."""
 
-    passed: Mapping[int, Position] = field(default_factory=dict)
+    positions: Mapping[int, Position] = field(default_factory=dict)
     snapshot: SnapshotProgress | None = None
     latest_ms: int | None = None
     """The latest upstream commit time of any change, epoch milliseconds; None if no change has one."""
@@ -59,9 +59,9 @@ class HighWaterMarks:
         return self.snapshot is not None and self.snapshot.complete
 
     def to_json(self) -> str:
-        """Convert the marks to compact text for a snapshot summary."""
+        """Convert them to compact text for a snapshot summary."""
         snapshot = self.snapshot
-        content: dict[str, Any] = {"passed": {str(p): list(at) for p, at in sorted(self.passed.items())}}
+        content: dict[str, Any] = {"passed": {str(p): list(at) for p, at in sorted(self.positions.items())}}
         if snapshot is not None:
             content["snapshot"] = {
                 "position": list(snapshot.position),
@@ -79,7 +79,7 @@ class HighWaterMarks:
 
     @classmethod
     def from_json(cls, text: str | None) -> HighWaterMarks:
-        """Read the text of `to_json`; empty text means no marks."""
+        """Read the text of `to_json`; empty text means no high-water marks."""
         if not text:
             return cls()
         content = json.loads(text)
@@ -93,12 +93,12 @@ class HighWaterMarks:
                 kept["replaces_through"],
                 {int(p): at for p, at in kept.get("until", {}).items()},
             )
-        passed = {int(p): _position(at) for p, at in content["passed"].items()}
-        return cls(passed, snapshot, content.get("latest_ms"), content.get("repeated"))
+        positions = {int(p): _position(at) for p, at in content["passed"].items()}
+        return cls(positions, snapshot, content.get("latest_ms"), content.get("repeated"))
 
 
-NO_MARKS = HighWaterMarks()
-"""The marks of a table that has applied nothing, or whose changes have no positions."""
+NO_HIGH_WATER_MARKS = HighWaterMarks()
+"""The high-water marks of a table that has applied nothing, or whose changes have no positions."""
 
 
 def _position(numbers: list[int]) -> Position:

@@ -12,7 +12,7 @@ from lakehold.times import iso
 class Lease:
     """A lease from `since_ms` to `until_ms` (exclusive), epoch milliseconds."""
 
-    owner: str
+    holder: str
     since_ms: int
     until_ms: int
 
@@ -23,10 +23,10 @@ class LeaseRules:
 
     Attributes:
         what: The object of the lease, as the subject of a sentence.
-        used: What its owner does to it, as in "is being ingested".
+        used: What its holder does to it, as in "is being ingested".
         busy: The error for another process while the lease is live.
         when_busy: The hint of that error.
-        when_lost: The hint for an owner that lost the lease.
+        when_lost: The hint for a holder that lost the lease.
     """
 
     what: str
@@ -35,39 +35,39 @@ class LeaseRules:
     when_busy: str
     when_lost: str
 
-    def taken(self, lease: Lease | None, owner: str, now_ms: int, until_ms: int) -> Lease:
-        """Return the lease of `owner`, who prolongs its own lease or takes over one that expired.
+    def acquired(self, lease: Lease | None, holder: str, now_ms: int, until_ms: int) -> Lease:
+        """Return the lease of `holder`, who prolongs its own lease or takes over one that expired.
 
         Raises:
             LakeholdError: Another's lease is live.
         """
-        if lease and lease.owner == owner:
+        if lease and lease.holder == holder:
             return replace(lease, until_ms=until_ms)
         if lease and now_ms < lease.until_ms:
             raise self.busy(
                 f"{self.what} is being {self.used} by another process",
-                detail=f'"{lease.owner}" has held the lease since {iso(lease.since_ms)} UTC, '
+                detail=f'"{lease.holder}" has held the lease since {iso(lease.since_ms)} UTC, '
                 f"until {iso(lease.until_ms)} or later.",
                 hint=self.when_busy,
             )
-        return Lease(owner, now_ms, until_ms)
+        return Lease(holder, now_ms, until_ms)
 
-    def owned(self, lease: Lease | None, owner: str) -> Lease:
-        """Return the lease, which must be `owner`'s, even if it ran out and no other process took it.
+    def held_by(self, lease: Lease | None, holder: str) -> Lease:
+        """Return the lease, which must be `holder`'s, even if it ran out and no other process took it.
 
         Raises:
             LeaseLost: Another process has it, or none.
         """
-        if lease and lease.owner == owner:
+        if lease and lease.holder == holder:
             return lease
-        found = f'"{lease.owner}" took it over at {iso(lease.since_ms)} UTC' if lease else "No process holds it now"
-        raise self.lost(f'Expected "{owner}" as the lease holder. {found}.')
+        found = f'"{lease.holder}" took it over at {iso(lease.since_ms)} UTC' if lease else "No process holds it now"
+        raise self.lost(f'Expected "{holder}" as the lease holder. {found}.')
 
     def lost(self, detail: str) -> LeaseLost:
-        """Return the error of an owner that lost the lease."""
+        """Return the error of a holder that lost the lease."""
         return LeaseLost(f"this process lost the lease of {self.what}", detail=detail, hint=self.when_lost)
 
 
-def released(lease: Lease | None, owner: str) -> Lease | None:
-    """Return the lease after `owner` has released it; another's lease stays."""
-    return None if lease and lease.owner == owner else lease
+def released(lease: Lease | None, holder: str) -> Lease | None:
+    """Return the lease after `holder` has released it; another's lease stays."""
+    return None if lease and lease.holder == holder else lease

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.errors import DefinitionError, SourceBusy
 from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions
-from lakehold.model.high_water_marks import NO_MARKS, HighWaterMarks
+from lakehold.model.high_water_marks import NO_HIGH_WATER_MARKS, HighWaterMarks
 from lakehold.model.leases import Lease, LeaseRules
 from lakehold.model.offsets import Offsets
 from lakehold.times import iso
@@ -40,7 +40,7 @@ class TableProgress:
     Attributes:
         since_ms: Its read frontier, epoch milliseconds; None until its first snapshot is complete.
         open_errors: Messages in error that no later one has healed.
-        marks: The high-water marks of a table whose changes have positions.
+        high_water_marks: The high-water marks of a table whose changes have positions.
         object_id: Distinguishes the table from an earlier one of its name.
         stopped_ms: The first time from which the others are ahead of it, because it stopped; None while it is in sync with
             them, or not readable yet.
@@ -50,7 +50,7 @@ class TableProgress:
 
     since_ms: int | None = None
     open_errors: int = 0
-    marks: HighWaterMarks = NO_MARKS
+    high_water_marks: HighWaterMarks = NO_HIGH_WATER_MARKS
     object_id: str = ""
     stopped_ms: int | None = None
     stops: tuple[Stop, ...] = ()
@@ -60,7 +60,7 @@ class TableProgress:
         """Return the progress of a table that stops at `at_ms`, unless it is stopped already or was never in sync."""
         return self if self.since_ms is None or self.stopped_ms is not None else replace(self, stopped_ms=at_ms)
 
-    def level(self, at_ms: int | None) -> TableProgress:
+    def in_sync_from(self, at_ms: int | None) -> TableProgress:
         """Return the progress of a table that is in sync again from `at_ms` on."""
         if self.stopped_ms is None or at_ms is None:
             return self
@@ -172,8 +172,8 @@ Readers = Mapping[str, ReaderState]
 def last_timestamp(readers: Readers) -> int | None:
     """Return the greatest timestamp that any reader of the source committed or began; the next must be later."""
     committed = [r.upper_ms - 1 for r in readers.values() if r.upper_ms is not None]
-    begun = [r.intent.mz_timestamp for r in readers.values() if r.intent]
-    return max(committed + begun, default=None)
+    open_ = [r.intent.mz_timestamp for r in readers.values() if r.intent]
+    return max(committed + open_, default=None)
 
 
 def lease_of(readers: Readers) -> Lease | None:
@@ -198,15 +198,17 @@ def lease_rules(source: str) -> LeaseRules:
     )
 
 
-def begun(readers: Readers, intent: Intent, owner: str, now_ms: int, seen_upstream_ms: int | None = None) -> Readers:
+def with_intent(
+    readers: Readers, intent: Intent, holder: str, now_ms: int, seen_upstream_ms: int | None = None
+) -> Readers:
     """Make `intent` the open batch of its reader, and keep `seen_upstream_ms`; repeating it changes nothing.
 
     Raises:
-        LeaseLost: `owner` has no live lease.
+        LeaseLost: `holder` has no live lease.
         ValueError: The reader has another open batch, or the timestamp is not later than every earlier one.
     """
     rules = lease_rules(intent.source)
-    lease = rules.owned(lease_of(readers), owner)
+    lease = rules.held_by(lease_of(readers), holder)
     if now_ms >= lease.until_ms:
         raise rules.lost(f"The lease ran out at {iso(lease.until_ms)} UTC and was not renewed.")
     state = _found(readers, intent.source, intent.reader)
@@ -232,7 +234,7 @@ def is_committed(state: ReaderState, intent: Intent) -> bool:
 def committed(
     readers: Readers,
     intent: Intent,
-    owner: str,
+    holder: str,
     tables: Mapping[str, TableProgress],
     stopped: Mapping[str, ReaderError],
 ) -> Readers:
@@ -249,12 +251,12 @@ def committed(
     if is_committed(state, intent):
         return readers
     rules = lease_rules(intent.source)
-    rules.owned(lease_of(readers), owner)
+    rules.held_by(lease_of(readers), holder)
     if state.intent != intent:
         found = state.intent.mz_timestamp if state.intent else "none"
         raise rules.lost(f"Expected batch {intent.mz_timestamp} to be open, found {found}.")
-    taken = replace(state, tables={**state.tables, **tables}, intent=None)
-    left = {name: _alone(taken, name, error, intent.mz_timestamp) for name, error in stopped.items()}
+    without_intent = replace(state, tables={**state.tables, **tables}, intent=None)
+    left = {name: _alone(without_intent, name, error, intent.mz_timestamp) for name, error in stopped.items()}
     moved = replace(
         state,
         tables={name: progress for name, progress in tables.items() if name not in stopped},
@@ -282,8 +284,8 @@ def joined(readers: Readers, reader: str) -> Readers:
         raise ValueError(f"{joining.source}/{reader} is not at the position of main")
     uppers = [r.upper_ms for r in (main, joining) if r.upper_ms is not None]
     upper_ms = max(uppers, default=None)
-    level = {name: p.level(None if upper_ms is None else upper_ms - 1) for name, p in joining.tables.items()}
-    together = replace(main, tables={**main.tables, **level}, upper_ms=upper_ms)
+    in_sync = {name: p.in_sync_from(None if upper_ms is None else upper_ms - 1) for name, p in joining.tables.items()}
+    together = replace(main, tables={**main.tables, **in_sync}, upper_ms=upper_ms)
     return {**without(readers, reader), MAIN_READER: together}
 
 

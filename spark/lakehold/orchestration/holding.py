@@ -26,7 +26,7 @@ def enforce_lag(lake: Lake) -> list[str]:
     """Move holds that exceed their MAX LAG, and return their names."""
     moved = lake.holds.enforce_lag()
     for hold in moved:
-        log.warning("hold %s exceeded its MAX LAG and keeps history from %s UTC on", *_place(hold))
+        log.warning("hold %s exceeded its MAX LAG and keeps history from %s UTC on", *_name_and_time(hold))
     if not moved:
         log.info("no hold exceeds its MAX LAG")
     return [hold.name for hold in moved]
@@ -37,7 +37,7 @@ def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, st
 
     def advanced(name: str) -> str | None:
         try:
-            log.info("hold %s keeps history from %s UTC on", *_place(lake.holds.advance(name, to_ms)))
+            log.info("hold %s keeps history from %s UTC on", *_name_and_time(lake.holds.advance(name, to_ms)))
         except LakeholdError as error:
             log.error("hold %s: %s", name, text_of(error))
             return text_of(error)
@@ -48,10 +48,10 @@ def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, st
         return {name: error for name, error in outcomes if error is not None}
 
 
-def milliseconds(moment: str | None) -> int | None:
+def milliseconds(iso_time: str | None) -> int | None:
     """Convert a time in ISO 8601, as the trigger form gives it, to epoch milliseconds."""
-    return None if moment is None else int(datetime.fromisoformat(moment).timestamp() * 1000)
+    return None if iso_time is None else int(datetime.fromisoformat(iso_time).timestamp() * 1000)
 
 
-def _place(hold: Hold) -> tuple[str, str]:
+def _name_and_time(hold: Hold) -> tuple[str, str]:
     return hold.name, iso(hold.at_ms) if hold.at_ms is not None else "its tables' first rows"

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import lakehold
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lakehold.lake import Lake
 
 SPARK_CONNECTION = "lakehold_spark"
-"""Airflow's connection, of type Spark Connect, to the server whose session tasks use."""
+"""Airflow's connection to the Spark Connect server whose session tasks use."""
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,15 @@ def text_of(error: LakeholdError) -> str:
 
 
 def _spark_remote() -> str | None:
+    """Return the address in the connection, or None without one.
+
+    It is what the hook of Airflow's provider for Spark returns, which would need `pyspark-client`: see `pyspark_conflict`.
+    """
     try:
-        return SparkConnectHook(SPARK_CONNECTION).get_connection_url()
+        found = Connection.get(SPARK_CONNECTION)
     except AirflowNotFoundException:
         return None
+    port = f":{found.port}" if found.port else ""
+    parameters = {"user_id": found.login, "token": found.password, "use_ssl": found.extra_dejson.get("use_ssl")}
+    given = "".join(f";{name}={quote(str(value))}" for name, value in parameters.items() if value not in (None, ""))
+    return f"sc://{found.host.removeprefix('sc://')}{port}/{given}"

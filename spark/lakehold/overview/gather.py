@@ -198,14 +198,14 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
     own = [reader for reader in readers if reader.source == name]
     lease = next((reader.lease for reader in own), None)
     runs = lease is not None and at_ms < lease.until_ms
-    begun = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
+    open_batches = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
     return SourceFacts(
         name=name,
         tables=len(defined.tables_of(name)),
         stopped=sum(len(reader.tables) for reader in own if reader.error is not None),
         upper_ms=next((reader.upper_ms for reader in own if reader.reader == MAIN_READER), None),
-        run_by=lease.owner if lease is not None and runs else None,
-        interrupted_ms=None if runs else min(begun, default=None),
+        run_by=lease.holder if lease is not None and runs else None,
+        interrupted_ms=None if runs else min(open_batches, default=None),
     )
 
 

@@ -76,7 +76,7 @@ class DeliveryPosition:
 
     def store(self, position_ms: int) -> None:
         """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
-        self._store.move(self._name, self._lease.owner, position_ms)
+        self._store.move(self._name, self._lease.holder, position_ms)
         failpoint("after-acknowledgement")
         self._input_hold.advance(position_ms)
 
@@ -100,23 +100,23 @@ class DeliveryRun:
         self._quiet_s = time.monotonic()
 
     def of(
-        self, all_parts: Iterator[OutputChunk | Complete], stop: Event | None, *, is_snapshot: bool
+        self, output: Iterator[OutputChunk | Complete], stop: Event | None, *, is_snapshot: bool
     ) -> Iterator[Delivery]:
-        """Yield the deliveries in `all_parts`, until `stop` is set if there is one.
+        """Yield the deliveries in `output`, until `stop` is set if there is one.
 
         Args:
-            all_parts: The output of the client's SUBSCRIBE.
-            stop: Ends the run when set; None if `all_parts` ends by itself.
+            output: The output of the client's SUBSCRIBE.
+            stop: Ends the run when set; None if `output` ends by itself.
             is_snapshot: Whether the first timestamp is a snapshot.
         """
-        for timestamp, parts in groupby(all_parts, key=_timestamp):
+        for timestamp, outputs in groupby(output, key=_timestamp):
             if timestamp is None:
-                for part in parts:
-                    self._complete(part, ends=stop is None)
+                for each in outputs:
+                    self._complete(each, ends=stop is None)
                 continue
             self._position.confirm()
             self._delivered_ms = timestamp
-            yield _delivery(parts, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
+            yield _delivery(outputs, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
             is_snapshot = False
             if stop is not None and stop.is_set():
                 break
@@ -128,26 +128,26 @@ class DeliveryRun:
             self._position.store(position_ms)
             self._position_ms = position_ms
 
-    def _complete(self, part: OutputChunk | Complete, *, ends: bool) -> None:
+    def _complete(self, each: OutputChunk | Complete, *, ends: bool) -> None:
         """Record that no rows come below a time.
 
         This is only recorded once everything delivered is acknowledged; while following, at most once in `QUIET_S` seconds.
         """
         delivered_ms, position_ms = self._delivered_ms, self._position_ms
         is_open = delivered_ms is not None and (position_ms is None or position_ms <= delivered_ms)
-        if isinstance(part, OutputChunk) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
+        if isinstance(each, OutputChunk) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
             return
-        self._acknowledge(part.until_ms)
+        self._acknowledge(each.until_ms)
         self._quiet_s = time.monotonic()
 
 
-def _timestamp(part: OutputChunk | Complete) -> int | None:
-    return part.mz_timestamp if isinstance(part, OutputChunk) else None
+def _timestamp(each: OutputChunk | Complete) -> int | None:
+    return each.mz_timestamp if isinstance(each, OutputChunk) else None
 
 
 def _delivery(
-    parts: Iterator[OutputChunk | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool
+    outputs: Iterator[OutputChunk | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool
 ) -> Delivery:
-    chunks = (part for part in parts if isinstance(part, OutputChunk))
+    chunks = (each for each in outputs if isinstance(each, OutputChunk))
     first = next(chunks)
     return Delivery(first, chunks, acknowledge, is_snapshot=is_snapshot)

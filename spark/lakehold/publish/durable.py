@@ -19,7 +19,7 @@ from lakehold.publish.deliveries import Delivery, DeliveryPosition, DeliveryRun
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.settings import Settings
-from lakehold.state.lease import held
+from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.output_batches import Row
 from lakehold.subscribe.subscription_opening import Opened
@@ -120,12 +120,12 @@ class DurableClient:
         Acknowledging a delivery acknowledges all before it.
         """
         self._register()
-        with held(self._store, self.name, self._settings) as lease:
+        with leased(self._store, self.name, self._settings) as lease:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
             position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
-            parts = self._follower.parts(opened, stop)
-            yield from DeliveryRun(position, subscriber.position_ms).of(parts, stop, is_snapshot=is_snapshot)
+            output = self._follower.output(opened, stop)
+            yield from DeliveryRun(position, subscriber.position_ms).of(output, stop, is_snapshot=is_snapshot)
 
     def forget(self) -> None:
         """Forget the client's position and drop its hold; its next run starts over."""

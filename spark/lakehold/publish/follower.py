@@ -54,7 +54,7 @@ class Follower:
         """Open the SUBSCRIBE for the changes from a time onward (inclusive)."""
         return self.subscribing.open(replace(self.statement, snapshot=False, as_of_ms=position_ms - 1))
 
-    def parts(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
+    def output(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
         """Yield the output: the chunks that can be read now, then `Complete`, and so on.
 
         If columns of the tables change, later chunks have the columns of the newest tables.

@@ -151,12 +151,12 @@ class OutputTable:
 
         def plan(table: Table) -> Rewrite:
             self._check(table, publication.after, epoch)
-            said = {POSITION_PROPERTY: str(publication.position_ms), EPOCH_PROPERTY: str(epoch)}
-            summary = {SUBSCRIPTION_PROPERTY: self._subscription_id, PUBLISHER_PROPERTY: publisher, **said}
+            progress = {POSITION_PROPERTY: str(publication.position_ms), EPOCH_PROPERTY: str(epoch)}
+            summary = {SUBSCRIPTION_PROPERTY: self._subscription_id, PUBLISHER_PROPERTY: publisher, **progress}
             if publication.restarted_at_ms is None:
-                return _appended(table, publication.files, summary, said)
+                return _appended(table, publication.files, summary, progress)
             restarted = {RESTARTED_PROPERTY: str(publication.restarted_at_ms)}
-            return _replaced(table, publication.files, {**summary, **restarted}, {**said, **restarted})
+            return _replaced(table, publication.files, {**summary, **restarted}, {**progress, **restarted})
 
         written = change(self._catalog, self.full_name, plan)
         assert written is not None
@@ -195,8 +195,12 @@ def _ancestors(table: Table) -> Iterator[Snapshot]:
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
 
 
-def _published(said: Mapping[str, str]) -> Published:
-    return Published(int(said[POSITION_PROPERTY]), int(said[EPOCH_PROPERTY]), said.get(PUBLISHER_PROPERTY, "another"))
+def _published(properties: Mapping[str, str]) -> Published:
+    return Published(
+        int(properties[POSITION_PROPERTY]),
+        int(properties[EPOCH_PROPERTY]),
+        properties.get(PUBLISHER_PROPERTY, "another"),
+    )
 
 
 def _appended(

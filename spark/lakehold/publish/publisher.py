@@ -17,7 +17,7 @@ from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication, Published
 from lakehold.settings import Settings
-from lakehold.state.lease import HeldLease, held
+from lakehold.state.lease import HeldLease, leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
@@ -118,7 +118,7 @@ class Publisher:
             DefinitionError: Its tables cannot be read, or its output cannot be written.
         """
         self._store.register(subscriber_of(self._entry))
-        with held(self._store, self._entry.object_id, self._settings) as lease:
+        with leased(self._store, self._entry.object_id, self._settings) as lease:
             subscriber = self._store.register(subscriber_of(self._entry))
             self._published, self._restarts_at_ms = self._output.published(), None
             opened = self._opened(subscriber)
@@ -147,25 +147,25 @@ class Publisher:
         waiting: _Waiting | None = None
         quiet_s = removed_s = time.monotonic()
         try:
-            for part in self._follower.parts(opened, stop):
-                if isinstance(part, OutputChunk):
-                    if waiting is not None and waiting.ends_before(part):
+            for each in self._follower.output(opened, stop):
+                if isinstance(each, OutputChunk):
+                    if waiting is not None and waiting.ends_before(each):
                         full, waiting = waiting, None
                         yield self._commit(full, full.last_ms + 1, lease, epoch)
-                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(part.rows.schema)))
-                    waiting.add(part)
+                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(each.rows.schema)))
+                    waiting.add(each)
                     continue
                 ends = stop is None or stop.is_set()
                 if waiting is None and (self._published is None or self._restarts_at_ms is not None):
                     waiting = _Waiting(OutputFiles(self._output.prepare(opened.subscription.output.schema)))
                 if waiting is not None:
                     full, waiting = waiting, None
-                    yield self._commit(full, part.until_ms, lease, epoch)
+                    yield self._commit(full, each.until_ms, lease, epoch)
                 elif ends or time.monotonic() - quiet_s >= QUIET_S:
-                    self._store_idle_position(part, lease)
+                    self._store_idle_position(each, lease)
                     quiet_s = time.monotonic()
                 if ends:
-                    self._input_hold.advance(part.until_ms, at_once=True)
+                    self._input_hold.advance(each.until_ms, at_once=True)
                 elif time.monotonic() - removed_s >= REMOVE_OLD_S:
                     self._remove_old_rows()
                     removed_s = time.monotonic()
@@ -178,9 +178,9 @@ class Publisher:
         publication = Publication(files, self._published, position_ms, self._restarts_at_ms)
         failpoint("before-publication")
         lease.confirm()
-        snapshot_id = self._output.publish(publication, epoch, lease.owner)
+        snapshot_id = self._output.publish(publication, epoch, lease.holder)
         failpoint("after-publication")
-        self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.owner), None
+        self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.holder), None
         self._input_hold.advance(position_ms)
         return PublishReport(
             subscription=self._entry.definition.name,
@@ -195,7 +195,7 @@ class Publisher:
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it."""
         output_ms = self._published.position_ms if self._published is not None else None
-        self._store.move(self._entry.object_id, lease.owner, complete.until_ms, output_ms)
+        self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
         self._input_hold.advance(complete.until_ms)
 
     def _remove_old_rows(self) -> None:

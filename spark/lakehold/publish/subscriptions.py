@@ -55,7 +55,7 @@ class Subscriptions:
     guard: Guard
 
     @contextmanager
-    def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
+    def begin(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
         """Hold what a subscription reads, which the block declares, after checking that it can be read and published.
 
         A table without rows is held from its first readable time onward. If the block fails, nothing is held.
@@ -189,7 +189,7 @@ class Subscriptions:
             position_ms,
             None if position_ms is None else iso(position_ms),
             held_ms,
-            lease.owner if lease is not None and runs else None,
+            lease.holder if lease is not None and runs else None,
         )
 
     def _entry(self, name: str) -> Entry[Subscription]:

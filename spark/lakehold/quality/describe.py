@@ -30,8 +30,8 @@ def expected_text(type_: str, kwargs: Mapping[str, Any]) -> str:
     if describe is not None:
         return describe(kwargs)
     shown = [f"{name}={_plain(v)}" for name, v in kwargs.items() if name not in _NOT_SHOWN and v is not None]
-    said = type_.removeprefix("expect_").replace("_", " ")
-    return f"{said} ({', '.join(shown)})" if shown else said
+    words = type_.removeprefix("expect_").replace("_", " ")
+    return f"{words} ({', '.join(shown)})" if shown else words
 
 
 def found_text(result: Mapping[str, Any]) -> str:

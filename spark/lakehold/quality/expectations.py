@@ -186,8 +186,8 @@ class ExpectColumnsToHaveTypes(BatchExpectation):
             for name, expected in self.types.items()
             if _spelt(expected) != _spelt(found[name])
         ]
-        said = f"{len(wrong)} of {len(found)} columns are not" if wrong else f"{len(found)} columns of their types"
-        return {"success": not wrong, "result": {"partial_unexpected_list": wrong, "details": {"found": said}}}
+        details = f"{len(wrong)} of {len(found)} columns are not" if wrong else f"{len(found)} columns of their types"
+        return {"success": not wrong, "result": {"partial_unexpected_list": wrong, "details": {"found": details}}}
 
 
 def _bare(name: str) -> str:

@@ -11,20 +11,20 @@ from lakehold.servers.errors import ServerError
 from lakehold.servers.server import HOST, Server
 
 
-def refuse_taken(servers: Iterable[Server]) -> None:
+def refuse_ports_in_use(servers: Iterable[Server]) -> None:
     """Refuse to start while a port of the servers is taken.
 
     Raises:
         ServerError: A port is taken; the error names the program that listens on it, if that is known.
     """
-    taken = [(server, port) for server in servers for port in server.all_ports() if not _is_free(port)]
-    if not taken:
+    in_use = [(server, port) for server in servers for port in server.all_ports() if not _is_free(port)]
+    if not in_use:
         return
-    server, port = taken[0]
+    server, port = in_use[0]
     raise ServerError(
         f"port {port} for {server.name} is taken",
         code="port-taken",
-        detail=" ".join(f"Port {port} for {server.name}: {_owner(port)} listens on it." for server, port in taken),
+        detail=" ".join(f"Port {port} for {server.name}: {_listener(port)} listens on it." for server, port in in_use),
         hint=f"Stop that program, or choose other ports: {server.up_command} {server.other_port_option}.",
     )
 
@@ -40,7 +40,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _owner(port: int) -> str:
+def _listener(port: int) -> str:
     try:
         listeners = [
             connection.pid

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 
 from lakehold.servers import ServerError, ServerEvent, ServerStatus, lifecycle, processes
-from lakehold.servers.ports import refuse_taken
+from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.servers.server import OnEvent
 from lakehold.servers.server_directory import locked, make_directory
 from lakehold.settings import Settings
@@ -39,7 +39,7 @@ def up(directory: Path, settings: Settings, port: int | None = None, on_event: O
         last = _recorded(directory)
         server = SparkConnectServer(directory, port or last.port, server_conf(settings, port or last.port))
         if processes.recorded(server.pid_file) is None:
-            refuse_taken([server])
+            refuse_ports_in_use([server])
             lifecycle.fetch_programs([server], on_event)
             make_directory(directory)
             _port_file(directory).write_text(json.dumps({"port": server.port}))

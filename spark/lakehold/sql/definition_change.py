@@ -41,15 +41,15 @@ class DefinitionChange:
         for parsed in self._statements:
             with locating_errors(parsed, alone=len(self._statements) == 1):
                 holds = self._holds() if needs_holds(parsed.statement) else ()
-                decided = plan(parsed, current, holds)
-            current = apply_plan(current, decided, self._id)
-            self.plans.append(decided)
+                planned = plan(parsed, current, holds)
+            current = apply_plan(current, planned, self._id)
+            self.plans.append(planned)
         return current
 
     @property
     def declared(self) -> Mapping[str, str]:
         """Return the object ids of the new tables, by full name."""
-        puts = (effect for decided in self.plans for effect in decided.definition_effects)
+        puts = (effect for planned in self.plans for effect in planned.definition_effects)
         definitions = (effect.definition for effect in puts if isinstance(effect, PutDefinition))
         return {table.full_name: self._id(table) for table in definitions if isinstance(table, Table)}
 

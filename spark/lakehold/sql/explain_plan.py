@@ -57,15 +57,15 @@ def shared_by(plan: Plan, after: Definitions) -> Iterator[str]:
         after: The definitions after the plan.
     """
     put = [e.definition for e in plan.effects if isinstance(e, PutDefinition) and isinstance(e.definition, Table)]
-    asked = list(dict.fromkeys((table.source, table.topic) for table in put))
-    for place, (source, topic) in enumerate(asked):
+    topics = list(dict.fromkeys((table.source, table.topic) for table in put))
+    for number, (source, topic) in enumerate(topics):
         own = _tables_over(topic, source, after)
         if len(own) > 1:
             names = ", ".join(table.full_name for table in own)
             yield f"batches of source {source} read and decode topic {topic} once for {names}"
         for other in sharing(after.source(source), [topic], after):
             theirs = ", ".join(table.full_name for table in _tables_over(topic, other, after))
-            if theirs and (other, topic) not in asked[:place]:
+            if theirs and (other, topic) not in topics[:number]:
                 yield (
                     f"lakehold ingest {other} {source}, and the DAG, read and decode topic {topic} once for both: "
                     f"source {other} has {theirs}"

@@ -42,9 +42,9 @@ class HoldChange:
         definitions = self._definitions.definitions()
         for parsed in self._statements:
             with locating_errors(parsed, alone=len(self._statements) == 1):
-                decided = plan(parsed, definitions, current)
-                check_privileges(decided, self._guard)
-                for effect in decided.effects:
+                planned = plan(parsed, definitions, current)
+                check_privileges(planned, self._guard)
+                for effect in planned.effects:
                     current = self._changed(current, effect)
         return current
 

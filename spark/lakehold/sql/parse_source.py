@@ -98,9 +98,9 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
     """
     is_database = origin.database is not None
     if is_database and not (given[_VIA] and given[_INTO]):
-        lacking = _INTO if given[_VIA] else _VIA
+        missing = _INTO if given[_VIA] else _VIA
         raise cursor.error(
-            lacking, hint=f"a connector captures the database: write {lacking} and the name of a connection"
+            missing, hint=f"a connector captures the database: write {missing} and the name of a connection"
         )
     foreign = (_TRANSACTIONS,) if is_database else (_VIA, _INTO)
     clause = next((clause for clause in foreign if given[clause]), None)

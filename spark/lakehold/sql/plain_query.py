@@ -45,13 +45,13 @@ def plain_select(query: QueryTree) -> PlainSelect | None:
         return None
     where = query.tree.args.get("where")
     try:
-        columns = tuple(_picked(item) for item in query.tree.expressions)
+        columns = tuple(_column_of(item) for item in query.tree.expressions)
         return PlainSelect(columns, _condition(where.this) if where is not None else None)
     except _NotPlain:
         return None
 
 
-def _picked(item: exp.Expr) -> tuple[str, str]:
+def _column_of(item: exp.Expr) -> tuple[str, str]:
     match item:
         case exp.Star() if not any(item.args.values()):
             return ALL_COLUMNS

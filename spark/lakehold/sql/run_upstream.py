@@ -81,7 +81,7 @@ def reconciled(change: DefinitionChange, store: DefinitionReader, upstream: Upst
 
 
 def _effects(change: DefinitionChange) -> list[Reconcile | Release]:
-    effects = (effect for decided in change.plans for effect in decided.effects)
+    effects = (effect for planned in change.plans for effect in planned.effects)
     return [*dict.fromkeys(effect for effect in effects if isinstance(effect, Reconcile | Release))]
 
 

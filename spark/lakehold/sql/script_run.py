@@ -86,7 +86,7 @@ class Reads(Protocol):
 class SubscriptionCommands(Protocol):
     """The commands on subscriptions outside of the definitions."""
 
-    def begun(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> AbstractContextManager[None]:
+    def begin(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> AbstractContextManager[None]:
         """Hold the tables that a new subscription reads while the block declares it; raise if they cannot be read.
 
         Args:
@@ -167,7 +167,7 @@ class Runner:
         with reconciled(change, self.store, self.upstream) as notices:
             if change.plans[0].definition_effects:
                 self._commit(change)
-        result = self._act(change.plans[0])
+        result = self._apply_effects(change.plans[0])
         return replace(result, notices=(*notices, *result.notices))
 
     def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
@@ -179,18 +179,18 @@ class Runner:
         after = change.apply(self.store.definitions())
         held: list[tuple[NewHold, Hold]] = []
         with reconciled(change, self.store, self.upstream) as notices, ExitStack() as made:
-            for parsed, decided in zip(statements, change.plans, strict=True):
+            for parsed, plan in zip(statements, change.plans, strict=True):
                 with locating_errors(parsed, alone=len(statements) == 1), readable():
-                    check_privileges(decided, self.roles.guard)
-                    for effect in decided.effects:
+                    check_privileges(plan, self.roles.guard)
+                    for effect in plan.effects:
                         if isinstance(effect, PutHold):
                             hold = made.enter_context(self.holds.created(effect.hold, change.declared))
                             held.append((effect.hold, hold))
                         elif isinstance(effect, BeginSubscription):
                             entry = after.subscription(effect.subscription.name)
-                            made.enter_context(self.subscriptions.begun(entry, change.declared))
+                            made.enter_context(self.subscriptions.begin(entry, change.declared))
             self._commit(change)
-        notices += [e.text for decided in change.plans for e in decided.effects if isinstance(e, Notice)]
+        notices += [e.text for plan in change.plans for e in plan.effects if isinstance(e, Notice)]
         return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
 
     def _commit(self, change: DefinitionChange) -> None:
@@ -199,7 +199,7 @@ class Runner:
         If a process dies in between, creating a source of the same name removes that state. It is not removed earlier:
         another process may have created and read the new source meanwhile.
         """
-        effects = [effect for decided in change.plans for effect in decided.definition_effects]
+        effects = [effect for plan in change.plans for effect in plan.definition_effects]
         about = [effect.definition for effect in effects if isinstance(effect, PutDefinition)]
         about += [each for effect in effects if isinstance(effect, DropDefinitions) for each in effect.definitions]
         self.store.change(change.apply)
@@ -220,14 +220,14 @@ class Runner:
         self.holds.change(change.apply)
         return Result(notices=tuple(change.notices))
 
-    def _act(self, decided: Plan) -> Result:
+    def _apply_effects(self, plan: Plan) -> Result:
         """Make the effects that follow the commit of the definitions.
 
         A table is dropped after its definition, so that no batch creates the table again.
         """
         result = Result()
         notices: list[str] = []
-        for effect in decided.effects:
+        for effect in plan.effects:
             match effect:
                 case (
                     PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription() | Reconcile() | Release()

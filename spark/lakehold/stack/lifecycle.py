@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 
 from lakehold.servers import ServerEvent, ServerStatus, lifecycle, processes
-from lakehold.servers.ports import refuse_taken
+from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.servers.server import OnEvent
 from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.composition import StackPlan
@@ -44,7 +44,7 @@ def up(directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ig
                 hint="Stop it first (lakehold stack down), or choose another directory for a second stack.",
             )
         missing = [part for part in plan.parts() if part.name not in running]
-        refuse_taken(missing)
+        refuse_ports_in_use(missing)
         _fetch_programs(missing, on_event)
         plan.record()
         lifecycle.start_together(plan.parts(), Event(), on_event)

@@ -1,4 +1,4 @@
-"""The batch protocol on the lake's state: one owner per source, intent before effects, history, commit."""
+"""The batch protocol on the lake's state: one lease holder per source, intent before effects, history, commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from lakehold.model import offsets
 from lakehold.model import readers as reader_state
 from lakehold.model.committed_transactions import CommittedTransactions
-from lakehold.model.high_water_marks import NO_MARKS, HighWaterMarks
+from lakehold.model.high_water_marks import NO_HIGH_WATER_MARKS, HighWaterMarks
 from lakehold.model.offsets import Offsets
 from lakehold.model.readers import Intent, ReaderError, Readers, ReaderState, TableProgress
 from lakehold.state.lease import LeaseChange, Leases
@@ -45,7 +45,7 @@ class Batch:
     bytes: int = 0
     started_at_ms: int = 0
     committed_at_ms: int = 0
-    owner: str = ""
+    holder: str = ""
 
 
 def _progress_to_json(tables: Mapping[str, TableProgress]) -> str:
@@ -53,15 +53,21 @@ def _progress_to_json(tables: Mapping[str, TableProgress]) -> str:
 
     High-water marks are JSON text within it, in the form that snapshots' summaries have.
     """
-    rows = _PROGRESS.dump_python(dict(tables), mode="json", exclude={"__all__": {"marks"}})
-    marks = {name: progress.marks.to_json() if progress.marks != NO_MARKS else "" for name, progress in tables.items()}
-    return json.dumps({name: {**row, "marks": marks[name]} for name, row in rows.items()})
+    rows = _PROGRESS.dump_python(dict(tables), mode="json", exclude={"__all__": {"high_water_marks"}})
+    high_water_marks = {
+        name: progress.high_water_marks.to_json() if progress.high_water_marks != NO_HIGH_WATER_MARKS else ""
+        for name, progress in tables.items()
+    }
+    return json.dumps({name: {**row, "marks": high_water_marks[name]} for name, row in rows.items()})
 
 
 def _progress_from_json(text: str) -> dict[str, TableProgress]:
     rows = json.loads(text)
-    marks = {name: HighWaterMarks.from_json(row.pop("marks", "")) for name, row in rows.items()}
-    return {name: replace(progress, marks=marks[name]) for name, progress in _PROGRESS.validate_python(rows).items()}
+    high_water_marks = {name: HighWaterMarks.from_json(row.pop("marks", "")) for name, row in rows.items()}
+    return {
+        name: replace(progress, high_water_marks=high_water_marks[name])
+        for name, progress in _PROGRESS.validate_python(rows).items()
+    }
 
 
 _PROGRESS = TypeAdapter(dict[str, TableProgress])
@@ -71,6 +77,7 @@ READERS = Rows(
     "mz_catalog.mz_readers",
     ReaderState,
     {
+        "lease.holder": "owner",
         "lease.since_ms": "lease_since_ms",
         "lease.until_ms": "lease_until_ms",
         "intent.mz_timestamp": "intent_timestamp_ms",
@@ -84,7 +91,9 @@ READERS = Rows(
         Mapping[str, TableProgress]: (_progress_to_json, _progress_from_json),
     },
 )
-BATCHES = Rows("mz_catalog.mz_batches", Batch, {"start": "start_offsets", "end": "end_offsets"}, _OFFSETS)
+BATCHES = Rows(
+    "mz_catalog.mz_batches", Batch, {"start": "start_offsets", "end": "end_offsets", "holder": "owner"}, _OFFSETS
+)
 
 
 class BatchStore(Leases):
@@ -128,20 +137,20 @@ class BatchStore(Leases):
         wanted = (b for b in committed.values() if source in (None, b.source))
         return tuple(sorted(wanted, key=lambda b: (b.mz_timestamp, b.source)))
 
-    def begin(self, intent: Intent, owner: str, seen_upstream_ms: int | None = None) -> None:
+    def begin(self, intent: Intent, holder: str, seen_upstream_ms: int | None = None) -> None:
         """Record the intent of a batch, before any effect; `seen_upstream_ms` replaces the reader's unless it is None.
 
         Raises:
-            LeaseLost: `owner` has no live lease.
+            LeaseLost: `holder` has no live lease.
         """
         self._change_source(
-            intent.source, lambda r: reader_state.begun(r, intent, owner, self._clock(), seen_upstream_ms)
+            intent.source, lambda r: reader_state.with_intent(r, intent, holder, self._clock(), seen_upstream_ms)
         )
 
     def commit(
         self,
         intent: Intent,
-        owner: str,
+        holder: str,
         tables: Mapping[str, TableProgress],
         batch: Batch,
         stopped: Mapping[str, ReaderError] | None = None,
@@ -150,7 +159,7 @@ class BatchStore(Leases):
 
         Args:
             intent: The open batch.
-            owner: The lease holder.
+            holder: The lease holder.
             tables: The progress of all tables of the reader.
             batch: The row for the history.
             stopped: Tables that did not take the batch, each with its error; they continue as readers of their own.
@@ -160,20 +169,20 @@ class BatchStore(Leases):
         """
         errors = stopped or {}
         before = self.readers(intent.source)
-        if reader_state.committed(before, intent, owner, tables, errors) is before:
+        if reader_state.committed(before, intent, holder, tables, errors) is before:
             return before
         self._batches.append(batch)
-        return self._change_source(intent.source, lambda r: reader_state.committed(r, intent, owner, tables, errors))
+        return self._change_source(intent.source, lambda r: reader_state.committed(r, intent, holder, tables, errors))
 
-    def change_readers(self, source: str, owner: str, apply: Callable[[Readers], Readers]) -> Readers:
+    def change_readers(self, source: str, holder: str, apply: Callable[[Readers], Readers]) -> Readers:
         """Replace the readers of `source` by `apply(readers)` in one commit: add, join, split off or drop tables.
 
         Raises:
-            LeaseLost: `owner` does not own the source.
+            LeaseLost: `holder` does not own the source.
         """
 
         def checked(readers: Readers) -> Readers:
-            lease = reader_state.lease_rules(source).owned(reader_state.lease_of(readers), owner)
+            lease = reader_state.lease_rules(source).held_by(reader_state.lease_of(readers), holder)
             return {name: replace(state, lease=lease) for name, state in apply(readers).items()}
 
         return self._change_source(source, checked)

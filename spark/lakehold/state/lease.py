@@ -40,34 +40,34 @@ class Leases(ABC):
     def _change_lease(self, name: str, apply: LeaseChange) -> None:
         """Replace the lease of an object by `apply(lease, its rules)`."""
 
-    def acquire(self, name: str, owner: str, lease_until_ms: int) -> None:
-        """Take the lease for `owner`, even from another owner whose lease ran out.
+    def acquire(self, name: str, holder: str, lease_until_ms: int) -> None:
+        """Take the lease for `holder`, even from another holder whose lease ran out.
 
         Raises:
             SourceBusy: Another's lease is live; for a subscriber `SubscriberBusy`.
         """
-        self._change_lease(name, lambda lease, rules: rules.taken(lease, owner, self._clock(), lease_until_ms))
+        self._change_lease(name, lambda lease, rules: rules.acquired(lease, holder, self._clock(), lease_until_ms))
 
-    def renew(self, name: str, owner: str, lease_until_ms: int) -> None:
-        """Prolong `owner`'s lease, even one that ran out if no other process took it.
+    def renew(self, name: str, holder: str, lease_until_ms: int) -> None:
+        """Prolong `holder`'s lease, even one that ran out if no other process took it.
 
         Raises:
             LeaseLost: Another process took it over.
         """
-        self._change_lease(name, lambda lease, rules: replace(rules.owned(lease, owner), until_ms=lease_until_ms))
+        self._change_lease(name, lambda lease, rules: replace(rules.held_by(lease, holder), until_ms=lease_until_ms))
 
-    def release(self, name: str, owner: str) -> None:
+    def release(self, name: str, holder: str) -> None:
         """Release the lease; harmless if it is lost already."""
-        self._change_lease(name, lambda lease, _: released(lease, owner))
+        self._change_lease(name, lambda lease, _: released(lease, holder))
 
 
 class HeldLease:
     """A lease that this process holds; call `confirm` before every commit."""
 
-    def __init__(self, store: Leases, source: str, owner: str, settings: Settings) -> None:
+    def __init__(self, store: Leases, source: str, holder: str, settings: Settings) -> None:
         self._store = store
         self._source = source
-        self.owner = owner
+        self.holder = holder
         self._lease_ms = settings.lease_ms
         self._renew_s = settings.lease_renew_ms / 1000
         self._until_ms = 0
@@ -93,7 +93,7 @@ class HeldLease:
         self._done.set()
         self._renewer.join()
         if self._lost is None:
-            self._store.release(self._source, self.owner)
+            self._store.release(self._source, self.holder)
 
     def confirm(self) -> None:
         """Raise `LeaseLost` unless this process still holds the lease."""
@@ -105,7 +105,7 @@ class HeldLease:
 
     def _prolong(self, take: Callable[[str, str, int], None]) -> None:
         until_ms = now_ms() + self._lease_ms
-        take(self._source, self.owner, until_ms)
+        take(self._source, self.holder, until_ms)
         self._until_ms = until_ms
 
     def _renew_until_done(self) -> None:
@@ -121,7 +121,7 @@ class HeldLease:
 
 
 @contextmanager
-def held(store: Leases, source: str, settings: Settings, wait_ms: int = 0) -> Iterator[HeldLease]:
+def leased(store: Leases, source: str, settings: Settings, wait_ms: int = 0) -> Iterator[HeldLease]:
     """Hold the lease of `source` inside; raises `SourceBusy` if another process has it for longer than `wait_ms`."""
     lease = HeldLease(store, source, f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}", settings)
     lease.acquire(wait_ms)

@@ -63,6 +63,7 @@ SUBSCRIBERS = Rows(
         "kind": "type",
         "position_ms": "position",
         "output_ms": "output_position",
+        "lease.holder": "owner",
         "lease.since_ms": "lease_since_ms",
         "lease.until_ms": "lease_until_ms",
     },
@@ -98,8 +99,8 @@ class SubscriberStore(Leases):
         """Remove a subscriber; harmless if it does not exist. A process that runs it loses its lease."""
         self._subscribers.change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
 
-    def move(self, subscriber_id: str, owner: str, position_ms: int | None, output_ms: int | None = None) -> None:
-        """Record how far `owner` has brought the subscriber.
+    def move(self, subscriber_id: str, holder: str, position_ms: int | None, output_ms: int | None = None) -> None:
+        """Record how far `holder` has brought the subscriber.
 
         Raises:
             LeaseLost: Another process took the subscriber over.
@@ -107,23 +108,23 @@ class SubscriberStore(Leases):
         """
 
         def moved(subscriber: Subscriber) -> Subscriber:
-            _rules(subscriber).owned(subscriber.lease, owner)
+            _rules(subscriber).held_by(subscriber.lease, holder)
             return replace(subscriber, position_ms=position_ms, output_ms=output_ms)
 
         self._change_one(subscriber_id, moved)
 
-    def release(self, name: str, owner: str) -> None:
+    def release(self, name: str, holder: str) -> None:
         """Release the subscriber; harmless if the lease is lost already, or the subscriber was dropped."""
         self._subscribers.change(
-            lambda all_: (replace(s, lease=released(s.lease, owner)) if s.subscriber_id == name else s for s in all_)
+            lambda all_: (replace(s, lease=released(s.lease, holder)) if s.subscriber_id == name else s for s in all_)
         )
 
     def _change_lease(self, name: str, apply: LeaseChange) -> None:
         def changed(subscriber: Subscriber) -> Subscriber:
             before = subscriber.lease
             after = apply(before, _rules(subscriber))
-            is_taken = after is not None and (before is None or before.owner != after.owner)
-            return replace(subscriber, lease=after, epoch=subscriber.epoch + is_taken)
+            changes_holder = after is not None and (before is None or before.holder != after.holder)
+            return replace(subscriber, lease=after, epoch=subscriber.epoch + changes_holder)
 
         self._change_one(name, changed)
 

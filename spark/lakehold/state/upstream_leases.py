@@ -24,7 +24,7 @@ class UpstreamLease:
 UPSTREAM_LEASES = Rows(
     "mz_catalog.mz_upstream_leases",
     UpstreamLease,
-    {"lease.since_ms": "lease_since_ms", "lease.until_ms": "lease_until_ms"},
+    {"lease.holder": "owner", "lease.since_ms": "lease_since_ms", "lease.until_ms": "lease_until_ms"},
 )
 
 

@@ -272,8 +272,8 @@ class _SmallSteps:
     def read(self, reader: FileRows, reading: DiffReading) -> pa.Table:
         """Read the diffs of the steps, without consolidating them."""
         files = [(_best_known(selections), selections) for selections in self._of_file.values()]
-        begun = [reading.workers.submit(_read_all, reader, task) for task in _tasks(files, reading.far)]
-        return reader.shaped(chain.from_iterable(future.result() for future in begun))
+        reads = [reading.workers.submit(_read_all, reader, task) for task in _tasks(files, reading.far)]
+        return reader.shaped(chain.from_iterable(future.result() for future in reads))
 
 
 def _best_known(selections: Iterable[DatedSelection]) -> LiveFile:

@@ -67,8 +67,8 @@ from lakehold.upstream.refusals import (
     refuse_lost,
     refuse_partial,
     refuse_unfit,
-    refuse_unmarked,
     refuse_unpublishable,
+    refuse_without_signal_table,
 )
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
@@ -103,7 +103,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_partial(wanted, found)
     refuse_denied(wanted, found)
     if _must_wait(wanted, found):
-        refuse_unmarked(wanted, found)
+        refuse_without_signal_table(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
     out = tuple(tables_missing_changes(wanted, found))
@@ -129,7 +129,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         *_sync_points(wanted, found),
     )
     if any(isinstance(step, RequestSnapshot | RecordSyncPoint) for step in steps):
-        refuse_unmarked(wanted, found)
+        refuse_without_signal_table(wanted, found)
     return Steps(steps, hints(wanted, found))
 
 

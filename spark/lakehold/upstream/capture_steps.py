@@ -320,12 +320,12 @@ class RecordMembers:
 
 @dataclass(frozen=True)
 class RecordSyncPoint:
-    """A step that marks the database's log, and records the mark as the sync point of tables whose snapshots are complete.
+    """A step that writes a sync point to the log, and records its position for tables whose snapshots are complete.
 
     Args:
         prefix: First part of the topics' names.
         tables: The tables' names upstream, by object id.
-        signal_table: The connector's signal table; MySQL and MariaDB can mark the log only by writing to it.
+        signal_table: The connector's signal table; in MySQL and MariaDB a sync point is a write to it.
     """
 
     prefix: str
@@ -335,7 +335,9 @@ class RecordSyncPoint:
     @property
     def description(self) -> str:
         """Describe the step for EXPLAIN."""
-        return f"mark the log: the snapshot of {', '.join(sorted(set(self.tables.values())))} is complete"
+        return (
+            f"write a sync point to the log: the snapshot of {', '.join(sorted(set(self.tables.values())))} is complete"
+        )
 
 
 Step = (

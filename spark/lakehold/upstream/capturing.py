@@ -1,4 +1,4 @@
-"""Reconciles what exists upstream of one source with the definitions: inspects, plans and performs until no step is left.
+"""Reconciles what exists upstream of one source with the definitions: inspects, plans and applies steps until no step is left.
 
 Upstream are the connector in Kafka Connect, topics in Kafka, and in the database for example a slot and a publication.
 """
@@ -40,9 +40,9 @@ from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.partitions import silent_hints
-from lakehold.upstream.perform import Systems, perform, record_log
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
+from lakehold.upstream.step_effects import Systems, apply_step, record_log
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -73,21 +73,21 @@ class Capturing:
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
-        self._passed: dict[str, int | None] = {}
+        self._applied_positions: dict[str, int | None] = {}
         self._logs: dict[str, FoundLog | None] = {}
 
-    def plan(self, target: Target, *, resnapshot: bool = False, patient: bool = False) -> Steps:
-        """Compute the steps that `reconcile` would perform now; its arguments are described there.
+    def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:
+        """Compute the steps that `reconcile` would apply now; its arguments are described there.
 
         Raises:
             UpstreamUnavailable: The database, Kafka or Kafka Connect does not answer.
             UpstreamError: What exists upstream cannot be brought to what is wanted.
         """
         with self._systems(target) as systems:
-            return self._inspect_and_plan(target, systems, resnapshot=resnapshot, patient=patient)
+            return self._inspect_and_plan(target, systems, resnapshot=resnapshot, with_backoff=with_backoff)
 
     def reconcile(
-        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, patient: bool = False
+        self, target: Target, confirm: Callable[[], None], *, resnapshot: bool = False, with_backoff: bool = False
     ) -> Steps:
         """Bring what exists upstream to what is wanted. Raises as `plan` does.
 
@@ -95,21 +95,21 @@ class Capturing:
             target: What is wanted.
             confirm: Called before each step; raises if another process may be changing the source by now.
             resnapshot: Have the connector snapshot all tables again.
-            patient: Wait for some time before a failed snapshot is requested again; otherwise request it at once.
+            with_backoff: Wait for some time before a failed snapshot is requested again; otherwise request it at once.
 
         Returns:
-            The steps that were performed, and hints.
+            The steps that were applied, and hints.
         """
         done: list[Step] = []
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
-            planned = self._inspect_and_plan(target, systems, resnapshot=resnapshot, patient=patient)
+            planned = self._inspect_and_plan(target, systems, resnapshot=resnapshot, with_backoff=with_backoff)
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
                     confirm()
                     log.info("source %s: %s", target.wanted.source, step.description)
-                    perform(step, systems)
+                    apply_step(step, systems)
                     failpoint("after-step")
                     done.append(step)
                     if isinstance(step, RestartConnector):
@@ -120,7 +120,7 @@ class Capturing:
                         break
                 if not planned.steps:
                     break
-                planned = self._inspect_and_plan(target, systems, resnapshot=False, patient=True)
+                planned = self._inspect_and_plan(target, systems, resnapshot=False, with_backoff=True)
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -159,7 +159,7 @@ class Capturing:
         Faults are tables that the database no longer has, tables that lack changes, and columns that arrive inexactly or not.
         """
         with self._systems(target) as systems:
-            found = self._inspect(target, systems, patient=True)
+            found = self._inspect(target, systems, with_backoff=True)
         wanted = target.wanted
         faults = (
             *gone_hints(wanted, found),
@@ -188,9 +188,9 @@ class Capturing:
         # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
-        unmarked = {object_id for object_id, sync_point in joined.items() if sync_point is None}
+        without_sync_point = {object_id for object_id, sync_point in joined.items() if sync_point is None}
         return Snapshots(
-            frozenset((tables.keys() - journal.complete) | unmarked),
+            frozenset((tables.keys() - journal.complete) | without_sync_point),
             frozenset(tables.keys() - journal.snapshots.keys()),
             {
                 object_id: RepeatedSnapshot(
@@ -221,21 +221,21 @@ class Capturing:
     def snapshot_again(self, target: Target, upstream: str, confirm: Callable[[], None]) -> None:
         """Have the connector snapshot one table again; `confirm` as for `converge`, which raises as this does."""
         with self._systems(target) as systems:
-            planned = plan_snapshot(target.wanted, self._inspect(target, systems, patient=False), upstream)
+            planned = plan_snapshot(target.wanted, self._inspect(target, systems, with_backoff=False), upstream)
             for step in planned.steps:
                 confirm()
                 log.info("source %s: %s", target.wanted.source, step.description)
-                perform(step, systems)
+                apply_step(step, systems)
 
-    def _inspect_and_plan(self, target: Target, systems: Systems, *, resnapshot: bool, patient: bool) -> Steps:
-        found = self._inspect(target, systems, patient=patient)
+    def _inspect_and_plan(self, target: Target, systems: Systems, *, resnapshot: bool, with_backoff: bool) -> Steps:
+        found = self._inspect(target, systems, with_backoff=with_backoff)
         planned = plan_resnapshot(target.wanted, found) if resnapshot else plan(target.wanted, found)
         # The log that the plan accepts, though the database fails over before `record_seen`.
         has_slot = found.database is not None and found.database.slot is not None
         self._logs[target.wanted.source_id] = found.database.failover.log if found.database and has_slot else None
         return planned
 
-    def _inspect(self, target: Target, systems: Systems, *, patient: bool) -> Found:
+    def _inspect(self, target: Target, systems: Systems, *, with_backoff: bool) -> Found:
         wanted = target.wanted
         journal = self._journal(target, systems.kafka)
         journal.refresh()
@@ -259,7 +259,7 @@ class Capturing:
             journal.snapshots,
             journal.repeats,
             journal.members,
-            journal.first_snapshot_said is not None,
+            journal.first_snapshot_notification is not None,
             database,
             self._has_transactions(target, systems, is_new=connector is None),
             systems.connect.plugin_version(wanted.config["connector.class"]),
@@ -268,13 +268,13 @@ class Capturing:
             columns=columns,
             lost=self._lost_values(wanted, relations, columns, systems),
             lake_types=_lake_types(wanted, systems) if connector is None else {},
-            now_ms=now_ms() if patient else None,
+            now_ms=now_ms() if with_backoff else None,
             log=journal.log,
         )
         if not is_on_other_timeline(found):
-            self._passed[wanted.source_id] = wanted.passed
+            self._applied_positions[wanted.source_id] = wanted.applied_position
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
-        found = replace(found, passed=self._passed.get(wanted.source_id, wanted.passed))
+        found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
 
     def _lost_values(
@@ -354,14 +354,14 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
-    """Return the types of the lake's columns, by object id and column name, for the tables that a batch has begun."""
-    begun = [
+    """Return the types of the lake's columns, by object id and column name, for the tables that have one."""
+    states = [
         (table.object_id, systems.table_state(table.full_name))
         for table in wanted.tables
         if table.object_id in wanted.lake
     ]
     return {
         object_id: {column.name: column.field_type for column in state.schema.fields}
-        for object_id, state in begun
+        for object_id, state in states
         if state is not None
     }

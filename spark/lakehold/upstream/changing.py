@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lakehold.model.lake_definitions import Definitions
 from lakehold.settings import Settings
-from lakehold.state.lease import HeldLease, Leases, held
+from lakehold.state.lease import HeldLease, Leases, leased
 from lakehold.upstream.capture_steps import Steps
 from lakehold.upstream.capturing import Capturing
 from lakehold.upstream.targets import Targets
@@ -40,11 +40,11 @@ class ChangingSources:
         return Steps() if target is None else self.capturing.reconcile(target, self.leases[source].confirm)
 
     def reconcile(
-        self, source: str, before: Definitions | None = None, *, resnapshot: bool = False, patient: bool = False
+        self, source: str, before: Definitions | None = None, *, resnapshot: bool = False, with_backoff: bool = False
     ) -> Steps:
         """Bring what exists upstream of a source to the current definitions; `before` are those from before a statement.
 
-        Raises as `release` does. `resnapshot` has the connector snapshot all tables again. `patient` keeps the pause before
+        Raises as `release` does. `resnapshot` has the connector snapshot all tables again. `with_backoff` keeps the pause before
         a retry of what failed.
         """
         defined = self.targets.definitions()
@@ -53,7 +53,7 @@ class ChangingSources:
         return (
             Steps()
             if target is None
-            else self.capturing.reconcile(target, confirm, resnapshot=resnapshot, patient=patient)
+            else self.capturing.reconcile(target, confirm, resnapshot=resnapshot, with_backoff=with_backoff)
         )
 
     def confirm(self) -> None:
@@ -69,5 +69,5 @@ def changing(  # noqa: PLR0913 - what is leased, where, and with what
     """Hold the leases on `sources`; raises `SourceBusy` when another process holds one for longer than `wait_ms`."""
     with ExitStack() as stack:
         # Every process takes leases in one order, so that two never wait for each other.
-        leases = {name: stack.enter_context(held(store, name, settings, wait_ms)) for name in sorted(sources)}
+        leases = {name: stack.enter_context(leased(store, name, settings, wait_ms)) for name in sorted(sources)}
         yield ChangingSources(leases, targets, capturing)

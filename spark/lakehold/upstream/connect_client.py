@@ -276,8 +276,8 @@ def _is_unusual(response: httpx.Response) -> bool:
     except ValueError:
         return True
     is_missing = response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
-    said = str(answer.get("message", "")) if isinstance(answer, dict) else ""
-    return response.is_redirect or (is_missing and not _UNKNOWN.search(said))
+    message = str(answer.get("message", "")) if isinstance(answer, dict) else ""
+    return response.is_redirect or (is_missing and not _UNKNOWN.search(message))
 
 
 def _is_rebalancing(response: httpx.Response) -> bool:

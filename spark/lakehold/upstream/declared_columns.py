@@ -46,14 +46,14 @@ def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: 
     """Refuse names that a table of the lake cannot have, unless a column list omits the column."""
     written = {field_name(column.name, wanted.config): column.name for column in columns}
     listed = {folded(name) for name in (*table.columns, *table.key)}
-    taken = [name for name in written if not table.columns or folded(name) in listed]
+    names = [name for name in written if not table.columns or folded(name) in listed]
     # Checked column by column, so that the last one of a prefix is at fault.
-    for end in range(1, len(taken) + 1):
-        fault = name_fault([ColumnType(name, StringType()) for name in taken[:end]], f'table "{table.upstream}"')
+    for end in range(1, len(names) + 1):
+        fault = name_fault([ColumnType(name, StringType()) for name in names[:end]], f'table "{table.upstream}"')
         if fault is None:
             continue
-        name = written[taken[end - 1]]
-        called = f' "{name}" is called {taken[end - 1]} in Avro.' if name != taken[end - 1] else ""
+        name = written[names[end - 1]]
+        called = f' "{name}" is called {names[end - 1]} in Avro.' if name != names[end - 1] else ""
         listing = (
             "Name the table's columns without it in the statement: (column TYPE, …). Or "
             if fault.can_be_left_out

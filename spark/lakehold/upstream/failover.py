@@ -38,9 +38,10 @@ def refuse_restored(wanted: Wanted, found: Found, *, resnapshot: bool = False) -
         if not (resnapshot and _has_overtaken(wanted, database)):
             _refuse_lost_branch(wanted, found, database)
         return
-    if database is not None and wanted.passed is not None and database.position < wanted.passed:
+    if database is not None and wanted.applied_position is not None and database.position < wanted.applied_position:
         raise _restored(
-            wanted, f"Its log ends at {_lsn(database.position)}, and the lake has changes up to {_lsn(wanted.passed)}"
+            wanted,
+            f"Its log ends at {_lsn(database.position)}, and the lake has changes up to {_lsn(wanted.applied_position)}",
         )
     signal_table, recorded_ms = found.signals.table, wanted.seen_upstream_ms
     kept_ms = signal_table.seen_ms if signal_table is not None else None
@@ -109,10 +110,10 @@ def _refuse_lost_branch(wanted: Wanted, found: Found, database: FoundDatabase) -
             f"It is on timeline {log.timeline} of its log{_branched(log)}, which does not continue timeline "
             f"{earlier.timeline}{_branched(earlier)}, from which the lake has changes"
         )
-    elif found.passed is not None and found.passed > branch:
+    elif found.applied_position is not None and found.applied_position > branch:
         lost = (
             f"Its log left timeline {earlier.timeline} at {_lsn(branch)} for timeline {log.timeline}, and the lake has changes "
-            f"up to {_lsn(found.passed)} of timeline {earlier.timeline}"
+            f"up to {_lsn(found.applied_position)} of timeline {earlier.timeline}"
         )
     else:
         return
@@ -134,7 +135,7 @@ def _restored(wanted: Wanted, seen: str, *, has_overtaken: bool = False) -> Upst
 
 def _has_overtaken(wanted: Wanted, database: FoundDatabase) -> bool:
     """Return whether the position of a connector snapshot taken now is above all that the lake has applied."""
-    return wanted.passed is None or database.position > wanted.passed
+    return wanted.applied_position is None or database.position > wanted.applied_position
 
 
 def _log(found: Found) -> FoundLog | None:

@@ -40,17 +40,17 @@ def with_way_out(reason: str, source: str) -> str:
 
 def _causes(trace: str) -> Iterator[str]:
     """Yield the text of each cause, the outermost first. A message may have several lines; suppressed exceptions are skipped."""
-    said: list[str] = []
-    is_said = True
+    message: list[str] = []
+    is_message = True
     for line in trace.splitlines():
         if line.startswith(_HEAD):
-            yield from [" ".join(said)] if said else []
-            said, is_said = [line.removeprefix(_HEAD)], True
+            yield from [" ".join(message)] if message else []
+            message, is_message = [line.removeprefix(_HEAD)], True
         elif _FRAME.match(line):
-            is_said = False
-        elif is_said and line.strip():
-            said.append(line)
-    yield from [" ".join(said)] if said else []
+            is_message = False
+        elif is_message and line.strip():
+            message.append(line)
+    yield from [" ".join(message)] if message else []
 
 
 def _read(text: str) -> tuple[str, str]:

@@ -214,9 +214,9 @@ class FoundSnapshot:
 
     Attributes:
         is_first: The table is in the connector's first snapshot.
-        said_until: Notifications before this offset are not about that first snapshot.
+        notified_from: Notifications before this offset are not about that first snapshot.
         requested: How often a snapshot of the table was requested.
-        succeeded: The connector said that the snapshot is complete.
+        succeeded: The connector reported that the snapshot is complete.
         failures: Reasons of failures, one for each that the connector reported.
         missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
         fits_from: The sync point of a table that joined; None: none was recorded.
@@ -225,7 +225,7 @@ class FoundSnapshot:
     """
 
     is_first: bool = False
-    said_until: int = 0
+    notified_from: int = 0
     requested: int = 0
     succeeded: bool = False
     failures: tuple[str, ...] = ()
@@ -239,13 +239,15 @@ class FoundSnapshot:
         """Return whether the snapshot was taken while other tables streamed, so that its rows may be newer than their changes."""
         return self.succeeded and not self.is_first
 
-    def is_complete(self, first_said: int | None) -> bool:
+    def is_complete(self, first_notification: int | None) -> bool:
         """Return whether the topic has the whole snapshot.
 
         Args:
-            first_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
+            first_notification: Offset of the notification that the connector's first snapshot is complete; None: there is none.
         """
-        return self.succeeded or (self.is_first and first_said is not None and first_said >= self.said_until)
+        return self.succeeded or (
+            self.is_first and first_notification is not None and first_notification >= self.notified_from
+        )
 
 
 NO_SNAPSHOT = FoundSnapshot()
@@ -294,7 +296,7 @@ class Found:
         snapshots: Connector snapshots, by object id of the table.
         repeats: Repeated snapshots, by object id of the table.
         members: Recorded memberships in the publication, by the table's name upstream.
-        first_snapshot_complete: The connector said that its first snapshot is complete.
+        first_snapshot_complete: The connector reported that its first snapshot is complete.
         database: The database; None for MySQL and MariaDB, which are not asked for their tables.
         writes_transactions: Connectors write in Kafka transactions; inspected before a connector is created, else True.
         connector_version: Version of the connector's class, as Debezium writes it; empty: unknown.
@@ -306,7 +308,8 @@ class Found:
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
-        passed: The highest log position that the lake had applied when the database last had that log; None: none is known.
+        applied_position: The highest log position that the lake had applied when the database last had that log; None: none is
+            known.
     """
 
     connector: FoundConnector | None = None
@@ -326,4 +329,4 @@ class Found:
     lost: Mapping[str, LostValues] = field(default_factory=dict)
     now_ms: int | None = None
     log: FoundLog | None = None
-    passed: int | None = None
+    applied_position: int | None = None

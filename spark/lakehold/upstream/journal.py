@@ -70,15 +70,15 @@ def _collection(upstream: str) -> str:
     return upstream if all(_WORD.fullmatch(part) for part in parts) else ".".join(f'"{part}"' for part in parts)
 
 
-def recorded_first_snapshot(object_id: str, upstream: str, said_until: int) -> str:
+def recorded_first_snapshot(object_id: str, upstream: str, notified_from: int) -> str:
     """Build a signal that records, for lakehold: the table is in the connector's next first snapshot.
 
     Args:
         object_id: Object id of the table.
         upstream: The table in the database.
-        said_until: End offset of the notification topic now: notifications before it are not about that snapshot.
+        notified_from: End offset of the notification topic now: notifications before it are not about that snapshot.
     """
-    data = {"message": f"{upstream} is in the first snapshot", "said_until": said_until}
+    data = {"message": f"{upstream} is in the first snapshot", "said_until": notified_from}
     return json.dumps({"id": object_id, "type": _RECORD, "data": data})
 
 
@@ -132,7 +132,8 @@ class Journal:
         repeats: The last repeated snapshot of each table, by object id.
         members: The last recorded memberships in the publication, by the table's name upstream.
         log: The last recorded log of PostgreSQL; None: none was recorded.
-        first_snapshot_said: Offset of the notification that the connector's first snapshot is complete; None: there is none.
+        first_snapshot_notification: Offset of the notification that the connector's first snapshot is complete; None: there is
+            none.
     """
 
     def __init__(
@@ -149,20 +150,20 @@ class Journal:
         self.repeats: dict[str, FoundRepeat] = {}
         self.members: dict[str, str] = {}
         self.log: FoundLog | None = None
-        self.first_snapshot_said: int | None = None
+        self.first_snapshot_notification: int | None = None
 
     @property
     def complete(self) -> frozenset[str]:
         """Return the tables, by object id, whose snapshot the connector has reported as complete."""
-        said = self.first_snapshot_said
-        return frozenset(object_id for object_id, snapshot in self.snapshots.items() if snapshot.is_complete(said))
+        first = self.first_snapshot_notification
+        return frozenset(object_id for object_id, snapshot in self.snapshots.items() if snapshot.is_complete(first))
 
     def refresh(self) -> None:
         """Read what the topics got since the last call; if one was created again, read both from their beginning."""
         described = self._client.describe([self._topics.signals, self._topics.notifications])
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
-            self._read, self.snapshots, self.first_snapshot_said = {}, {}, None
+            self._read, self.snapshots, self.first_snapshot_notification = {}, {}, None
             self._requests, self._answered = [], set()
             self.repeats, self.members, self.log = {}, {}, None
             self._identities = identities
@@ -179,12 +180,12 @@ class Journal:
         if topic not in existing:
             return
         partition = TopicPartition(topic, 0)
-        marks = self._client.watermarks([partition]).get(partition)
-        if marks is None:
+        watermarks = self._client.watermarks([partition]).get(partition)
+        if watermarks is None:
             return
-        start = max(self._read.get(partition, 0), marks.earliest)
-        yield from _values(self._client.records([OffsetRange(partition, start, marks.end_exclusive)]))
-        self._read[partition] = marks.end_exclusive
+        start = max(self._read.get(partition, 0), watermarks.earliest)
+        yield from _values(self._client.records([OffsetRange(partition, start, watermarks.end_exclusive)]))
+        self._read[partition] = watermarks.end_exclusive
 
     def _take_signal(self, signal: Mapping[str, Any]) -> None:
         object_id = signal["id"].partition(_OF_ITS_OWN)[0]
@@ -216,30 +217,32 @@ class Journal:
         elif "missed" in recorded:
             self.snapshots[object_id] = replace(before, missed=True)
         else:
-            said_until = recorded.get("said_until", 0)
+            notified_from = recorded.get("said_until", 0)
             self.snapshots[object_id] = replace(
-                before, is_first=True, said_until=said_until, missed=False, failed_in_row=0, again_ms=0
+                before, is_first=True, notified_from=notified_from, missed=False, failed_in_row=0, again_ms=0
             )
             # The first snapshot brings all that was missed until now.
             self.repeats.pop(object_id, None)
 
-    def _take_notification(self, offset: int, at_ms: int, said: Mapping[str, Any]) -> None:
-        kind, is_initial = said["type"], said["aggregate_type"] == "Initial Snapshot"
+    def _take_notification(self, offset: int, at_ms: int, notification: Mapping[str, Any]) -> None:
+        kind, is_initial = notification["type"], notification["aggregate_type"] == "Initial Snapshot"
         if is_initial:
-            self.first_snapshot_said = offset if kind in ("COMPLETED", "SKIPPED") else None
+            self.first_snapshot_notification = offset if kind in ("COMPLETED", "SKIPPED") else None
         elif kind == "TABLE_SCAN_COMPLETED":
-            status = said["additional_data"]["status"]
-            for request in self._answered_by(said["id"], said["additional_data"]["scanned_collection"]):
+            status = notification["additional_data"]["status"]
+            for request in self._answered_by(notification["id"], notification["additional_data"]["scanned_collection"]):
                 self._answered.add(request)
                 before = self.snapshots[request.object_id]
                 self.snapshots[request.object_id] = (
                     replace(before, succeeded=True, failed_in_row=0, again_ms=0)
                     if status in _GOOD
-                    else _failed(before, status, at_ms, is_past=before.is_first and offset < before.said_until)
+                    else _failed(before, status, at_ms, is_past=before.is_first and offset < before.notified_from)
                 )
-            self._change_repeats(said["id"], _scanned(said["additional_data"]["scanned_collection"], status))
+            self._change_repeats(
+                notification["id"], _scanned(notification["additional_data"]["scanned_collection"], status)
+            )
         elif kind in _ENDED:
-            self._change_repeats(said["id"], lambda repeat: replace(repeat, is_done=True))
+            self._change_repeats(notification["id"], lambda repeat: replace(repeat, is_done=True))
 
     def _change_repeats(self, last_id: str, change: Callable[[FoundRepeat], FoundRepeat]) -> None:
         """Change the unfinished repeated snapshots that the given signal or an earlier one requested."""

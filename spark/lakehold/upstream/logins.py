@@ -6,7 +6,7 @@ import re
 
 from lakehold.errors import UpstreamUnavailable
 
-_SAID = re.compile(r"\b(?:FATAL|ERROR):\s+(.*)")
+_REASON = re.compile(r"\b(?:FATAL|ERROR):\s+(.*)")
 _BEFORE_CAUSE = re.compile(r"^.*\bfailed: ")
 _DENIED = re.compile(
     r'authentication failed|^role ".*" does not exist|pg_hba\.conf|not permitted to log in|^permission denied for database'
@@ -29,7 +29,7 @@ def postgres_unreachable(where: str, user: str, database: str, message: str) -> 
         message: libpq's message: several lines, of several attempts if the server has several addresses.
     """
     lines = [line.strip() for line in message.splitlines() if not line.startswith("\t")]
-    by_server = [said[1] for said in map(_SAID.search, lines) if said is not None]
+    by_server = [reason[1] for reason in map(_REASON.search, lines) if reason is not None]
     cause = (
         by_server[-1] if by_server else _BEFORE_CAUSE.sub("", next(filter(None, reversed(lines)), "no reason given"))
     )
@@ -52,26 +52,26 @@ def mysql_unreachable(where: str, user: str, number: int, message: str) -> Upstr
     return _silent(where, message, answers=number not in LOST_CONNECTION)
 
 
-def _denied(where: str, user: str, said: str) -> UpstreamUnavailable:
+def _denied(where: str, user: str, reason: str) -> UpstreamUnavailable:
     return UpstreamUnavailable(
         f'{where} rejects the login of user "{user}"',
         code="database-denied",
-        detail=_sentence(said),
+        detail=_sentence(reason),
         hint="Check USER of its connection and the value of the SECRET that is its PASSWORD, "
         "and that the server accepts this user from this machine.",
     )
 
 
-def _silent(where: str, said: str, *, answers: bool) -> UpstreamUnavailable:
+def _silent(where: str, reason: str, *, answers: bool) -> UpstreamUnavailable:
     return UpstreamUnavailable(
         f"{where} {'accepts no connection' if answers else 'does not answer'}",
         code="database-unavailable",
-        detail=_sentence(said),
+        detail=_sentence(reason),
         hint="Check that it is up and accepts one more connection."
         if answers
         else "Check that it runs, and HOST and PORT of its connection.",
     )
 
 
-def _sentence(said: str) -> str:
-    return f"{said[:1].upper()}{said[1:].strip().removesuffix('.')}."
+def _sentence(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:].strip().removesuffix('.')}."

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as upstreams: inspect the server, write to the signal table, and mark the log."""
+"""MySQL and MariaDB as upstreams: inspect the server, write to the signal table, and write sync points to the log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COLUMNS_OF = """
     FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
 """The query for one table. MariaDB opens only the table whose name a query of this schema compares by an equals sign."""
-_MARK = ("log", json.dumps({"message": "A mark, after which a table that joined fits the others"}))
+_SYNC_POINT = ("log", json.dumps({"message": "A sync point, after which a table that joined fits the others"}))
 
 _SEEN_ROW = ("seen", "log")
 """Id and type of the row that keeps the time of lakehold's last inspection."""
@@ -173,15 +173,15 @@ class MysqlUpstream:
             if "DROP" in rights(_grants(connection), SIGNAL_SCHEMA) and not _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"DROP DATABASE IF EXISTS {SIGNAL_SCHEMA}")
 
-    def mark_log(self, table: str) -> LogPosition:
+    def write_sync_point(self, table: str) -> LogPosition:
         """Write a transaction to a signal table, which keeps no row of it, and return its position in the log."""
         with self._connected() as connection:
             if _is_mariadb(connection):
-                _write(connection, table, uuid.uuid4().hex, *_MARK)
+                _write(connection, table, uuid.uuid4().hex, *_SYNC_POINT)
                 ((own,),) = _rows(connection, "SELECT @@last_gtid")
             else:
                 ((before, server),) = _rows(connection, "SELECT @@GLOBAL.gtid_executed, @@server_uuid")
-                _write(connection, table, uuid.uuid4().hex, *_MARK)
+                _write(connection, table, uuid.uuid4().hex, *_SYNC_POINT)
                 ((since,),) = _rows(connection, "SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", before)
                 own = last_gtid(since, server)
         place = position_of_end(own)

@@ -175,7 +175,7 @@ class PostgresUpstream:
         with self._connected() as connection:
             return members_of(connection, publication)
 
-    def mark_log(self, _table: str) -> LogPosition:
+    def write_sync_point(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
         with self._connected() as connection:
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))

@@ -21,9 +21,9 @@ def lost_values(
     """
     deadline_s = time.monotonic() + within_s
     found = {}
-    for looked, (table, columns) in enumerate(lossy.items()):
+    for done, (table, columns) in enumerate(lossy.items()):
         query = _query(table, columns)
-        share_ms = round((deadline_s - time.monotonic()) * 1000 / (len(lossy) - looked))
+        share_ms = round((deadline_s - time.monotonic()) * 1000 / (len(lossy) - done))
         flags = _answer(connection, query, max(1, share_ms))
         if flags is None:
             found[table] = LostValues(tuple(columns), query.as_string(connection))

@@ -40,10 +40,10 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
         )
     if not is_fresh(wanted, found):
         return
-    taken = sorted(topic.name for topic in wanted.topics if topic.name in found.topics)
-    if taken and wanted.tables:
+    existing = sorted(topic.name for topic in wanted.topics if topic.name in found.topics)
+    if existing and wanted.tables:
         raise UpstreamError(
-            f'topic "{taken[0]}" exists and is not of source "{wanted.source}"',
+            f'topic "{existing[0]}" exists and is not of source "{wanted.source}"',
             code="topic-foreign",
             detail=f"Topics that begin with {wanted.capture.topic_prefix} are written by somebody else, or were left behind.",
             hint="Create the source with another TOPIC PREFIX, or delete the topics if nobody needs them.",
@@ -181,7 +181,7 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
     raise UpstreamRefused(f'user "{user}" of source "{wanted.source}" may not {denied}', hint=rights_hint(user))
 
 
-def refuse_unmarked(wanted: Wanted, found: Found) -> None:
+def refuse_without_signal_table(wanted: Wanted, found: Found) -> None:
     """Refuse the snapshot of a single table of MySQL or MariaDB without a signal table."""
     if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]

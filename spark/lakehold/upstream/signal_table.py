@@ -3,7 +3,7 @@
 Debezium reads some rows between two marks, and sends them when the second mark arrives in the change stream. Then it reads the
 next rows; between the marks it streams changes. Without the table Debezium asks the database which transactions are done, and
 the source's other tables wait until all rows are read. So lakehold captures PostgreSQL without a signal table only where the
-source's user may not have one. In MySQL and MariaDB only writes to that table can mark the log, and by that mark lakehold knows
+source's user may not have one. In MySQL and MariaDB a sync point is a write to that table, and by the sync point lakehold knows
 when the other tables are as far as the rows: without it no table joins.
 """
 

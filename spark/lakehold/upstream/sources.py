@@ -217,7 +217,7 @@ class CapturedSources:
         if left is not None and not left.steps:
             return left
         with self._changing([source], wait_ms=0) as alone:
-            return alone.reconcile(source, patient=True)
+            return alone.reconcile(source, with_backoff=True)
 
     def _record_seen(self, source: str) -> int | None:
         """Record the time of this inspection in the database; a database restored from a backup shows an earlier one."""
@@ -236,7 +236,7 @@ class CapturedSources:
         """Plan the steps that are left; None if upstream does not fit together, as while another process is half done."""
         target = self._targets.now(source)
         try:
-            return Steps() if target is None else self._capturing.plan(target, patient=True)
+            return Steps() if target is None else self._capturing.plan(target, with_backoff=True)
         except UpstreamUnavailable:
             raise
         except UpstreamError:

@@ -54,7 +54,7 @@ class Targets:
         ids_before = {table.object_id for table in before.tables_of(source)} if source in before.sources else set()
         declared = frozenset(ids - ids_before) if ids != ids_before else None
         readers = self.readers(source)
-        passed = passed_position(readers, ids) if capture.database is ConnectionType.POSTGRES else None
+        applied_position = highest_position(readers, ids) if capture.database is ConnectionType.POSTGRES else None
         entry = defined.sources[source]
         return Target(
             wanted(
@@ -62,7 +62,7 @@ class Targets:
                 capture,
                 tables,
                 connections,
-                passed=passed,
+                applied_position=applied_position,
                 released=released,
                 declared=declared,
                 seen_upstream_ms=readers[MAIN_READER].seen_upstream_ms if MAIN_READER in readers else None,
@@ -72,30 +72,30 @@ class Targets:
         )
 
 
-def _marks(readers: Readers, ids: Collection[str]) -> dict[str, HighWaterMarks]:
+def _high_water_marks(readers: Readers, ids: Collection[str]) -> dict[str, HighWaterMarks]:
     progress = [p for state in readers.values() for p in state.tables.values() if p.object_id in ids]
-    return {p.object_id: p.marks for p in progress}
+    return {p.object_id: p.high_water_marks for p in progress}
 
 
 def _in_lake(readers: Readers, topics: Mapping[str, str]) -> dict[str, InLake]:
     """Return how far the lake is with each of some tables, whose topics are given by object id."""
-    marks = _marks(readers, topics)
+    high_water_marks = _high_water_marks(readers, topics)
     return {
         p.object_id: InLake(
             {tp: at for tp, at in state.position.items() if tp.topic == topics[p.object_id]},
-            marks[p.object_id].repeated,
+            high_water_marks[p.object_id].repeated,
         )
         for state in readers.values()
         for p in state.tables.values()
-        if p.object_id in marks
+        if p.object_id in high_water_marks
     }
 
 
-def passed_position(readers: Readers, ids: Collection[str]) -> int | None:
+def highest_position(readers: Readers, ids: Collection[str]) -> int | None:
     """Return the highest position of PostgreSQL's log that any of some tables has applied; None: none is known."""
-    marks = _marks(readers, ids).values()
-    positions = [position for each in marks for position in each.passed.values()]
-    positions += [each.snapshot.position for each in marks if each.snapshot is not None]
+    high_water_marks = _high_water_marks(readers, ids).values()
+    positions = [position for each in high_water_marks for position in each.positions.values()]
+    positions += [each.snapshot.position for each in high_water_marks if each.snapshot is not None]
     if not positions:
         return None
     # Marks have the positions of events, which lie below the end of their commit.

@@ -77,7 +77,7 @@ class Wanted:
         tables: The tables to capture.
         config: Configuration of the connector; holds the database's password.
         topics: Topics that the connector writes and reads, the topic of signals first.
-        passed: The highest log position that the lake has applied to these tables; None: none is known.
+        applied_position: The highest log position that the lake has applied to these tables; None: none is known.
         released: Topics of tables that are removed.
         declared: Object ids of the tables that a statement declares; None: no statement declares or drops any.
         lake: How far the lake is with each table, by object id; without the tables that no batch has begun.
@@ -90,7 +90,7 @@ class Wanted:
     tables: tuple[CapturedTable, ...]
     config: Mapping[str, str] = field(repr=False)
     topics: tuple[Topic, ...]
-    passed: int | None = None
+    applied_position: int | None = None
     released: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
     lake: Mapping[str, InLake] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
     tables: Sequence[Entry[Table]],
     connections: UpstreamConnections,
     *,
-    passed: int | None = None,
+    applied_position: int | None = None,
     released: Sequence[str] = (),
     declared: frozenset[str] | None = None,
     lake: Mapping[str, InLake] | None = None,
@@ -145,7 +145,7 @@ def wanted(  # noqa: PLR0913 - the definitions, what they lead to, and what the 
         tables=captured,
         config=_config(source, capture, [entry.definition for entry in tables], connections),
         topics=_topics(capture, captured),
-        passed=passed,
+        applied_position=applied_position,
         released=tuple(sorted(set(released) - kept)),
         declared=declared,
         lake=lake or {},

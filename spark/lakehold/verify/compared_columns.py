@@ -100,13 +100,13 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
             hint="Drop the lake's table and create it again with KEY (column, …), or with a primary key in the database.",
         )
     by_name = {column.name: column for column in paired}
-    lacking = next((name for name in key if name not in by_name), None)
-    if lacking is not None:
-        reason = skipped[lacking].reason if lacking in skipped else "the database does not have it"
+    missing = next((name for name in key if name not in by_name), None)
+    if missing is not None:
+        reason = skipped[missing].reason if missing in skipped else "the database does not have it"
         raise DefinitionError(
             f'the key of "{full_name}" cannot be compared',
             code="not-comparable",
-            detail=f'Its column "{lacking}" is skipped: {reason}.',
+            detail=f'Its column "{missing}" is skipped: {reason}.',
         )
     return ComparedColumns(
         tuple(by_name[name] for name in key),

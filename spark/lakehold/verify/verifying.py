@@ -1,7 +1,7 @@
 """Compares a captured table with its database, while both go on changing.
 
-A transaction that sees one point in time stays open in the database while its rows are digested. A mark, written to the
-database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
+A transaction that sees one point in time stays open in the database while its rows are digested. A sync point, written to
+the database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
 compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
 """
 
@@ -184,22 +184,22 @@ class Verifying:
         return opened(subject.target.connections.login, self.timeout_s, subject.upstream)
 
     def reach_now(self, subject: Subject, progress: Progress) -> _Reached:
-        """Write a mark to the database's log, and return a snapshot of the lake that has everything up to the mark."""
+        """Write a sync point to the database's log, and return a snapshot of the lake that has everything up to it."""
         kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
         database = kind(subject.target.connections.login, self.timeout_s)
-        return self._reached(subject, database.mark_log(subject.target.wanted.signal_table), progress)
+        return self._reached(subject, database.write_sync_point(subject.target.wanted.signal_table), progress)
 
-    def _reached(self, subject: Subject, mark: LogPosition, progress: Progress) -> _Reached:
-        """Return a snapshot of the lake that has everything up to a mark. Ingests the source, unless another process does."""
+    def _reached(self, subject: Subject, sync_point: LogPosition, progress: Progress) -> _Reached:
+        """Return a snapshot of the lake that has all up to a sync point. Ingests the source, unless another process does."""
         source, deadline_s = subject.table.source, time.monotonic() + _REACHED_WITHIN_S
         with progress.task(f"wait for {subject.full_name}", unit="ingests", total=None) as task:
-            while not self._has(source, mark):
+            while not self._has(source, sync_point):
                 if time.monotonic() > deadline_s:
                     raise UpstreamUnavailable(
                         f'changes of source "{source}" do not reach the lake',
                         code="lake-behind",
-                        detail=f"A mark was written to the log of the database; after {_REACHED_WITHIN_S:.0f} s the lake has "
-                        "not got it.",
+                        detail=f"A sync point was written to the log of the database; after {_REACHED_WITHIN_S:.0f} s the lake "
+                        "has not got it.",
                         hint="See lakehold status for the state of the connector; if another process ingests a backlog, wait "
                         "until it is done.",
                     )
@@ -208,7 +208,7 @@ class Verifying:
                 except SourceBusy:
                     time.sleep(_PAUSE_S)
                 task.advance()
-                if not self._has(source, mark):
+                if not self._has(source, sync_point):
                     time.sleep(_PAUSE_S)
         self.subjects.progress(subject)
         timeline = self.timelines.of([subject.full_name])[subject.full_name]
@@ -216,9 +216,9 @@ class Verifying:
         version = timeline.at(at_ms)
         return _Reached(version.snapshot_id if version is not None else None, at_ms)
 
-    def _has(self, source: str, mark: LogPosition) -> bool:
+    def _has(self, source: str, sync_point: LogPosition) -> bool:
         main = self.batches.readers(source).get(MAIN_READER)
-        return main is not None and main.transactions.has(mark)
+        return main is not None and main.transactions.has(sync_point)
 
     def lake_rows(self, subject: Subject, compared: ComparedColumns, reached: _Reached) -> LakeRows:
         """Return the rows of a snapshot of the lake."""

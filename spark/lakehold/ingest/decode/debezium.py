@@ -71,12 +71,12 @@ def only_envelopes(value: Part) -> Part:
 def _refused(version: Version) -> Refused | None:
     """Describe why records of a schema have no row; None if it is an envelope, with or without `before`."""
     after = version.schema.field_named("after")
-    lacking = [name for name in ("after", "op") if version.schema.field_named(name) is None]
+    missing = [name for name in ("after", "op") if version.schema.field_named(name) is None]
     left_out = next((part for part in version.schema.left_out if part.path == "after"), None)
     if left_out is not None:
         return Refused(version.matches, "unsupported-schema", f'The row in "after" has no columns: {left_out.why}.')
-    if lacking or after is None:
-        detail = f"The value has no {' and no '.join(lacking)}: it is not a change event of Debezium."
+    if missing or after is None:
+        detail = f"The value has no {' and no '.join(missing)}: it is not a change event of Debezium."
         return Refused(version.matches, NOT_DEBEZIUM, detail)
     if after.type is SchemaType.STRING:
         return Refused(version.matches, "unsupported-schema", _DOCUMENT)
@@ -149,16 +149,16 @@ def _first(places: Sequence[str], kind: str) -> str:
 
 def unavailable(after: Structure) -> str:
     """List the names of columns that contain the placeholder, in the forms the PostgreSQL connector writes it."""
-    marks = []
+    placeholders = []
     for origin in after.origins:
         for f in origin.schema.fields:
-            mark = _placeholder(f.schema)
-            if mark is not None:
-                marks.append((f"{origin.raw}.{quoted(f.name)} = {mark}", literal(f.name)))
-    if not marks:
+            placeholder = _placeholder(f.schema)
+            if placeholder is not None:
+                placeholders.append((f"{origin.raw}.{quoted(f.name)} = {placeholder}", literal(f.name)))
+    if not placeholders:
         return "CAST(NULL AS array<string>)"
-    names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in marks)
-    some = " OR ".join(condition for condition, _ in marks)
+    names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in placeholders)
+    some = " OR ".join(condition for condition, _ in placeholders)
     # Not array_compact: it is a higher-order function, for which Spark would compile nothing of the whole stage.
     return f"CASE WHEN {some} THEN array_except(array({names}), array(CAST(NULL AS string))) END"
 

@@ -88,8 +88,8 @@ def _long_division(value: str) -> str:
     """
     byte = f"CAST(conv(hex(substring({value}, i, 1)), 16, 10) AS BIGINT)"
     negative = f"(hex(substring({value}, 1, 1)) >= '80')"
-    taken = f"CASE WHEN {negative} THEN 255L - {byte} ELSE {byte} END"
-    limbs = _carried("limbs", f"{taken}", 256)
+    digit = f"CASE WHEN {negative} THEN 255L - {byte} ELSE {byte} END"
+    limbs = _carried("limbs", f"{digit}", 256)
     all_limbs = f"aggregate(sequence(1, length({value})), array(0L), (limbs, i) -> {limbs})"
     magnitude = (
         f"element_at(transform(array({all_limbs}), limbs -> {_carried('limbs', f'CAST({negative} AS BIGINT)', 1)}), 1)"

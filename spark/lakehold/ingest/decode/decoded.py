@@ -49,7 +49,7 @@ class Decoded:
       is_readable` (false for a value that exists and that no schema reads);
     - FLAT: `value struct<columns>`;
 
-    and `lacking array<string>`, the columns that the schema of a record lacks, if there are several `versions`.
+    and `absent array<string>`, the columns that the schema of a record lacks, if there are several `versions`.
 
     A tombstone (null value) has null everywhere and no error. A record with an error has no value; it has its key if
     that could be read. Errors: `oversized, empty-value, undecodable-key, undecodable-value, unknown-schema,
@@ -176,7 +176,7 @@ class ReaderSql:
             found["unavailable"] = debezium.unavailable(self.rows[-1])
             head = debezium.head(self.value)
         if len(self.rows[-1].versions) > 1:
-            found["lacking"] = self.rows[-1].lacking()
+            found["absent"] = self.rows[-1].absent()
         fields = {
             "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
             "error": f"coalesce({key}.code, {value}.code)",

@@ -44,13 +44,13 @@ def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
     return _search(text, _patterns(schema))
 
 
-def taken_for_text(text: str, schema: ConnectSchema) -> str | None:
+def not_text_in_text_column(text: str, schema: ConnectSchema) -> str | None:
     """Write the name of the first text column of a row whose value is not a text; `from_json` fills it with any token."""
     is_envelope = {"after", "op"} <= {f.name for f in schema.fields}
     row = schema.field_named("after") if is_envelope else schema
     columns = {name for name, _ in row.walk()} if row else set()
-    not_text = _NOT[SchemaType.STRING]
-    return _search(text, {n: p for n, p in _patterns(schema).items() if p == not_text and n in columns})
+    pattern = _NOT[SchemaType.STRING]
+    return _search(text, {n: p for n, p in _patterns(schema).items() if p == pattern and n in columns})
 
 
 def numbers_in_quotes(text: str, names: Iterable[str]) -> str | None:

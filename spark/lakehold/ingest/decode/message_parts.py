@@ -23,7 +23,7 @@ from lakehold.ingest.decode.connect_schema import (
     parsed_json,
 )
 from lakehold.ingest.decode.convert import Encoding
-from lakehold.ingest.decode.json_fields import overflowed, taken_for_text, wrongly_typed
+from lakehold.ingest.decode.json_fields import not_text_in_text_column, overflowed, wrongly_typed
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.parsers import CORRUPT, AvroParser, Call, JsonParser, Parser
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, declared_struct
@@ -45,7 +45,7 @@ class Version:
         row: The record, in SQL over `parsed`.
         corrupt: The condition that there is none.
         wrong: If set, SQL of the name of a field of the wrong type, or of ''.
-        taken: If set, SQL of the name of a field that the parser accepted in spite of its type, or of ''.
+        not_text: If set, SQL of the name of a field that the parser accepted in spite of its type, or of ''.
     """
 
     matches: str
@@ -56,7 +56,7 @@ class Version:
     row: str
     corrupt: str
     wrong: str | None = None
-    taken: str | None = None
+    not_text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _json_part(of: Part, schemas: JsonHeads) -> Part:
         try:
             schema = storable(from_connect_json(parsed_json(head + "null}")["schema"]))
             version = _json_version(name, matches, _parsed(of, len(versions)), payload, schema)
-            versions.append(replace(version, taken=taken_for_text(payload, version.schema)))
+            versions.append(replace(version, not_text=not_text_in_text_column(payload, version.schema)))
         except (UnsupportedSchema, ValueError) as e:
             refused.append(Refused(matches, "unsupported-schema", f"The schema of the {name}: {e}"))
     return replace(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakehold.ingest.decode.json_fields import numbers_in_quotes
-from lakehold.ingest.decode.requested_types import Requested, ddl, doubles, requested_by_both, taken
+from lakehold.ingest.decode.requested_types import Requested, as_requested, ddl, doubles, requested_by_both
 from lakehold.spark_sql import literal, map_of, struct_of
 
 CORRUPT = "_corrupt"
@@ -70,7 +70,7 @@ class JsonParser:
         """Write the result of parser `of`, from what this one `found`."""
         if not isinstance(of, JsonParser):
             return of.sql
-        value = taken(f"{found}.v", self.requested, of.requested)
+        value = as_requested(f"{found}.v", self.requested, of.requested)
         if value == f"{found}.v":
             return self._exact(found, of, found)
         result = struct_of({"v": value, CORRUPT: "CAST(NULL AS STRING)"})

@@ -68,8 +68,8 @@ def _corrupt(part: Part, code: str) -> Iterator[tuple[str, str, str]]:
         if version.wrong is not None:
             field = f"""concat(': the value of field "', nullif({version.wrong}, ''), '" is of another type')"""
             detail = f"concat({literal(sentence)}, coalesce({field}, ''), '.')"
-        if version.taken is not None:
-            corrupt = f"({corrupt} OR {version.taken} <> '')"
+        if version.not_text is not None:
+            corrupt = f"({corrupt} OR {version.not_text} <> '')"
         yield f"{version.parsed} IS NOT NULL AND {corrupt}", code, detail
 
 

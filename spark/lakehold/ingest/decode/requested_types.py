@@ -113,8 +113,8 @@ def requested_by_both(one: Requested, other: Requested) -> Requested | None:
     return Fields(tuple(found.items()))
 
 
-def taken(raw: str, by_all: Requested, own: Requested) -> str:
-    """Write the part that a reader takes, in SQL.
+def as_requested(raw: str, by_all: Requested, own: Requested) -> str:
+    """Write the part of a value that a reader requests, in SQL.
 
     Args:
         raw: SQL of the parsed value.
@@ -124,5 +124,5 @@ def taken(raw: str, by_all: Requested, own: Requested) -> str:
     if by_all == own or isinstance(by_all, str) or isinstance(own, str):
         return raw
     types = dict(by_all.of)
-    value = struct_of({name: taken(f"{raw}.{quoted(name)}", types[name], wanted) for name, wanted in own.of})
+    value = struct_of({name: as_requested(f"{raw}.{quoted(name)}", types[name], wanted) for name, wanted in own.of})
     return f"CASE WHEN {raw} IS NOT NULL THEN {value} END"

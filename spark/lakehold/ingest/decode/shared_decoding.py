@@ -106,7 +106,7 @@ def decode_together(
         TypeConflict: Two schemas of one reader give a column types that do not fit together.
     """
     done: list[Wanted] = []
-    numbers = [_taken_up(each, done) for each in wanted]
+    numbers = [_added(each, done) for each in wanted]
     readers = [ReaderSql.of(each, number, max_record_bytes) for number, each in enumerate(done)]
     results = {f"reader{number}": reader.result() for number, reader in enumerate(readers)}
     results["value_bytes"] = f"CASE WHEN {' OR '.join(reader.has_error for reader in readers)} THEN value END"
@@ -116,7 +116,7 @@ def decode_together(
     return DecodedTogether(frame, wanted, done, found, numbers, max_record_bytes)
 
 
-def _taken_up(wanted: Wanted, done: list[Wanted]) -> int:
+def _added(wanted: Wanted, done: list[Wanted]) -> int:
     """Add a request to the first of `done` that can serve it, or to the end. Returns its index."""
     for number, other in enumerate(done):
         if (joined := _joined(other, wanted)) is not None:

@@ -75,16 +75,16 @@ class Structure:
         """Return the names of the columns that each version has."""
         return frozenset(frozenset(f.name for f in origin.schema.fields) for origin in self.origins)
 
-    def lacking(self) -> str:
+    def absent(self) -> str:
         """List the names of the columns that the version of a record lacks; null if it lacks none."""
         cases = [
-            f"WHEN {self._column(i)} IS NOT NULL THEN array({', '.join(map(literal, lacked))})"
+            f"WHEN {self._column(i)} IS NOT NULL THEN array({', '.join(map(literal, names))})"
             for i, origin in enumerate(self.origins)
-            if (lacked := self._lacked_by(origin))
+            if (names := self._absent_from(origin))
         ]
         return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS array<string>)"
 
-    def _lacked_by(self, origin: Origin) -> list[str]:
+    def _absent_from(self, origin: Origin) -> list[str]:
         own = {f.name for f in origin.schema.fields}
         return [c.name for c in self.columns if c.name not in own]
 

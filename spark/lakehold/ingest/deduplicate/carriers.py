@@ -1,4 +1,4 @@
-"""Carriers: keep the rows of changes while the engine decides on their headers, and bring the decisions back to the rows.
+"""Carriers: keep the rows of changes while the engine deduplicates their headers, and bring the decisions back to the rows.
 
 Few changes are in the driver as an Arrow table. Many stay in Spark: the decoded records are cached, headers come to the
 driver, and the decisions go back as a small table that is joined by broadcast. So records are read and decoded once, even if
@@ -114,9 +114,9 @@ class DriverRows(Carrier):
             return rows
         for code in np.unique(kept.codes[is_given]):
             of_column = is_given & (kept.codes == code)
-            taken = np.arange(rows.num_rows)
-            taken[kept.rows[of_column]] = givers[of_column]
-            rows = _replaced(rows, kept.names[code], rows[kept.names[code]].take(pa.array(taken)))
+            sources = np.arange(rows.num_rows)
+            sources[kept.rows[of_column]] = givers[of_column]
+            rows = _replaced(rows, kept.names[code], rows[kept.names[code]].take(pa.array(sources)))
         return _replaced(rows, KEPT, kept.lists(~is_given, rows.num_rows))
 
 

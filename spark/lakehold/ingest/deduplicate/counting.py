@@ -9,19 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehold.ingest.deduplicate.change_headers import Headers
-from lakehold.ingest.deduplicate.engine import Decisions, mark_ranks
+from lakehold.ingest.deduplicate.engine import Decisions, high_water_ranks
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
 from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 
-def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks) -> BatchStatistics:
+def statistics_of(headers: Headers, decisions: Decisions, high_water_marks: HighWaterMarks) -> BatchStatistics:
     """Compute the statistics of a batch.
 
     Args:
         headers: The changes.
         decisions: The decisions on them.
-        marks: The table's marks before the batch.
+        high_water_marks: The table's high-water marks before the batch.
     """
     counts, applied, ranks = decisions.counts, decisions.applied, headers.positions.ranks
     lacks_values = np.zeros(len(headers), bool)
@@ -42,12 +42,12 @@ def statistics_of(headers: Headers, decisions: Decisions, marks: HighWaterMarks)
         before_missing=_count(headers.before_missing),
         before_missing_offset=_extreme(np.min, headers.offset[headers.before_missing]),
         connectors=headers.connectors,
-        passed=_highest_by_partition(headers, counts),
+        highest_positions=_highest_by_partition(headers, counts),
         snapshot_position=_highest(headers, counts & headers.in_snapshot),
         snapshot_ends=_highest_by_partition(headers, counts & headers.ends_snapshot),
         key_bounds=_key_bounds(headers, applied),
         latest_ms=_extreme(np.max, headers.source_ms[(ranks > 0) & headers.has_source_ms]),
-        went_back=_went_back(headers, marks),
+        went_back=_went_back(headers, high_water_marks),
     )
 
 
@@ -87,7 +87,7 @@ def _key_bounds(headers: Headers, applied: Booleans) -> Mapping[str, Bounds]:
     return found
 
 
-def _went_back(headers: Headers, marks: HighWaterMarks) -> WentBack | None:
+def _went_back(headers: Headers, high_water_marks: HighWaterMarks) -> WentBack | None:
     """Find the first change that shows that the upstream log went back, as after a restore.
 
     It has a lower position than an earlier change of its partition, or than the high-water mark, but a later commit time than
@@ -96,19 +96,19 @@ def _went_back(headers: Headers, marks: HighWaterMarks) -> WentBack | None:
     known = np.flatnonzero((headers.positions.ranks > 0) & headers.has_source_ms)
     partition = Groups.by(headers.partition[known], headers.offset[known])
     rows = known[partition.rows]
-    ranks, marked = headers.positions.ranks[rows], mark_ranks(headers, marks)[rows]
-    passed = partition.highest_before(ranks)
-    times, seen = _time_ranks(headers.source_ms[rows], marks.latest_ms)
+    ranks, high_water = headers.positions.ranks[rows], high_water_ranks(headers, high_water_marks)[rows]
+    highest = partition.highest_before(ranks)
+    times, seen = _time_ranks(headers.source_ms[rows], high_water_marks.latest_ms)
     latest = np.maximum(partition.highest_before(times), seen)
-    found = np.flatnonzero((ranks < np.maximum(passed, marked)) & (latest > 0) & (times > latest))
+    found = np.flatnonzero((ranks < np.maximum(highest, high_water)) & (latest > 0) & (times > latest))
     found = found[_is_comparable(headers, rows[found])]
     if not len(found):
         return None
     first = found[np.lexsort((headers.partition[rows[found]], headers.offset[rows[found]]))[0]]
     of_partition, offset = int(headers.partition[rows[first]]), int(headers.offset[rows[first]])
-    position, before = headers.positions.at(int(ranks[first])), headers.positions.at(int(passed[first]))
-    if before is None or marked[first] > passed[first]:
-        before = marks.passed[of_partition]
+    position, before = headers.positions.at(int(ranks[first])), headers.positions.at(int(highest[first]))
+    if before is None or high_water[first] > highest[first]:
+        before = high_water_marks.positions[of_partition]
     return None if position is None else WentBack(of_partition, offset, position, before)
 
 

@@ -23,14 +23,14 @@ class Deduplicated:
     Args:
         frame: See `Carrier.frame`.
         statistics: Their statistics.
-        marks: The table's marks after the batch.
+        high_water_marks: The table's high-water marks after the batch.
         replaces_all: Whether rows that the batch does not contain are deleted: by TRUNCATE, or by a snapshot that a table
             without a key did not show yet.
     """
 
     frame: DataFrame
     statistics: BatchStatistics
-    marks: HighWaterMarks
+    high_water_marks: HighWaterMarks
     replaces_all: bool
 
 
@@ -46,29 +46,29 @@ def deduplicated(
         read_ends: The offsets up to which the batch reads the table's topic.
         sequence_number: See `lakehold.ingest.deduplicate.snapshots.advanced`.
     """
-    headers, changes, marks = carrier.headers, carrier.changes, rule.marks
+    headers, changes, high_water_marks = carrier.headers, carrier.changes, rule.high_water_marks
     engine = Engine(headers, rule)
-    decisions = engine.decide()
-    found = statistics_of(headers, decisions, marks)
-    is_resnapshot, new_marks = False, marks
+    decisions = engine.deduplicate()
+    found = statistics_of(headers, decisions, high_water_marks)
+    is_resnapshot, moved = False, high_water_marks
     if envelope.has_positions:
-        is_resnapshot = begins_snapshot(marks, found, is_multiset=changes.is_multiset)
+        is_resnapshot = begins_snapshot(high_water_marks, found, is_multiset=changes.is_multiset)
         # Rows without a key go when the snapshot begins: later, only some of the equal rows would be older ones.
         older = None if changes.is_multiset else sequence_number
-        new_marks = advanced(marks, found, read_ends=read_ends, sequence_number=older)
+        moved = advanced(high_water_marks, found, read_ends=read_ends, sequence_number=older)
     if is_resnapshot or found.truncates:
         not_below = found.snapshot_position if is_resnapshot else None
-        decisions = engine.decide(after=found.truncate_position, not_below=not_below)
+        decisions = engine.deduplicate(after=found.truncate_position, not_below=not_below)
         # Changes that a truncate or a newer snapshot made obsolete are not repeats.
-        again = statistics_of(headers, decisions, marks)
+        again = statistics_of(headers, decisions, high_water_marks)
         found = replace(again, truncates=found.truncates, repeated=found.repeated)
     values = {c.name for c in changes.columns if c.name not in changes.key}
     frame = carrier.frame(decisions, engine.givers(decisions, values))
     replaces_all = found.truncates > 0 or (is_resnapshot and changes.is_multiset)
-    return Deduplicated(frame, found, new_marks, replaces_all)
+    return Deduplicated(frame, found, moved, replaces_all)
 
 
 def statistics_of_few(changes: Changes, rule: Rule) -> BatchStatistics:
     """Deduplicate a few changes for their statistics alone; see `deduplicated`."""
     headers = DriverRows(changes).headers
-    return statistics_of(headers, Engine(headers, rule).decide(), rule.marks)
+    return statistics_of(headers, Engine(headers, rule).deduplicate(), rule.high_water_marks)

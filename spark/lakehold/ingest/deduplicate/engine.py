@@ -26,12 +26,12 @@ class Rule:
     Args:
         skips_applied: Whether changes at or below their partition's high-water mark are repeats; otherwise every change counts.
         by_position: Whether changes of one key may lie in several partitions: then log positions order them, not offsets.
-        marks: The table's high-water marks before the batch.
+        high_water_marks: The table's high-water marks before the batch.
     """
 
     skips_applied: bool
     by_position: bool
-    marks: HighWaterMarks
+    high_water_marks: HighWaterMarks
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Engine:
         self._by_key = _in_order_of_application(headers, by_position=rule.by_position)
         self._by_row = _as_sent(headers) if headers.is_multiset else self._by_key
 
-    def decide(self, *, after: Position | None = None, not_below: Position | None = None) -> Decisions:
-        """Decide on all changes.
+    def deduplicate(self, *, after: Position | None = None, not_below: Position | None = None) -> Decisions:
+        """Deduplicate all changes: find those that count, and those that are applied.
 
         Args:
             after: The position of a TRUNCATE: changes at or below it do not count.
@@ -70,7 +70,7 @@ class Engine:
         """
         counts = self._candidates(after, not_below)
         if self._rule.skips_applied:
-            counts &= self._is_unpassed()
+            counts &= self._is_unapplied()
             counts &= self._lies_above(self._highest_earlier_of_row(counts))
         return Decisions(counts, self._last_of_key(counts & self._headers.changes_row))
 
@@ -87,19 +87,19 @@ class Engine:
             the entry is not applied.
         """
         kept, rows = self._headers.kept, self._by_key.rows
-        place = self._by_key.by_row(np.arange(len(rows)))
+        rank_of_row = self._by_key.by_row(np.arange(len(rows)))
         givers = np.full(len(kept.rows), -1)
         for code in (code for code, name in enumerate(kept.names) if name in columns):
             of_column = kept.codes == code
             knows = decisions.counts.copy()
             knows[kept.rows[of_column]] = False
             wanting = of_column & decisions.applied[kept.rows]
-            found = self._by_key.last(knows[rows])[place[kept.rows[wanting]]]
+            found = self._by_key.last(knows[rows])[rank_of_row[kept.rows[wanting]]]
             givers[wanting] = np.where(found >= 0, rows[found], -1)
         return givers
 
     def _candidates(self, after: Position | None, not_below: Position | None) -> Booleans:
-        """Mark changes that write or delete rows, unless they precede a TRUNCATE or a re-snapshot (see `decide`)."""
+        """Mark changes that write or delete rows, unless they precede a TRUNCATE or a re-snapshot (see `deduplicate`)."""
         headers, ranks = self._headers, self._headers.positions.ranks
         found = headers.changes_row | headers.is_truncate
         if after is not None:
@@ -108,24 +108,24 @@ class Engine:
             found &= (ranks == 0) | (ranks >= headers.positions.rank_of(not_below))
         return found
 
-    def _is_unpassed(self) -> Booleans:
+    def _is_unapplied(self) -> Booleans:
         """Mark changes above their partition's high-water mark, without rows of a snapshot older than the one the table shows."""
-        headers, marks = self._headers, self._rule.marks
-        unpassed = self._lies_above(mark_ranks(headers, marks))
-        if marks.snapshot is not None:
-            shown = headers.positions.rank_of(marks.snapshot.position)
+        headers, high_water_marks = self._headers, self._rule.high_water_marks
+        unapplied = self._lies_above(high_water_ranks(headers, high_water_marks))
+        if high_water_marks.snapshot is not None:
+            shown = headers.positions.rank_of(high_water_marks.snapshot.position)
             ranks = headers.positions.ranks
-            unpassed &= ~(headers.in_snapshot & (ranks > 0) & (ranks < shown))
-        return unpassed
+            unapplied &= ~(headers.in_snapshot & (ranks > 0) & (ranks < shown))
+        return unapplied
 
-    def _lies_above(self, marks: Integers) -> Booleans:
-        """Mark changes whose rank is above their entry in `marks`; also those whose rank or entry is unknown.
+    def _lies_above(self, limits: Integers) -> Booleans:
+        """Mark changes whose rank is above their entry in `limits`; also those whose rank or entry is unknown.
 
         All rows of a connector snapshot have the same position, so a row of a snapshot may also be equal to its entry.
         """
         ranks = self._headers.positions.ranks
-        is_same = self._headers.in_snapshot & (ranks == marks)
-        lies_above: Booleans = (ranks == 0) | (marks == 0) | (ranks > marks) | is_same
+        is_same = self._headers.in_snapshot & (ranks == limits)
+        lies_above: Booleans = (ranks == 0) | (limits == 0) | (ranks > limits) | is_same
         return lies_above
 
     def _highest_earlier_of_row(self, counts: Booleans) -> Integers:
@@ -136,21 +136,21 @@ class Engine:
         ranks = np.where(counts, self._headers.positions.ranks, 0)
         return self._by_row.by_row(self._by_row.highest_before(ranks[self._by_row.rows]))
 
-    def _last_of_key(self, deciding: Booleans) -> Booleans:
-        """Mark the last change of each key, among those that `deciding` marks."""
+    def _last_of_key(self, candidates: Booleans) -> Booleans:
+        """Mark the last change of each key, among those that `candidates` marks."""
         rows = self._by_key.rows
         ends = np.flatnonzero(np.roll(self._by_key.begins, -1))
-        last = self._by_key.last(deciding[rows])[ends]
+        last = self._by_key.last(candidates[rows])[ends]
         applied = np.zeros(len(rows), bool)
         applied[rows[last[last >= 0]]] = True
         return applied
 
 
-def mark_ranks(headers: Headers, marks: HighWaterMarks) -> Integers:
+def high_water_ranks(headers: Headers, high_water_marks: HighWaterMarks) -> Integers:
     """Return, for each change, the rank of its partition's high-water mark; 0 without one."""
     partitions, index = np.unique(headers.partition, return_inverse=True)
-    passed = (marks.passed.get(partition) for partition in partitions.tolist())
-    ranks = [0 if position is None else headers.positions.rank_of(position) for position in passed]
+    positions = (high_water_marks.positions.get(partition) for partition in partitions.tolist())
+    ranks = [0 if position is None else headers.positions.rank_of(position) for position in positions]
     return np.array(ranks, np.int64)[index]
 
 

@@ -4,7 +4,7 @@ A connector sends a snapshot before anything that was committed after it, and a 
 So a partition has no more rows of a snapshot after the snapshot's last row, nor after the first change that was committed later.
 When either was seen in one partition, all rows have been sent to the others: they lie before the ends that are fetched then.
 
-A re-snapshot has a later position: its rows win, it replaces the rows that the table had, and keys that it does not contain are
+A re-snapshot has a later position: its rows are applied and replace those of the table, and keys that it does not contain are
 deleted when all of it was read. So an abandoned first snapshot leaves nothing in the table.
 """
 
@@ -31,7 +31,9 @@ class SnapshotReadEnds:
     resnapshot: Position | None = None
 
 
-def begins_snapshot(marks: HighWaterMarks, statistics: BatchStatistics, *, is_multiset: bool = False) -> bool:
+def begins_snapshot(
+    high_water_marks: HighWaterMarks, statistics: BatchStatistics, *, is_multiset: bool = False
+) -> bool:
     """Return whether the batch begins a snapshot that replaces earlier rows, of the table or of the batch itself.
 
     Rows without a key cannot be replaced one by one: any snapshot that such a table does not show yet replaces them all.
@@ -39,28 +41,32 @@ def begins_snapshot(marks: HighWaterMarks, statistics: BatchStatistics, *, is_mu
     position = statistics.snapshot_position
     if position is None:
         return False
-    if marks.snapshot is not None:
-        return position > marks.snapshot.position
+    if high_water_marks.snapshot is not None:
+        return position > high_water_marks.snapshot.position
     return is_multiset or (statistics.lowest_position is not None and statistics.lowest_position < position)
 
 
 def advanced(
-    marks: HighWaterMarks, statistics: BatchStatistics, *, read_ends: SnapshotReadEnds, sequence_number: int | None
+    high_water_marks: HighWaterMarks,
+    statistics: BatchStatistics,
+    *,
+    read_ends: SnapshotReadEnds,
+    sequence_number: int | None,
 ) -> HighWaterMarks:
-    """Return the marks after a batch.
+    """Return the high-water marks after a batch.
 
     Args:
-        marks: The marks before the batch.
+        high_water_marks: The high-water marks before the batch.
         statistics: The batch's statistics.
         read_ends: The offsets up to which it reads.
         sequence_number: The table's last Iceberg sequence number before the batch, None if it has no rows.
     """
-    passed = {**marks.passed}
-    for partition, position in statistics.passed.items():
-        passed[partition] = max(position, passed.get(partition, position))
-    snapshot = _snapshot(marks.snapshot, statistics, read_ends, sequence_number)
-    latest_ms = max((ms for ms in (marks.latest_ms, statistics.latest_ms) if ms is not None), default=None)
-    return completed(replace(marks, passed=passed, snapshot=snapshot, latest_ms=latest_ms), read_ends)
+    positions = {**high_water_marks.positions}
+    for partition, position in statistics.highest_positions.items():
+        positions[partition] = max(position, positions.get(partition, position))
+    snapshot = _snapshot(high_water_marks.snapshot, statistics, read_ends, sequence_number)
+    latest_ms = max((ms for ms in (high_water_marks.latest_ms, statistics.latest_ms) if ms is not None), default=None)
+    return completed(replace(high_water_marks, positions=positions, snapshot=snapshot, latest_ms=latest_ms), read_ends)
 
 
 def _snapshot(
@@ -84,61 +90,71 @@ def _snapshot(
     return replace(old, end_seen=end_seen, until={**old.until, **ended})
 
 
-def with_end_seen(marks: HighWaterMarks) -> HighWaterMarks:
-    """Return the marks after upstream, rather than a message, has shown that the snapshot was sent completely."""
-    snapshot = marks.snapshot
-    return marks if snapshot is None or snapshot.complete else replace(marks, snapshot=replace(snapshot, end_seen=True))
+def with_end_seen(high_water_marks: HighWaterMarks) -> HighWaterMarks:
+    """Return the high-water marks after upstream, rather than a message, has shown that the snapshot was sent completely."""
+    snapshot = high_water_marks.snapshot
+    return (
+        high_water_marks
+        if snapshot is None or snapshot.complete
+        else replace(high_water_marks, snapshot=replace(snapshot, end_seen=True))
+    )
 
 
-def without_end(marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> frozenset[int]:
+def without_end(high_water_marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> frozenset[int]:
     """Return the partitions that may have more rows of a completely sent snapshot, up to an end that is unknown."""
-    snapshot = marks.snapshot
+    snapshot = high_water_marks.snapshot
     if snapshot is None or snapshot.complete or not snapshot.end_seen:
         return frozenset()
-    later = {partition for partition, at in marks.passed.items() if at > snapshot.position}
+    later = {partition for partition, at in high_water_marks.positions.items() if at > snapshot.position}
     return frozenset(read_ends.offsets.keys() - snapshot.until.keys() - later)
 
 
-def ending_at(marks: HighWaterMarks, ends: Mapping[int, int]) -> HighWaterMarks:
-    """Return the marks with the ends of partitions after their snapshot was sent completely.
+def ending_at(high_water_marks: HighWaterMarks, ends: Mapping[int, int]) -> HighWaterMarks:
+    """Return the high-water marks with the ends of partitions after their snapshot was sent completely.
 
     Later records are not of the snapshot. So it becomes complete even if records arrive all the time, and even if a
     partition never gets a later change.
 
     Args:
-        marks: High-water marks that have seen the end of the snapshot.
+        high_water_marks: High-water marks that have seen the end of the snapshot.
         ends: End offsets (exclusive) of the partitions in `without_end`.
     """
-    if marks.snapshot is None or not ends:
-        return marks
-    return replace(marks, snapshot=replace(marks.snapshot, until={**ends, **marks.snapshot.until}))
+    if high_water_marks.snapshot is None or not ends:
+        return high_water_marks
+    return replace(
+        high_water_marks, snapshot=replace(high_water_marks.snapshot, until={**ends, **high_water_marks.snapshot.until})
+    )
 
 
-def completed(marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> HighWaterMarks:
-    """Return the marks with their snapshot complete, if all of it was read."""
-    snapshot = marks.snapshot
+def completed(high_water_marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> HighWaterMarks:
+    """Return the high-water marks with their snapshot complete, if all of it was read."""
+    snapshot = high_water_marks.snapshot
     if snapshot is None or snapshot.complete:
-        return marks
-    read = [_is_past(marks, snapshot, partition, at) for partition, at in read_ends.offsets.items()]
+        return high_water_marks
+    read = [_is_past(high_water_marks, snapshot, partition, at) for partition, at in read_ends.offsets.items()]
     is_whole = snapshot.position == read_ends.resnapshot or (snapshot.end_seen and bool(read) and all(read))
-    return replace(marks, snapshot=replace(snapshot, complete=True, until={})) if is_whole else marks
+    return (
+        replace(high_water_marks, snapshot=replace(snapshot, complete=True, until={})) if is_whole else high_water_marks
+    )
 
 
-def _is_past(marks: HighWaterMarks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:
+def _is_past(high_water_marks: HighWaterMarks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:
     """Return whether a partition has no further row of a snapshot."""
-    passed = marks.passed.get(partition)
-    if passed is not None and passed > snapshot.position:
+    applied = high_water_marks.positions.get(partition)
+    if applied is not None and applied > snapshot.position:
         return True
     until = snapshot.until.get(partition)
     return until is not None and reached >= until
 
 
-def emptied_marks(marks: HighWaterMarks, position: Position, sequence_number: int | None) -> HighWaterMarks:
-    """Return the marks before a batch whose re-snapshot has no row of the table.
+def emptied(high_water_marks: HighWaterMarks, position: Position, sequence_number: int | None) -> HighWaterMarks:
+    """Return the high-water marks before a batch whose re-snapshot has no row of the table.
 
     Args:
-        marks: The marks after the batch before.
+        high_water_marks: The high-water marks after the batch before.
         position: The position of the re-snapshot.
         sequence_number: See `advanced`.
     """
-    return replace(marks, snapshot=SnapshotProgress(position, end_seen=True, replaces_through=sequence_number))
+    return replace(
+        high_water_marks, snapshot=SnapshotProgress(position, end_seen=True, replaces_through=sequence_number)
+    )

@@ -33,7 +33,7 @@ class WentBack:
     partition: int
     offset: int
     position: Position
-    passed: Position
+    earlier: Position
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class BatchStatistics:
         before_missing: Updates without the row before.
         before_missing_offset: The least offset of these.
         connectors: The names of the connectors that sent the changes.
-        passed: By partition, the highest position that counts.
+        highest_positions: By partition, the highest position that counts.
         snapshot_position: The highest position of a connector snapshot whose rows count.
         snapshot_ends: By partition that has the last row of a connector snapshot, the position of that snapshot.
         key_bounds: By key column, the smallest and largest value of applied changes.
@@ -79,7 +79,7 @@ class BatchStatistics:
     before_missing: int
     before_missing_offset: int | None
     connectors: frozenset[str]
-    passed: Mapping[int, Position]
+    highest_positions: Mapping[int, Position]
     snapshot_position: Position | None
     snapshot_ends: Mapping[int, Position]
     key_bounds: Mapping[str, Bounds]

@@ -137,7 +137,7 @@ def present_columns(decoded: Decoded, row: str, history: ColumnHistory) -> dict[
         # A message whose schema lacks the column has its value under the earlier name, or is older than the column.
         instead = f"{row}.{quoted(before)}" if before in names else wanted.initial_sql
         if name in decoded.partial and (before in names or wanted.initial is not None):
-            value = f"CASE WHEN array_contains(lacking, {literal(name)}) THEN {instead} ELSE {value} END"
+            value = f"CASE WHEN array_contains(absent, {literal(name)}) THEN {instead} ELSE {value} END"
         found[name] = (value, wanted)
     return found
 

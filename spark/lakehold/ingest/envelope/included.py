@@ -68,14 +68,14 @@ def included_columns(
     """
     found = tuple(_included(table, in_key, own_key))
     own, listed = {*map(folded, own_key)}, {folded(c.name) for c in table.columns}
-    taken = {*own, *(listed or map(folded, in_row))}
+    names = {*own, *(listed or map(folded, in_row))}
     for each in found:
         name = folded(each.column.name)
-        # A column list gives the columns of a key their types and places.
-        is_placed = name in listed and name not in own and each.by.what is Metadata.KEY
-        if name in taken and not is_placed:
-            raise _taken(table, each)
-        taken.add(name)
+        # A column list gives the columns of a key their types and positions.
+        is_key_column = name in listed and name not in own and each.by.what is Metadata.KEY
+        if name in names and not is_key_column:
+            raise _name_clash(table, each)
+        names.add(name)
     return found
 
 
@@ -96,7 +96,7 @@ def _included(table: Table, in_key: Sequence[ColumnType], own_key: Collection[st
             yield IncludedColumn(by, ColumnType(by.alias, kind), f"CASE WHEN key IS NOT NULL THEN {fields} END")
 
 
-def _taken(table: Table, included: IncludedColumn) -> TableStopped:
+def _name_clash(table: Table, included: IncludedColumn) -> TableStopped:
     name, what = included.column.name, included.by.what.value.upper()
     return TableStopped(
         f'table "{table.full_name}" would have two columns "{name}"',

@@ -63,8 +63,8 @@ class Key:
         """Write the sentence about a key that differs from its row, as SQL."""
         cases = []
         for name, condition in self.unequal.items():
-            held = _as(self.columns[name][1])
-            sentence = f'The message key has a value of column "{name}" that {held}, its type in rows, cannot hold.'
+            text = _as(self.columns[name][1])
+            sentence = f'The message key has a value of column "{name}" that {text}, its type in rows, cannot hold.'
             cases.append(f"WHEN {condition} THEN {literal(sentence)}")
         return f"CASE {' '.join(cases)} END" if cases else "NULL"
 
@@ -202,8 +202,8 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     names = [name for name in table.key if name in in_row]
     if not names:
         return decoded
-    lacking = " OR ".join(["key IS NULL", *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)])
-    leaves = f"{_changed(names)} AND ({lacking})"
+    has_no_key = " OR ".join(["key IS NULL", *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)])
+    leaves = f"{_changed(names)} AND ({has_no_key})"
     return _with_deletes(decoded, leaves)
 
 

@@ -112,7 +112,7 @@ def changes_of(
     included = included_columns(
         table, decoded.key_columns, [c.name for c in decoded.columns], [c.name for c in own_key]
     )
-    require_names(table, [*_taken(decoded, table, own_key), *(each.column for each in included)])
+    require_names(table, [*_table_columns(decoded, table, own_key), *(each.column for each in included)])
     if not decoded.names_may_differ_in_case:
         for columns in (decoded.key_columns, decoded.columns):
             require_case(table, columns)
@@ -143,7 +143,7 @@ def columns_without_messages(table: Table, row: Sequence[ColumnType], key: Colle
     return columns
 
 
-def _taken(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
+def _table_columns(decoded: Decoded, table: Table, key: Sequence[ColumnType]) -> list[ColumnType]:
     """Return the messages' columns that the table would have, and those that Spark cannot distinguish from one of them."""
     names = {folded(name) for name in (*(c.name for c in table.columns), *(c.name for c in key))}
     row = [c for c in decoded.columns if not table.columns or folded(c.name) in names]
@@ -258,8 +258,8 @@ def _of_events(  # noqa: PLR0913 - events, a table, and what depends on its key
         "unknown-op": "op NOT IN ('c', 'r', 'u', 'd', 't', 'm')",
     }
     found = " ".join(f"WHEN {condition} THEN {literal(code)}" for code, condition in all_errors.items())
-    said = " ".join(f"WHEN {literal(code)} THEN {detail}" for code, detail in details.items())
-    detail = f"CASE {ERROR} {said} ELSE concat('op is ', op) END" if said else "concat('op is ', op)"
+    described = " ".join(f"WHEN {literal(code)} THEN {detail}" for code, detail in details.items())
+    detail = f"CASE {ERROR} {described} ELSE concat('op is ', op) END" if described else "concat('op is ', op)"
     heads = {TRANSACTION: header_of_change()} if decoded.has_heads else {}
     return (
         {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehold.ingest.read.offset_checks import added_partitions
-from lakehold.ingest.read.reader import Available, Limits, ReadPlan
+from lakehold.ingest.read.reader import FetchedOffsets, Limits, ReadPlan
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends
 
 _SAMPLED_PARTITIONS = 8
@@ -32,31 +32,31 @@ class Backlog(Protocol):
         """Estimate the average size of the records in some ranges."""
 
 
-def plan_batch(available: Available, position: Offsets, limits: Limits, backlog: Backlog) -> ReadPlan:
+def plan_batch(fetched: FetchedOffsets, position: Offsets, limits: Limits, backlog: Backlog) -> ReadPlan:
     """Plan ranges that begin at `position`, within `limits` and fair over partitions.
 
     When a topic gets more partitions, the changes of a key may continue in another one once the producer knows that, at the
     latest with its first record in a new partition. Until a batch contains such a record, the batch takes all records of the
     topic, so that the changes can be put into the order of their positions.
     """
-    unread = _ranges(available, position, {})
+    unread = _ranges(fetched, position, {})
     counts = {r.topic_partition: backlog.count(r) for r in unread}
     waiting = [r for r in unread if counts[r.topic_partition]]
     record_bytes = (limits.record_bytes or backlog.record_bytes(waiting)) if waiting else 0
     shares = fair_shares(counts, record_budget(limits, record_bytes))
-    grown = {tp.topic for tp in added_partitions(available, position)}
+    grown = {tp.topic for tp in added_partitions(fetched, position)}
     reached = {
         r.topic_partition: backlog.end_after(r, shares[r.topic_partition])
         for r in waiting
         if r.topic_partition.topic not in grown
     }
-    return _plan(available, position, _ranges(available, position, reached), backlog, record_bytes)
+    return _plan(fetched, position, _ranges(fetched, position, reached), backlog, record_bytes)
 
 
-def plan_to(available: Available, position: Offsets, ends: Offsets, backlog: Backlog) -> ReadPlan:
+def plan_to(fetched: FetchedOffsets, position: Offsets, ends: Offsets, backlog: Backlog) -> ReadPlan:
     """Plan ranges from `position` to `ends`; partitions that `ends` does not name are skipped."""
-    wanted = [r for r in _ranges(available, position, ends) if r.topic_partition in ends]
-    return _plan(available, position, wanted, backlog, backlog.record_bytes(wanted) if wanted else 0)
+    wanted = [r for r in _ranges(fetched, position, ends) if r.topic_partition in ends]
+    return _plan(fetched, position, wanted, backlog, backlog.record_bytes(wanted) if wanted else 0)
 
 
 def sampled_record_bytes(read: Callable[[Collection[OffsetRange]], pa.Table], ranges: Collection[OffsetRange]) -> float:
@@ -70,23 +70,27 @@ def sampled_record_bytes(read: Callable[[Collection[OffsetRange]], pa.Table], ra
     return sum(sizes) / records.num_rows if records.num_rows else _ASSUMED_RECORD_BYTES
 
 
-def _ranges(available: Available, position: Offsets, ends: Offsets) -> list[OffsetRange]:
+def _ranges(fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> list[OffsetRange]:
     """Return ranges from the position of each partition to its end in `ends`, or else to its fetched end; no empty ones."""
     found = (
-        OffsetRange(tp, position.get(tp, marks.earliest), min(marks.end_exclusive, ends.get(tp, marks.end_exclusive)))
-        for tp, marks in sorted(available.partitions.items())
+        OffsetRange(
+            tp,
+            position.get(tp, watermarks.earliest),
+            min(watermarks.end_exclusive, ends.get(tp, watermarks.end_exclusive)),
+        )
+        for tp, watermarks in sorted(fetched.partitions.items())
     )
     return [r for r in found if not r.is_empty]
 
 
 def _plan(
-    available: Available, position: Offsets, taken: list[OffsetRange], backlog: Backlog, record_bytes: float
+    fetched: FetchedOffsets, position: Offsets, chosen: list[OffsetRange], backlog: Backlog, record_bytes: float
 ) -> ReadPlan:
-    """Return the plan that takes some ranges; ranges without records are passed."""
-    counts = {r: backlog.count(r) for r in taken}
-    known = available.partitions.keys() - _not_begun(available, position)
-    reached = {tp: position.get(tp, available.partitions[tp].earliest) for tp in known} | ends(taken)
-    left = (OffsetRange(tp, at, available.partitions[tp].end_exclusive) for tp, at in reached.items())
+    """Return the plan that takes some ranges; ranges without records are skipped."""
+    counts = {r: backlog.count(r) for r in chosen}
+    known = fetched.partitions.keys() - _without_first_record(fetched, position)
+    reached = {tp: position.get(tp, fetched.partitions[tp].earliest) for tp in known} | ends(chosen)
+    left = (OffsetRange(tp, at, fetched.partitions[tp].end_exclusive) for tp, at in reached.items())
     records = sum(counts.values())
     return ReadPlan(
         ranges=tuple(r for r, count in counts.items() if count),
@@ -97,11 +101,11 @@ def _plan(
     )
 
 
-def _not_begun(available: Available, position: Offsets) -> frozenset[TopicPartition]:
+def _without_first_record(fetched: FetchedOffsets, position: Offsets) -> frozenset[TopicPartition]:
     """Return new partitions of topics without a record in any new one: that they are new must stay known until then."""
-    added = added_partitions(available, position)
-    begun = {tp.topic for tp in added if available.partitions[tp].end_exclusive > 0}
-    return frozenset(tp for tp in added if tp.topic not in begun)
+    added = added_partitions(fetched, position)
+    with_records = {tp.topic for tp in added if fetched.partitions[tp].end_exclusive > 0}
+    return frozenset(tp for tp in added if tp.topic not in with_records)
 
 
 def record_budget(limits: Limits, record_bytes: float) -> int:

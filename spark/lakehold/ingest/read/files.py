@@ -19,7 +19,7 @@ from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, message
 from lakehold.ingest.read.line_index import LineIndex, shared_index
 from lakehold.ingest.read.lines import LineError, parse
 from lakehold.ingest.read.offset_checks import faults
-from lakehold.ingest.read.reader import RAW_DDL, Available, Limits, MalformedLine, Reader, ReadPlan, fetch_in_order
+from lakehold.ingest.read.reader import RAW_DDL, FetchedOffsets, Limits, MalformedLine, Reader, ReadPlan, fetch_in_order
 from lakehold.ingest.read.source_directory import begins_line, directory_of, line_number, reading
 from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
@@ -41,18 +41,18 @@ class FilesReader(Reader):
         self._parallelism = parallelism
         self._index = shared_index(self._directory.absolute())
 
-    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:
         """Fetch where topics begin and end now, see `Reader.fetch_offsets`; no topic is ever missing."""
         return fetch_in_order(self._fetch, self.written_ends, topics, ordered)
 
-    def _fetch(self, topics: Collection[str]) -> Available:
+    def _fetch(self, topics: Collection[str]) -> FetchedOffsets:
         fetched_ms = now_ms()
         self._index.grow()
         files = self._index.files()
-        return Available(
+        return FetchedOffsets(
             topics=frozenset(topics),
             partitions={
-                **self._index.marks(topics),
+                **self._index.watermarks(topics),
                 **{_internal(name): Watermarks(0, file.end) for name, file in files.items() if file.end},
             },
             identities={_internal(name).topic: file.identity for name, file in files.items() if file.identity},
@@ -63,25 +63,25 @@ class FilesReader(Reader):
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the present ends, see `Reader.written_ends`."""
         self._index.grow()
-        found = self._index.marks({tp.topic for tp in partitions})
+        found = self._index.watermarks({tp.topic for tp in partitions})
         return {tp: found[tp].end_exclusive for tp in partitions if tp in found}
 
     def faults(
-        self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
+        self, fetched: FetchedOffsets, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
         """Find errors, see `Reader.faults`; those of replaced files come first, since any topic may be in these."""
         of_files = dict(self._file_faults(position, identities or {}))
-        return of_files or faults(available, position, identities)
+        return of_files or faults(fetched, position, identities)
 
-    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+    def plan(self, fetched: FetchedOffsets, position: Offsets, limits: Limits) -> ReadPlan:
         """Plan ranges, see `Reader.plan`."""
-        self.verify(available, position)
-        return plan_batch(available, position, limits, self._backlog(available, position))
+        self.verify(fetched, position)
+        return plan_batch(fetched, position, limits, self._backlog(fetched, position))
 
-    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+    def plan_to(self, fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> ReadPlan:
         """Plan ranges to given ends, see `Reader.plan_to`."""
-        self.verify(available, position)
-        return plan_to(available, position, ends, self._backlog(available, position))
+        self.verify(fetched, position)
+        return plan_to(fetched, position, ends, self._backlog(fetched, position))
 
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
         """Read records in the driver, see `Reader.in_driver`."""
@@ -122,8 +122,8 @@ class FilesReader(Reader):
             reason = f"offset {message.offset} of partition {message.partition} was in another line before"
         return MalformedLine(name, line_number(path, start), start, raw, reason)
 
-    def _backlog(self, available: Available, position: Offsets) -> Backlog:
-        begins = {tp: position.get(tp, marks.earliest) for tp, marks in available.partitions.items()}
+    def _backlog(self, fetched: FetchedOffsets, position: Offsets) -> Backlog:
+        begins = {tp: position.get(tp, watermarks.earliest) for tp, watermarks in fetched.partitions.items()}
         return _Unread(self._index, begins, self.in_driver)
 
     def _file_faults(self, position: Offsets, identities: Mapping[str, str]) -> Iterator[tuple[str, UpstreamError]]:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.ingest.read.bounding import plan_batch, plan_to, sampled_record_bytes
-from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, Available, Limits, Reader, ReadPlan, fetch_in_order
+from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, FetchedOffsets, Limits, Reader, ReadPlan, fetch_in_order
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
@@ -39,7 +39,7 @@ class KafkaReader(Reader):
         self._timeout_s = timeout_s
         self._parallelism = parallelism
 
-    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:
         """Fetch where topics begin and end now, see `Reader.fetch_offsets`.
 
         It takes three round trips, whatever the number of topics; seven with `ordered`.
@@ -50,7 +50,7 @@ class KafkaReader(Reader):
         """Fetch the ends with uncommitted records, see `Reader.written_ends`."""
         return shared_client(self._options, self._timeout_s).written_ends(partitions)
 
-    def _fetch(self, topics: Collection[str]) -> Available:
+    def _fetch(self, topics: Collection[str]) -> FetchedOffsets:
         fetched_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
         described = client.describe(topics)
@@ -58,7 +58,7 @@ class KafkaReader(Reader):
             [TopicPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
         )
         missing = tuple(sorted({*topics} - {tp.topic for tp in found}))
-        return Available(
+        return FetchedOffsets(
             topics=frozenset(topics),
             partitions=found,
             identities={name: str(topic.topic_id) for name, topic in described.items() if name not in missing},
@@ -68,15 +68,15 @@ class KafkaReader(Reader):
             fetched_ms=fetched_ms,
         )
 
-    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+    def plan(self, fetched: FetchedOffsets, position: Offsets, limits: Limits) -> ReadPlan:
         """Plan ranges, see `Reader.plan`: a backlog counts offsets, which are no fewer than records."""
-        self.verify(available, position)
-        return plan_batch(available, position, limits, self)
+        self.verify(fetched, position)
+        return plan_batch(fetched, position, limits, self)
 
-    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+    def plan_to(self, fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> ReadPlan:
         """Plan ranges to given ends, see `Reader.plan_to`."""
-        self.verify(available, position)
-        return plan_to(available, position, ends, self)
+        self.verify(fetched, position)
+        return plan_to(fetched, position, ends, self)
 
     def count(self, r: OffsetRange) -> int:
         """Return the number of offsets in a range, see `Backlog.count`."""

@@ -166,7 +166,7 @@ class LineIndex:
         with self._lock:
             return dict(self._files)
 
-    def marks(self, topics: Collection[str]) -> dict[TopicPartition, Watermarks]:
+    def watermarks(self, topics: Collection[str]) -> dict[TopicPartition, Watermarks]:
         """Return the first and last offsets of the partitions of some topics."""
         with self._lock:
             return {

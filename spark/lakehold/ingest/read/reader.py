@@ -34,7 +34,7 @@ RAW_DDL = (
 
 
 @dataclass(frozen=True)
-class Available:
+class FetchedOffsets:
     """The outcome of one fetch; numbers only, so that planning twice from it gives the same plan.
 
     Attributes:
@@ -60,12 +60,12 @@ class Available:
     written: Offsets = field(default_factory=dict)
     fetched_ms: int = 0
 
-    def without(self, topics: Collection[str]) -> Available:
+    def without(self, topics: Collection[str]) -> FetchedOffsets:
         """Return the fetched offsets without some topics, so that a faulty topic does not stop others."""
         return replace(
             self,
             topics=self.topics - set(topics),
-            partitions={tp: marks for tp, marks in self.partitions.items() if tp.topic not in topics},
+            partitions={tp: watermarks for tp, watermarks in self.partitions.items() if tp.topic not in topics},
             identities={topic: identity for topic, identity in self.identities.items() if topic not in topics},
             missing=tuple(topic for topic in self.missing if topic not in topics),
             written={tp: at for tp, at in self.written.items() if tp.topic not in topics},
@@ -141,13 +141,13 @@ class Reader(ABC):
     """
 
     @abstractmethod
-    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> Available:
+    def fetch_offsets(self, topics: Collection[str], ordered: str | None = None) -> FetchedOffsets:
         """Fetch where `topics` begin and end now.
 
         Args:
             topics: The topics.
             ordered: One of them, whose ends are fetched before those of the others: messages sent before one that it shows
-                lie below `Available.written`.
+                lie below `FetchedOffsets.written`.
         """
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:  # noqa: ARG002 - for Kafka
@@ -155,19 +155,19 @@ class Reader(ABC):
         return {}
 
     def faults(
-        self, available: Available, position: Offsets, identities: Mapping[str, str] | None = None
+        self, fetched: FetchedOffsets, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
         """Find the errors that keep topics from being read on: see `lakehold.ingest.read.offset_checks.faults`."""
-        return faults(available, position, identities)
+        return faults(fetched, position, identities)
 
-    def verify(self, available: Available, position: Offsets) -> None:
+    def verify(self, fetched: FetchedOffsets, position: Offsets) -> None:
         """Raise the first of `faults`; a missing topic does not count."""
-        for topic, error in self.faults(available, position).items():
-            if topic not in available.missing:
+        for topic, error in self.faults(fetched, position).items():
+            if topic not in fetched.missing:
                 raise error
 
     @abstractmethod
-    def plan(self, available: Available, position: Offsets, limits: Limits) -> ReadPlan:
+    def plan(self, fetched: FetchedOffsets, position: Offsets, limits: Limits) -> ReadPlan:
         """Plan contiguous ranges from `position`, bounded by `limits` and fair over partitions.
 
         A partition that `position` does not name starts at its earliest offset.
@@ -177,7 +177,7 @@ class Reader(ABC):
         """
 
     @abstractmethod
-    def plan_to(self, available: Available, position: Offsets, ends: Offsets) -> ReadPlan:
+    def plan_to(self, fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> ReadPlan:
         """Plan to read each partition in `ends` exactly to its end there, and nothing of other topics.
 
         It is for a caller that moves the ends of a plan, for example to transaction boundaries.
@@ -205,12 +205,12 @@ class Reader(ABC):
 
 
 def fetch_in_order(
-    fetch: Callable[[Collection[str]], Available],
+    fetch: Callable[[Collection[str]], FetchedOffsets],
     written_ends: Callable[[Collection[TopicPartition]], Offsets],
     topics: Collection[str],
     ordered: str | None,
-) -> Available:
-    """Fetch the ends of topic `ordered`, then of the others, then `Available.written`, see `Reader.fetch_offsets`."""
+) -> FetchedOffsets:
+    """Fetch the ends of topic `ordered`, then of the others, then `FetchedOffsets.written`, see `Reader.fetch_offsets`."""
     if ordered is None:
         return fetch(topics)
     first, others = fetch([ordered]), fetch([topic for topic in topics if topic != ordered])

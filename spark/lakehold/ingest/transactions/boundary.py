@@ -18,7 +18,7 @@ from lakehold.ingest.transactions.ids import UNKNOWN
 from lakehold.ingest.transactions.ranking import COMMITTED, Ranking
 from lakehold.ingest.transactions.resnapshot import Resnapshot, resnapshot_of
 from lakehold.ingest.transactions.runs import EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE
-from lakehold.ingest.transactions.waiting import Blocked
+from lakehold.ingest.transactions.waiting import Incomplete
 from lakehold.model.committed_transactions import CommittedTransactions, FurthestEvent, Replaced
 from lakehold.model.log_positions import position_in
 from lakehold.model.offsets import Offsets, TopicPartition
@@ -30,9 +30,9 @@ class Boundary:
 
     Args:
         stops: The end offset of each partition (exclusive), including that of the transaction topic.
-        passed: The transactions that this batch and earlier ones commit.
-        blocked: The first transaction, or the re-snapshot, that the batch does not take, and what it lacks; None: nothing has to
-            wait.
+        committed: The transactions that this batch and earlier ones commit.
+        incomplete: The first transaction, or the re-snapshot, that the batch does not take, and what it lacks; None: nothing
+            has to wait.
         is_uncertain: The first transaction after the batch is complete by its counts, but messages that were sent before its END
             may not be read or written yet.
         waiting: Topics with events after the batch.
@@ -44,8 +44,8 @@ class Boundary:
     """
 
     stops: Offsets
-    passed: CommittedTransactions
-    blocked: Blocked | None
+    committed: CommittedTransactions
+    incomplete: Incomplete | None
     is_uncertain: bool
     waiting: frozenset[str]
     unread_snapshots: frozenset[str]
@@ -54,36 +54,36 @@ class Boundary:
     over_ms: int | None = None
 
 
-def find_boundary(candidate: Candidate, passed: CommittedTransactions) -> Boundary:
+def find_boundary(candidate: Candidate, committed: CommittedTransactions) -> Boundary:
     """Find the end of the batch that begins at the start of an offset range.
 
     Args:
         candidate: The range.
-        passed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches committed.
     """
     resnapshot = resnapshot_of(candidate)
     if resnapshot is None:
-        return _Search(candidate, passed).boundary
-    return _around(resnapshot, candidate, passed)
+        return _Search(candidate, committed).boundary
+    return _around(resnapshot, candidate, committed)
 
 
-def _around(resnapshot: Resnapshot, candidate: Candidate, passed: CommittedTransactions) -> Boundary:
+def _around(resnapshot: Resnapshot, candidate: Candidate, committed: CommittedTransactions) -> Boundary:
     """Find the boundary in a range that contains a re-snapshot: either before its first row or after its last one.
 
     The batch takes what lies before the re-snapshot. Otherwise it takes the whole re-snapshot, or waits for the rest of it.
     """
-    before = _Search(resnapshot.before(), passed).boundary
+    before = _Search(resnapshot.before(), committed).boundary
     if any(before.stops[tp] > candidate.extent.starts[tp] for tp in candidate.runs.partitions):
-        return replace(before, blocked=None, is_uncertain=False, is_followed=True)
+        return replace(before, incomplete=None, is_uncertain=False, is_followed=True)
     if resnapshot.is_whole:
-        found = _Search(resnapshot.after(), passed).boundary
+        found = _Search(resnapshot.after(), committed).boundary
         replaced = Replaced(resnapshot.position, resnapshot.without_rows)
         unread_snapshots = found.unread_snapshots.difference(candidate.topics)
-        return replace(found, passed=replace(found.passed, replaced=replaced), unread_snapshots=unread_snapshots)
+        return replace(found, committed=replace(found.committed, replaced=replaced), unread_snapshots=unread_snapshots)
     is_over = resnapshot.over_ms is not None
     return replace(
         before,
-        blocked=None if is_over else Blocked("", resnapshot.records),
+        incomplete=None if is_over else Incomplete("", resnapshot.records),
         is_uncertain=is_over,
         waiting=frozenset(tp.topic for tp in resnapshot.begins),
         over_ms=resnapshot.over_ms,
@@ -96,14 +96,14 @@ class _Stop:
 
     Args:
         offset: The end offset (exclusive).
-        mark: The event of the partition that is furthest in the upstream's log, among those that this batch and earlier ones
-            take; None: there is none.
+        furthest_event: The event of the partition that is furthest in the upstream's log, among those that this batch and earlier
+            ones take; None: there is none.
         repeated: The first run after that event, as a row: the connector sends events again, and has not come as far as before.
             None: it repeats nothing.
     """
 
     offset: int
-    mark: FurthestEvent | None
+    furthest_event: FurthestEvent | None
     repeated: int | None
 
 
@@ -112,14 +112,14 @@ class _Search:
 
     Args:
         candidate: The range.
-        passed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches committed.
     """
 
-    def __init__(self, candidate: Candidate, passed: CommittedTransactions) -> None:
+    def __init__(self, candidate: Candidate, committed: CommittedTransactions) -> None:
         self._candidate = candidate
-        self._passed = passed
-        self._ranking = Ranking(candidate, passed)
-        self._found = Completeness(candidate, passed, self._ranking)
+        self._committed = committed
+        self._ranking = Ranking(candidate, committed)
+        self._found = Completeness(candidate, committed, self._ranking)
         self._last = min(
             self._found.complete, self._found.confirmed, self._found.clear_of_resnapshots, self._ranking.before_unended
         )
@@ -136,8 +136,8 @@ class _Search:
         is_uncertain = self._last == min(found.confirmed, found.clear_of_resnapshots) < found.complete
         return Boundary(
             stops=stops,
-            passed=self._committed(),
-            blocked=self._blocked(is_uncertain=is_uncertain),
+            committed=self._committed_with_batch(),
+            incomplete=self._incomplete(is_uncertain=is_uncertain),
             is_uncertain=is_uncertain,
             waiting=self._topics_after(stops, EVENTS),
             unread_snapshots=self._topics_after(stops, SNAPSHOT, SNAPSHOT_END)
@@ -151,44 +151,48 @@ class _Search:
 
         After a restart a connector sends some events again. A batch that ended among these could set a table back (rule 5).
         """
-        candidate, runs, mark = self._candidate, self._candidate.runs, self._passed.marks.get(tp)
+        candidate, runs, furthest_event = self._candidate, self._candidate.runs, self._committed.furthest.get(tp)
         rows = np.arange(len(runs.first))[runs.of(number)]
         rank = self._ranking.of_run[rows]
         left = rows[rank > self._last]
         stop = int(runs.first[left[0]]) if len(left) else candidate.extent.stops[tp]
         known = (rank >= 0) & (runs.log[rows] != UNKNOWN) & runs.has_position[rows] & ~self._ranking.is_abandoned[rows]
-        placed = rows[known & (rows < left[0])] if len(left) else rows[known]
+        known_rows = rows[known & (rows < left[0])] if len(left) else rows[known]
         repeated: int | None = None
-        if len(placed):
-            furthest = self._furthest(placed, mark)
-            after = placed[furthest + 1 :]
+        if len(known_rows):
+            furthest = self._furthest(known_rows, furthest_event)
+            after = known_rows[furthest + 1 :]
             if len(after):
                 repeated = int(after[0])
                 stop = int(runs.first[repeated])
             if furthest >= 0:
-                row = int(placed[furthest])
-                mark = FurthestEvent(
+                row = int(known_rows[furthest])
+                furthest_event = FurthestEvent(
                     position_in(candidate.logs[runs.log[row]], runs.at[:, row].tolist()), runs.position_of(row)
                 )
-        return _Stop(self._before_unreadable(number, stop), mark, repeated)
+        return _Stop(self._before_unreadable(number, stop), furthest_event, repeated)
 
-    def _furthest(self, rows: Numbers, mark: FurthestEvent | None) -> int:
+    def _furthest(self, rows: Numbers, furthest_event: FurthestEvent | None) -> int:
         """Find the run that is furthest in the upstream's log, the last one of several, as an index into `rows`.
 
-        Returns -1 if earlier batches were further: `mark` is their furthest event.
+        Returns -1 if earlier batches were further: `furthest_event` is their furthest event.
         """
         runs, logs = self._candidate.runs, {name: number for number, name in enumerate(self._candidate.logs)}
         columns = [self._ranking.of_run[rows], *runs.at[:, rows], *runs.position[:, rows]]
-        before = [] if mark is None else [COMMITTED, *(*mark.commit.at, 0, 0)[: len(runs.at)], *mark.position]
-        committed = runs.log[rows][columns[0] == COMMITTED].tolist()
-        if mark is not None:
-            committed.append(logs.get(mark.commit.log, UNKNOWN))
-        if len({*committed}) > 1:
+        before = (
+            []
+            if furthest_event is None
+            else [COMMITTED, *(*furthest_event.commit.at, 0, 0)[: len(runs.at)], *furthest_event.position]
+        )
+        logs_committed = runs.log[rows][columns[0] == COMMITTED].tolist()
+        if furthest_event is not None:
+            logs_committed.append(logs.get(furthest_event.commit.log, UNKNOWN))
+        if len({*logs_committed}) > 1:
             # Commits in two logs cannot be compared by their log positions: compare the positions of the events alone.
             columns, before = [columns[0], *columns[-4:]], [*before[:1], *before[-4:]]
-        if mark is not None:
+        if furthest_event is not None:
             columns = [np.append(number, column) for number, column in zip(before, columns, strict=True)]
-        return last_highest(columns) - (mark is not None)
+        return last_highest(columns) - (furthest_event is not None)
 
     def _before_unreadable(self, number: int, stop: int) -> int:
         """Move the end `stop` of a partition before unreadable records that may belong to a later transaction.
@@ -223,18 +227,20 @@ class _Search:
             is_left[: ranking.rows[self._last - 1]] = False
         return int(boundaries.offset[is_left].min(initial=candidate.extent.stops[candidate.transaction_topic]))
 
-    def _committed(self) -> CommittedTransactions:
+    def _committed_with_batch(self) -> CommittedTransactions:
         """Return the transactions that this batch and earlier ones commit."""
         candidate = self._candidate
         boundaries, applied = candidate.boundaries, self._ranking.rows[: self._last]
-        commits = dict(self._passed.commits)
+        commits = dict(self._committed.commits)
         for number, log in enumerate(candidate.logs):
             in_log = applied[boundaries.log[applied] == number]
             if len(in_log):
                 commits[log] = position_in(log, boundaries.at[:, in_log[-1]].tolist()).at
-        marks = {tp: stop.mark for tp, stop in self._stop_of.items() if stop.mark is not None}
-        cut_off = frozenset(filter(self._still_shows_its_beginning, self._passed.cut_off))
-        return CommittedTransactions(commits, {**self._passed.marks, **marks}, cut_off)
+        furthest_events = {
+            tp: stop.furthest_event for tp, stop in self._stop_of.items() if stop.furthest_event is not None
+        }
+        cut_off = frozenset(filter(self._still_shows_its_beginning, self._committed.cut_off))
+        return CommittedTransactions(commits, {**self._committed.furthest, **furthest_events}, cut_off)
 
     def _still_shows_its_beginning(self, tp: TopicPartition) -> bool:
         """Return whether a partition stays cut off: the batch does not apply the first transaction that it shows."""
@@ -251,30 +257,32 @@ class _Search:
         after = runs.partition[(runs.last >= ends[runs.partition]) & np.isin(runs.kind, kinds)]
         return frozenset(runs.partitions[number].topic for number in np.unique(after).tolist())
 
-    def _blocked(self, *, is_uncertain: bool) -> Blocked | None:
+    def _incomplete(self, *, is_uncertain: bool) -> Incomplete | None:
         """Return the first incomplete transaction, for which the source waits, and what it lacks; None: there is none."""
         found, candidate, ranking, last = self._found, self._candidate, self._ranking, self._last
         if last == found.complete and last < ranking.count:
             row = int(ranking.rows[last])
             arrived = found.arrived(int(candidate.boundaries.transaction[row]))
-            return Blocked(candidate.boundaries.id[row].as_py(), arrived, found.lacking(last + 1))
+            return Incomplete(candidate.boundaries.id[row].as_py(), arrived, found.missing(last + 1))
         runs, unended = candidate.runs, ranking.unended
         if candidate.extent.is_all:
             # The END of an event that was sent after the end offsets were fetched is not overdue: ignore the event.
             unended = unended[runs.sent_ms[unended] <= candidate.extent.fetched_ms]
         if len(unended):
             # Choose the first one in the upstream's log, so that the report names the same transaction after each fetch.
-            return self._blocked_at(int(unended[last_highest([-column for column in runs.position[:, unended]])]))
+            return self._incomplete_at(int(unended[last_highest([-column for column in runs.position[:, unended]])]))
         repeated = [(tp, stop.repeated) for tp, stop in sorted(self._stop_of.items()) if stop.repeated is not None]
         if is_uncertain or not repeated:
             return None
         tp, row = repeated[0]
-        return self._blocked_at(row, tp.topic)
+        return self._incomplete_at(row, tp.topic)
 
-    def _blocked_at(self, row: int, repeats: str = "") -> Blocked:
+    def _incomplete_at(self, row: int, repeats: str = "") -> Incomplete:
         """Return the transaction of a run as the one that waits; `repeats` is the topic in which the connector repeats events."""
         runs, boundaries = self._candidate.runs, self._candidate.boundaries
         transaction = int(runs.transaction[row])
         is_of_it = boundaries.transaction == transaction
         is_followed = bool((np.logical_or.accumulate(is_of_it) & ~is_of_it).any())
-        return Blocked(runs.id[row].as_py(), self._found.arrived(transaction), repeats=repeats, is_followed=is_followed)
+        return Incomplete(
+            runs.id[row].as_py(), self._found.arrived(transaction), repeats=repeats, is_followed=is_followed
+        )

@@ -28,13 +28,13 @@ class Completeness:
 
     Args:
         candidate: The offset range.
-        passed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches committed.
         ranking: The ranks of the range's transactions.
     """
 
-    def __init__(self, candidate: Candidate, passed: CommittedTransactions, ranking: Ranking) -> None:
+    def __init__(self, candidate: Candidate, committed: CommittedTransactions, ranking: Ranking) -> None:
         self._candidate = candidate
-        self._passed = passed
+        self._committed = committed
         self._ranking = ranking
         # A pair is encoded as one number: rank * topics + topic. `_wanted` has the END's count, `_arrived` what was read.
         runs, boundaries, self._topics = candidate.runs, candidate.boundaries, max(len(candidate.topics), 1)
@@ -53,9 +53,9 @@ class Completeness:
     @cached_property
     def complete(self) -> int:
         """Find the rank up to which every transaction has all events that its END counts, or lacks only excused ones."""
-        suspicious = np.union1d(self._rank[self._lacks & ~self._is_excused], np.flatnonzero(self._is_restarted))
-        # `lacking` can be empty only if a connector was restarted during the transaction. The loop ends at any other one.
-        return next((rank - 1 for rank in suspicious.tolist() if self.lacking(rank)), self._ranking.count)
+        suspicious = np.union1d(self._rank[self._is_incomplete & ~self._is_excused], np.flatnonzero(self._is_restarted))
+        # `missing` can be empty only if a connector was restarted during the transaction. The loop ends at any other one.
+        return next((rank - 1 for rank in suspicious.tolist() if self.missing(rank)), self._ranking.count)
 
     @cached_property
     def confirmed(self) -> int:
@@ -89,12 +89,12 @@ class Completeness:
         unread = [tp in candidate.extent.unread - candidate.followed_later for tp in candidate.runs.partitions]
         return int(self._ranking.furthest[np.array(unread, bool)].min(initial=self._ranking.count))
 
-    def lacking(self, rank: int) -> dict[str, tuple[int, int]]:
+    def missing(self, rank: int) -> dict[str, tuple[int, int]]:
         """Return, for each topic that lacks events of a transaction, how many have arrived and how many its END counts."""
         if self._is_restarted[rank]:
             counts = dict(self._last_sent(rank))
         else:
-            rows = np.flatnonzero((self._rank == rank) & self._lacks & ~self._is_excused)
+            rows = np.flatnonzero((self._rank == rank) & self._is_incomplete & ~self._is_excused)
             columns = (self._topic, self._arrived, self._wanted)
             counts = {
                 topic: (arrived, wanted)
@@ -141,7 +141,7 @@ class Completeness:
         )
 
     @cached_property
-    def _lacks(self) -> Flags:
+    def _is_incomplete(self) -> Flags:
         """Mark pairs that lack events which may still arrive."""
         found: Flags = (self._arrived < self._wanted) & (self._rank > self._reaches[self._topic])
         return found
@@ -162,7 +162,7 @@ class Completeness:
         transaction = self._candidate.boundaries.transaction[ranking.rows]
         ends_again = np.append(False, ranking.last_end[transaction] > ranking.rows)
         found = ranking.interrupted.copy()
-        found[self._rank[self._lacks & ends_again[self._rank]]] = True
+        found[self._rank[self._is_incomplete & ends_again[self._rank]]] = True
         return found
 
     @cached_property
@@ -174,7 +174,7 @@ class Completeness:
         """
         found = self._is_restarted.copy()
         found[self._ranking.after_open] = True
-        found[self._rank[self._lacks & self._is_excused]] = True
+        found[self._rank[self._is_incomplete & self._is_excused]] = True
         return found
 
     @property
@@ -190,7 +190,7 @@ class Completeness:
         candidate, ranking = self._candidate, self._ranking
         reaches = np.maximum(ranking.furthest - 1, 0)
         for number, tp in enumerate(candidate.runs.partitions):
-            if tp in self._passed.cut_off:
+            if tp in self._committed.cut_off:
                 # The beginning of this partition was deleted: transactions up to the first one that it shows may lack events
                 # for ever. If the partition shows none, all of its events may have been deleted.
                 shown = ranking.first_of(number)

@@ -19,7 +19,7 @@ def transactions_of(transaction_ids: pa.Array | pa.ChunkedArray) -> pa.Array | p
     return pc.coalesce(pc.struct_field(found, "transaction"), transaction_ids)
 
 
-def places_of(transaction_ids: pa.Array, logs: dict[str, int]) -> tuple[Numbers, Numbers]:
+def positions_of(transaction_ids: pa.Array, logs: dict[str, int]) -> tuple[Numbers, Numbers]:
     """Find where transactions commit, from the ids of their ENDs.
 
     Args:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakehold.ingest.transactions.collection_topics import topic_of
 from lakehold.ingest.transactions.columns import Flags, Numbers, filled, numbered
-from lakehold.ingest.transactions.ids import places_of
+from lakehold.ingest.transactions.ids import positions_of
 
 BEGIN = "BEGIN"
 END = "END"
@@ -88,7 +88,7 @@ def boundaries_of(
     Args:
         records: `RECORDS` that are BEGINs or ENDs, in the order of offsets, with the number of the transaction as a column
             `transaction`.
-        logs: See `places_of`.
+        logs: See `positions_of`.
         topics: Topics whose events are counted; others are skipped.
         transaction_topic: The topic of the records.
         alone: Transactions of one event that commits by itself, with the number of its topic. Debezium writes no END for
@@ -98,7 +98,7 @@ def boundaries_of(
     is_alone = np.isin(transaction, [*alone])
     ids = records["transaction_id"].combine_chunks()
     is_end = is_alone | (records["kind"].to_numpy() == END)
-    log, at = places_of(pc.if_else(pa.array(is_end), ids, pa.scalar("")), logs)
+    log, at = positions_of(pc.if_else(pa.array(is_end), ids, pa.scalar("")), logs)
     counting, topic, events = _counts(records, topics, transaction_topic)
     lone = np.flatnonzero(is_alone)
     counting = np.concatenate([counting, lone])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, Numbers, compared, last_highest
-from lakehold.ingest.transactions.ids import UNKNOWN, places_of, transactions_of
+from lakehold.ingest.transactions.ids import UNKNOWN, positions_of, transactions_of
 from lakehold.model.committed_transactions import CommittedTransactions
 
 NO_EVENTS = -1
@@ -23,7 +23,7 @@ class Ranking:
 
     Args:
         candidate: The offset range.
-        passed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches committed.
 
     Attributes:
         rows: The first END of each ranked transaction, as rows of the boundaries, in the order of ranks from 1.
@@ -32,9 +32,9 @@ class Ranking:
         is_abandoned: Marks runs of transactions that never end: the connector began again after them.
     """
 
-    def __init__(self, candidate: Candidate, passed: CommittedTransactions) -> None:
+    def __init__(self, candidate: Candidate, committed: CommittedTransactions) -> None:
         self._candidate = candidate
-        self._passed = passed
+        self._committed = committed
         self._logs = {name: number for number, name in enumerate(candidate.logs)}
         boundaries, transactions = candidate.boundaries, candidate.transactions
         ends = np.flatnonzero(boundaries.is_end)
@@ -80,8 +80,8 @@ class Ranking:
         boundaries = self._candidate.boundaries
         begins = np.flatnonzero(~boundaries.is_end)
         begins = begins[begins < self.first_end[boundaries.transaction[begins]]]
-        begun = np.bincount(boundaries.transaction[begins], minlength=self._candidate.transactions)
-        return np.append(False, begun[boundaries.transaction[self.rows]] > 1)
+        counts = np.bincount(boundaries.transaction[begins], minlength=self._candidate.transactions)
+        return np.append(False, counts[boundaries.transaction[self.rows]] > 1)
 
     @cached_property
     def open_begins(self) -> Numbers:
@@ -91,7 +91,7 @@ class Ranking:
         is_over[runs.transaction[self.of_run == COMMITTED]] = True
         rows = np.flatnonzero(~boundaries.is_end & ~is_over[boundaries.transaction])
         # The BEGIN of a committed transaction may be sent again without its END.
-        return rows[~self._have(*places_of(transactions_of(boundaries.id.take(pa.array(rows))), self._logs))]
+        return rows[~self._have(*positions_of(transactions_of(boundaries.id.take(pa.array(rows))), self._logs))]
 
     @cached_property
     def after_open(self) -> Numbers:
@@ -125,8 +125,8 @@ class Ranking:
         """Mark the log positions of transactions that earlier batches committed."""
         found = np.zeros(len(log), bool)
         for name, number in self._logs.items():
-            if name in self._passed.commits:
-                found |= (log == number) & (compared(at, self._passed.commits[name]) <= 0)
+            if name in self._committed.commits:
+                found |= (log == number) & (compared(at, self._committed.commits[name]) <= 0)
         return found
 
     def _precede(self, log: Numbers, at: Numbers, ends: Numbers, below: int) -> Flags:
@@ -139,7 +139,7 @@ class Ranking:
             below: 1 to include log positions at the first END of a log.
         """
         found = np.zeros(len(log), bool)
-        if self._candidate.transaction_topic in self._passed.cut_off:
+        if self._candidate.transaction_topic in self._committed.cut_off:
             boundaries = self._candidate.boundaries
             for number, row in zip(*np.unique(boundaries.log[ends], return_index=True), strict=True):
                 first = boundaries.at[:, ends[row]].tolist()
@@ -149,7 +149,7 @@ class Ranking:
     def _precede_snapshot(self) -> Flags:
         """Mark runs after which the connector began again with a snapshot that contains the transaction's effects."""
         runs = self._candidate.runs
-        snapshots = runs.position[:, runs.is_placed_snapshot]
+        snapshots = runs.position[:, runs.is_positioned_snapshot]
         if not snapshots.shape[1]:
             return np.zeros(len(runs.first), bool)
         return runs.has_position & (compared(runs.position, snapshots[:, last_highest(snapshots)].tolist()) < 0)

@@ -114,7 +114,7 @@ class Resnapshot:
     def _rows(self, position: Position) -> Flags:
         """Mark runs of snapshots at a position or after it."""
         runs = self.candidate.runs
-        return runs.is_placed_snapshot & (compared(runs.position, position) >= 0)
+        return runs.is_positioned_snapshot & (compared(runs.position, position) >= 0)
 
     def _events_after(self, position: Position) -> Flags:
         """Mark runs of events after a position."""
@@ -146,7 +146,7 @@ def resnapshot_of(candidate: Candidate) -> Resnapshot | None:
     runs, is_new = candidate.runs, np.zeros(len(candidate.runs.first), bool)
     for topic, shown in candidate.extent.shown.items():
         numbers = [number for number, tp in enumerate(runs.partitions) if tp.topic == topic]
-        of_topic = runs.is_placed_snapshot & np.isin(runs.partition, numbers)
+        of_topic = runs.is_positioned_snapshot & np.isin(runs.partition, numbers)
         is_new |= of_topic if shown is None else of_topic & (compared(runs.position, shown) > 0)
     rows = np.flatnonzero(is_new)
     if not len(rows):

@@ -24,7 +24,7 @@ from lakehold.ingest.transactions.columns import (
     numbered,
     ranks,
 )
-from lakehold.ingest.transactions.ids import UNKNOWN, places_of
+from lakehold.ingest.transactions.ids import UNKNOWN, positions_of
 from lakehold.ingest.transactions.record_headers import POSITION
 from lakehold.model.high_water_marks import Position
 from lakehold.model.log_positions import POSTGRES_ID, WAL
@@ -85,7 +85,7 @@ class Runs:
         return found
 
     @property
-    def is_placed_snapshot(self) -> Flags:
+    def is_positioned_snapshot(self) -> Flags:
         """Mark runs of snapshots whose upstream position is known."""
         found: Flags = np.isin(self.kind, (SNAPSHOT, SNAPSHOT_END)) & self.has_position
         return found
@@ -122,7 +122,7 @@ def runs_of(
         headers: `HEADERS`, in any order.
         transaction: The number of each header's transaction; -1 if it is not an event.
         names: The ids of the transactions, by their numbers.
-        logs: The numbers of upstream logs, to which new ones are added, see `places_of`.
+        logs: The numbers of upstream logs, to which new ones are added, see `positions_of`.
         partitions: The partitions of the headers, and perhaps others.
     """
     partition = _partition_of(headers, partitions)
@@ -142,7 +142,7 @@ def runs_of(
     offset, at_last = headers["offset"].to_numpy(), headers.take(pa.array(last))
     has_position, at_position = has_position[last], np.stack([column[last] for column in position])
     id_, transaction = at_last["transaction_id"].combine_chunks(), transaction[last]
-    log, at = places_of(names, logs)
+    log, at = positions_of(names, logs)
     # The appended log position is for runs that are not events.
     log, at = np.append(log, np.int16(UNKNOWN))[transaction], np.pad(at, ((0, 0), (0, 1)))[:, transaction]
     # PostgreSQL's events contain the LSN of the commit before theirs: the transaction commits at the earliest one above it.

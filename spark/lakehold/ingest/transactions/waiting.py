@@ -12,13 +12,13 @@ from lakehold.times import iso
 
 
 @dataclass(frozen=True)
-class Blocked:
+class Incomplete:
     """A transaction, or a re-snapshot, that is incomplete and blocks the records after it.
 
     Args:
         transaction: Its id, as its END or its events write it; empty for a re-snapshot.
         arrived: How many of its events or rows have arrived.
-        lacking: For each topic that lacks events, how many have arrived and how many its END counts.
+        missing: For each topic that lacks events, how many have arrived and how many its END counts.
         repeats: The topic that repeats from an earlier point, and has not yet come as far as before; empty: none does.
         is_followed: Whether the transaction topic shows a later transaction, to which new records may belong.
         came: A number that grows while more of it arrives, even if not all records were read.
@@ -26,38 +26,38 @@ class Blocked:
 
     transaction: str
     arrived: int
-    lacking: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    missing: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     repeats: str = ""
     is_followed: bool = False
     came: int = 0
 
 
 def waiting_for(
-    blocked: Blocked, topics: Collection[str], tables: Mapping[str, str], before: Waiting | None, now_ms: int
+    incomplete: Incomplete, topics: Collection[str], tables: Mapping[str, str], before: Waiting | None, now_ms: int
 ) -> Waiting:
     """Return the state of waiting that is kept with the reader.
 
     Args:
-        blocked: The transaction that blocks its batches.
+        incomplete: The transaction that blocks its batches.
         topics: Topics with changes that wait.
         tables: The topic of each table.
         before: The state that was kept before; None: the source did not wait.
         now_ms: The time, epoch milliseconds.
     """
-    concerned = {*topics, *blocked.lacking, blocked.repeats}
-    is_same = before is not None and transaction_of(before.transaction) == transaction_of(blocked.transaction)
+    concerned = {*topics, *incomplete.missing, incomplete.repeats}
+    is_same = before is not None and transaction_of(before.transaction) == transaction_of(incomplete.transaction)
     since_ms, came = (before.since_ms, before.came) if before is not None and is_same else (now_ms, -1)
     return Waiting(
-        transaction=blocked.transaction,
-        arrived=blocked.arrived,
-        since_ms=since_ms if blocked.came <= came else now_ms,
+        transaction=incomplete.transaction,
+        arrived=incomplete.arrived,
+        since_ms=since_ms if incomplete.came <= came else now_ms,
         tables=tuple(sorted(table for table, topic in tables.items() if topic in concerned)),
-        detail=_detail(blocked),
-        came=max(blocked.came, came),
+        detail=_detail(incomplete),
+        came=max(incomplete.came, came),
     )
 
 
-def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
+def incomplete_error(source: str, waiting: Waiting) -> TransactionIncomplete:
     """Return the error with which an ingest ends after it has waited too long."""
     return TransactionIncomplete(
         f'{waiting.what} of source "{source}" is incomplete',
@@ -69,15 +69,15 @@ def incomplete(source: str, waiting: Waiting) -> TransactionIncomplete:
     )
 
 
-def _detail(blocked: Blocked) -> str:
-    if not blocked.transaction:
-        return f"{blocked.arrived:,} of its rows have arrived, and nothing shows yet that these are all."
-    if blocked.repeats:
-        return f'Topic "{blocked.repeats}" repeats changes from this transaction on, and has not yet reached its earlier end.'
-    if not blocked.lacking:
-        return f"Its END has not arrived; {blocked.arrived:,} of its changes have."
+def _detail(incomplete: Incomplete) -> str:
+    if not incomplete.transaction:
+        return f"{incomplete.arrived:,} of its rows have arrived, and nothing shows yet that these are all."
+    if incomplete.repeats:
+        return f'Topic "{incomplete.repeats}" repeats changes from this transaction on, and has not yet reached its earlier end.'
+    if not incomplete.missing:
+        return f"Its END has not arrived; {incomplete.arrived:,} of its changes have."
     counts = (
         f'{arrived:,} of {count:,} changes of topic "{topic}"'
-        for topic, (arrived, count) in sorted(blocked.lacking.items())
+        for topic, (arrived, count) in sorted(incomplete.missing.items())
     )
     return f"Its END counts more changes than have arrived: {', '.join(counts)}."

@@ -57,9 +57,9 @@ class TableBatch:
     @property
     def rule(self) -> Rule:
         """Return the rule by which its changes are deduplicated."""
-        envelope, marks = self.table.envelope, self.progress.marks
-        by_position = envelope.has_positions and self.arrival.may_move_keys(marks)
-        return Rule(envelope.skips_applied, by_position, marks)
+        envelope, high_water_marks = self.table.envelope, self.progress.high_water_marks
+        by_position = envelope.has_positions and self.arrival.may_move_keys(high_water_marks)
+        return Rule(envelope.skips_applied, by_position, high_water_marks)
 
 
 class Applier(Protocol):
@@ -117,11 +117,11 @@ class IcebergApplier:
         self, identity: BatchIdentity, table: Table, progress: TableProgress, read_ends: SnapshotReadEnds
     ) -> TableProgress:
         """Finish a table's connector snapshot if the batch has read all of it, see `Applier`."""
-        before = progress.marks
-        marks = completed(before, read_ends)
-        if marks != before:
-            self._drop_stale(identity, table, marks)
-        return _advanced(progress, table, marks, identity)
+        before = progress.high_water_marks
+        high_water_marks = completed(before, read_ends)
+        if high_water_marks != before:
+            self._drop_stale(identity, table, high_water_marks)
+        return _advanced(progress, table, high_water_marks, identity)
 
     def _expected(self, batch: TableBatch, state: TableState | None) -> direct_load.Expected | None:
         """Return what a direct load expects of the changes if a sample shows only new rows; None: deduplicate the changes."""
@@ -147,7 +147,7 @@ class IcebergApplier:
         columns = self._evolve(batch, changes, state)
         failpoint("after-evolution")
         name = self.writing.name(table.full_name)
-        properties = identity.properties(how.marks if table.envelope.has_positions else None)
+        properties = identity.properties(how.high_water_marks if table.envelope.has_positions else None)
         statistics = how.edges
 
         def load(state: TableState) -> None:
@@ -158,8 +158,8 @@ class IcebergApplier:
         failpoint("before-merge")
         written = self.writing.commit(identity, table.full_name, 1, load)
         failpoint("after-merge")
-        written = self._drop_stale(identity, table, how.marks) or written
-        after = _advanced(batch.progress, table, how.marks, identity)
+        written = self._drop_stale(identity, table, how.high_water_marks) or written
+        after = _advanced(batch.progress, table, how.high_water_marks, identity)
         return _done(batch, changes, report_of(table, statistics, written, identity), after)
 
     def _deduplicate(self, batch: TableBatch, state: TableState | None) -> tuple[TableReport, TableProgress]:
@@ -174,8 +174,8 @@ class IcebergApplier:
         )
         if state is not None and (done := effect_of(state, identity, 1)):
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
-            # repeats: take the marks that resulted from the snapshot's summary.
-            found = replace(found, marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
+            # repeats: take the high-water marks that resulted from the snapshot's summary.
+            found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
         requirements.check(table, carrier.changes, found.statistics, len(batch.read_ends.offsets))
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
@@ -190,11 +190,11 @@ class IcebergApplier:
         failpoint("after-errors")
         written = None
         if not is_silent:
-            is_whole = found.marks.shows_snapshot and not open_errors
+            is_whole = found.high_water_marks.shows_snapshot and not open_errors
             written = self._write(batch, carrier.changes, columns, found, is_whole=is_whole)
         after = replace(batch.progress, open_errors=open_errors)
         if not is_silent:
-            after = _advanced(after, table, found.marks, identity)
+            after = _advanced(after, table, found.high_water_marks, identity)
         return _done(batch, carrier.changes, report_of(table, found.statistics, written, identity), after)
 
     def _evolve(self, batch: TableBatch, changes: Changes, state: TableState | None) -> tuple[ColumnType, ...]:
@@ -250,8 +250,8 @@ class IcebergApplier:
     ) -> TableState | None:
         """Commit the changes, unless the table has them already. Returns the committed table; None: there was nothing to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
-        marks = found.marks if table.envelope.has_positions else None
-        name, properties = writing.name(table.full_name), identity.properties(marks)
+        high_water_marks = found.high_water_marks if table.envelope.has_positions else None
+        name, properties = writing.name(table.full_name), identity.properties(high_water_marks)
 
         def first(state: TableState) -> None:
             if changes.is_multiset and found.statistics.deletes:
@@ -278,20 +278,20 @@ class IcebergApplier:
             failpoint("before-merge")
             written = writing.commit(identity, table.full_name, 1, first)
             failpoint("after-merge")
-        return self._drop_stale(identity, table, found.marks) or written
+        return self._drop_stale(identity, table, found.high_water_marks) or written
 
-    def _drop_stale(self, identity: BatchIdentity, table: Table, marks: HighWaterMarks) -> TableState | None:
+    def _drop_stale(self, identity: BatchIdentity, table: Table, high_water_marks: HighWaterMarks) -> TableState | None:
         """Delete rows that a complete re-snapshot lacks. Returns the committed table; None: there was nothing to do."""
-        snapshot = marks.snapshot
+        snapshot = high_water_marks.snapshot
         if snapshot is None or not snapshot.complete or snapshot.replaces_through is None:
             return None
-        return self.writing.remove_stale(identity, table.full_name, snapshot.replaces_through, marks, 2)
+        return self.writing.remove_stale(identity, table.full_name, snapshot.replaces_through, high_water_marks, 2)
 
 
 def _may_load(arrival: TableArrival, progress: TableProgress) -> bool:
     """Return whether a direct load is worth a try: a sample can be taken, and the table's state allows all changes to be new."""
     envelope, rows = arrival.table.envelope, 0 if arrival.state is None else arrival.state.row_count
-    return envelope.has_keys and arrival.has_edges and direct_load.may_be_new(envelope, progress.marks, rows)
+    return envelope.has_keys and arrival.has_edges and direct_load.may_be_new(envelope, progress.high_water_marks, rows)
 
 
 def _done(
@@ -310,12 +310,18 @@ def _says_nothing(changes: Changes, found: Deduplicated) -> bool:
     return not changes.knows_rows or statistics.errors == statistics.records
 
 
-def _advanced(progress: TableProgress, table: Table, marks: HighWaterMarks, batch: BatchIdentity) -> TableProgress:
+def _advanced(
+    progress: TableProgress, table: Table, high_water_marks: HighWaterMarks, batch: BatchIdentity
+) -> TableProgress:
     """Return the progress after a batch. A table becomes readable with the first batch that leaves no snapshot half read."""
     since_ms = progress.since_ms
-    if since_ms is None and marks.is_whole:
+    if since_ms is None and high_water_marks.is_whole:
         since_ms = batch.timestamp_ms
-    return replace(progress, since_ms=since_ms, marks=marks if table.envelope.has_positions else HighWaterMarks())
+    return replace(
+        progress,
+        since_ms=since_ms,
+        high_water_marks=high_water_marks if table.envelope.has_positions else HighWaterMarks(),
+    )
 
 
 def _bad_input(table: Table, found: Deduplicated) -> TableStopped:

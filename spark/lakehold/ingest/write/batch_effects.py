@@ -19,7 +19,7 @@ class BatchIdentity:
     timestamp_ms: int
     offsets: str
 
-    def properties(self, marks: HighWaterMarks | None, step: int = 1) -> dict[str, str]:
+    def properties(self, high_water_marks: HighWaterMarks | None, step: int = 1) -> dict[str, str]:
         """Return the summary's entries; `step` numbers the commits of one table in one batch."""
         found = {
             "lakehold.timestamp": str(self.timestamp_ms),
@@ -27,7 +27,7 @@ class BatchIdentity:
             "lakehold.offsets": self.offsets,
             "lakehold.step": str(step),
         }
-        return found if marks is None else {**found, "lakehold.marks": marks.to_json()}
+        return found if high_water_marks is None else {**found, "lakehold.marks": high_water_marks.to_json()}
 
     def effect(self, step: int) -> str:
         """Return a name for each commit of the batch to a table."""

@@ -58,20 +58,22 @@ class Expected:
 
     Args:
         edges: Statistics of the batch's first and last records.
-        marks: The table's marks after the batch.
+        high_water_marks: The table's high-water marks after the batch.
         snapshot_id: The table's snapshot when the expectation was made; None before its first one.
         guard: A key column with the table's highest value in it, as in `Bounds`; None for a table without rows.
     """
 
     edges: BatchStatistics
-    marks: HighWaterMarks
+    high_water_marks: HighWaterMarks
     snapshot_id: int | None
     guard: tuple[ColumnType, Any] | None
 
 
-def may_be_new(envelope: Envelope, marks: HighWaterMarks, row_count: int | None) -> bool:
+def may_be_new(envelope: Envelope, high_water_marks: HighWaterMarks, row_count: int | None) -> bool:
     """Return whether a batch's edges are worth reading: the table has no rows, or the connector's snapshot continues."""
-    goes_on = envelope.has_positions and marks.snapshot is not None and not marks.snapshot.complete
+    goes_on = (
+        envelope.has_positions and high_water_marks.snapshot is not None and not high_water_marks.snapshot.complete
+    )
     return row_count == 0 or goes_on
 
 
@@ -87,10 +89,10 @@ def expected(
         tables: Reads the bounds of its values.
         read_ends: The offsets up to which the batch reads the table's topic.
     """
-    found, marks = statistics_of_few(edges, rule), rule.marks
+    found, high_water_marks = statistics_of_few(edges, rule), rule.high_water_marks
     if not (found.records and found.went_back is None and _is_plain(found) and _is_of_one_snapshot(found)):
         return None
-    if marks.snapshot is not None and marks.snapshot.position != found.snapshot_position:
+    if high_water_marks.snapshot is not None and high_water_marks.snapshot.position != found.snapshot_position:
         return None
     guard = None
     if state is not None and state.row_count != 0:
@@ -100,7 +102,7 @@ def expected(
         guard = next(((column, upper) for column, upper in uppers if upper is not None), None)
         if guard is None:
             return None
-    after = advanced(marks, found, read_ends=read_ends, sequence_number=None)
+    after = advanced(high_water_marks, found, read_ends=read_ends, sequence_number=None)
     return Expected(found, after, None if state is None else state.snapshot_id, guard)
 
 
@@ -119,7 +121,10 @@ def _is_of_one_snapshot(statistics: BatchStatistics) -> bool:
     """Return whether all changes have the position of one connector snapshot, or none has a position."""
     if statistics.streamed_position is not None:
         return False
-    return statistics.snapshot_position == statistics.lowest_position and len(set(statistics.passed.values())) <= 1
+    return (
+        statistics.snapshot_position == statistics.lowest_position
+        and len(set(statistics.highest_positions.values())) <= 1
+    )
 
 
 def load(  # noqa: PLR0913 - a batch, a table, and where to write
@@ -155,7 +160,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
         column, upper = how.guard
         guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
     path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
-    rows = _marked(changes, how.edges)
+    rows = _as_applied(changes, how.edges)
     staged = publishing.stage(
         lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"
     )
@@ -169,7 +174,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     return replace(how.edges, records=records, upserts=records)
 
 
-def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
+def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
     """Mark all changes as applied; changes that contradict the expectation lose their key, which shows afterwards.
 
     No other way to find them is as cheap: counting splits the code that Spark generates for a row.
@@ -181,13 +186,13 @@ def _marked(changes: Changes, edges: BatchStatistics) -> DataFrame:
     if edges.snapshot_position is None:
         plain = plain & F.col(POSITION).isNull()
     else:
-        # The marks already say whether the snapshot has ended: they are written before everything is read.
+        # The high-water marks already say whether the snapshot has ended: they are written before everything is read.
         phases = SNAPSHOT_PHASES if edges.snapshot_ends else (Phase.SNAPSHOT.value,)
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
-        plain = plain & F.col(PARTITION).isin(*edges.passed)
+        plain = plain & F.col(PARTITION).isin(*edges.highest_positions)
     keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}
-    decided = {**keys, APPLIED: F.lit(True), OP: F.lit(Op.UPSERT.value)}
-    return changes.frame.withColumn(_PLAIN, plain).withColumns(decided)
+    decisions = {**keys, APPLIED: F.lit(True), OP: F.lit(Op.UPSERT.value)}
+    return changes.frame.withColumn(_PLAIN, plain).withColumns(decisions)
 
 
 def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:

@@ -1,4 +1,4 @@
-"""Merges: the winning changes become one commit of the table. SQL text and paths, no decisions about data.
+"""Merges: the applied changes become one commit of the table. SQL text and paths, no decisions about data.
 
 Three paths, cheapest first:
 
@@ -79,7 +79,7 @@ class Merge:
 def append(
     how: Append, changes: Changes, deduplicated: DataFrame, columns: Sequence[ColumnType], properties: Mapping[str, str]
 ) -> None:
-    """Write the winning rows of `deduplicated` as new rows; `columns` are the table's, in its order."""
+    """Write the applied rows of `deduplicated` as new rows; `columns` are the table's, in its order."""
     new = deduplicated.filter(F.col(APPLIED) & (F.col(OP) == Op.UPSERT.value))
     rows = new.selectExpr(*as_stored(changes, columns, keeps_values=how.keeps_values))
     writer = (

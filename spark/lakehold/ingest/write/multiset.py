@@ -84,7 +84,7 @@ class KeylessBatch:
 
     def properties(self, step: int) -> dict[str, str]:
         """Return the snapshot's properties for a step of the batch."""
-        return self.identity.properties(self.found.marks, step)
+        return self.identity.properties(self.found.high_water_marks, step)
 
 
 def write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableState) -> None:

@@ -93,12 +93,12 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     Returns:
         The effects on rows of the table, None if nothing was deleted, and the table's progress.
     """
-    marks = progress.marks
+    high_water_marks = progress.high_water_marks
     is_read = all(reached.get(tp, 0) >= end for tp, end in snapshot.ends.items())
     table = entry.definition
-    if not table.envelope.has_positions or marks.repeated == snapshot.signal_id or not is_read:
+    if not table.envelope.has_positions or high_water_marks.repeated == snapshot.signal_id or not is_read:
         return None, progress
-    marks = replace(marks, repeated=snapshot.signal_id)
-    written = writing.remove_stale(batch, table.full_name, snapshot.replaces_through, marks, _STEP)
+    high_water_marks = replace(high_water_marks, repeated=snapshot.signal_id)
+    written = writing.remove_stale(batch, table.full_name, snapshot.replaces_through, high_water_marks, _STEP)
     report = counted(TableReport(table.full_name), written, batch) if written is not None else None
-    return report, replace(progress, marks=marks)
+    return report, replace(progress, high_water_marks=high_water_marks)

@@ -115,10 +115,10 @@ def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: 
         upstream = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL. MySQL: binlog_row_image = FULL."
         schema = ""
     if table.envelope.needs_before:
-        asked = f"ENVELOPE {table.envelope.sql} needs"
+        reason = f"ENVELOPE {table.envelope.sql} needs"
         instead = "Or use ENVELOPE DEBEZIUM UPSERT, which does not read it."
     else:
-        asked = f"KEY ({', '.join(table.key)}) is not in every message key: it takes"
+        reason = f"KEY ({', '.join(table.key)}) is not in every message key: it takes"
         instead = "For what is in the topic already: delete it, and have the connector snapshot the table again."
     return TableStopped(
         f'table "{table.full_name}" gets updates without "before"',
@@ -126,7 +126,7 @@ def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: 
         code="before-missing",
         detail=(
             f"{statistics.before_missing} of {statistics.records} messages, the first at offset "
-            f"{statistics.before_missing_offset} of topic {table.topic}.{schema} {asked} the whole row before each change."
+            f"{statistics.before_missing_offset} of topic {table.topic}.{schema} {reason} the whole row before each change."
         ),
         hint=f"{upstream} {instead}",
     )
@@ -142,7 +142,7 @@ def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> Tabl
         table=table.full_name,
         code="database-restored",
         detail=f"The change at offset {found.offset} of topic {table.topic}, partition {found.partition}, is at "
-        f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.passed)}: the database was "
+        f"{shown(found.position)} in the database's log, and is newer than those up to {shown(found.earlier)}: the database was "
         "restored from a backup, or is another one. lakehold would skip new changes as repeats.",
         hint=f"Load it again from a topic without the old changes: {reload}. With a transaction topic do so for all of the "
         "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of "

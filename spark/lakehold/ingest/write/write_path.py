@@ -44,8 +44,8 @@ def path_of(
 def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> SparkColumn | None:
     """Return a key column's range that contains the batch and no row of the table."""
     for name, b in bounds.items():
-        held = stored[name]
-        if held is not None and held.excludes(b.lowest, b.highest):
+        known = stored[name]
+        if known is not None and known.excludes(b.lowest, b.highest):
             lowest, highest = (merge.key_value(b.type, value) for value in (b.lowest, b.highest))
             return F.col(quoted(name)).between(lowest, highest)
     return None

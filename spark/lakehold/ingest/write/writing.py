@@ -74,7 +74,7 @@ class Writing:
         return found
 
     def remove_stale(
-        self, batch: BatchIdentity, full_name: str, through: int, marks: HighWaterMarks, step: int
+        self, batch: BatchIdentity, full_name: str, through: int, high_water_marks: HighWaterMarks, step: int
     ) -> TableState | None:
         """Delete the rows that were last changed at or before a sequence number of the table.
 
@@ -82,13 +82,13 @@ class Writing:
             batch: The batch.
             full_name: The table.
             through: The sequence number.
-            marks: The table's marks afterwards.
+            high_water_marks: The table's high-water marks afterwards.
             step: The step of the batch.
 
         Returns:
             The committed table; None if nothing was to do.
         """
-        name, properties = self.name(full_name), batch.properties(marks, step)
+        name, properties = self.name(full_name), batch.properties(high_water_marks, step)
 
         def delete(state: TableState) -> None:
             spark = self.spark()

@@ -1,4 +1,4 @@
-"""Performs one step of a plan upstream. A step that was done before changes nothing."""
+"""Applies one step of a plan upstream. A step that was done before changes nothing."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Systems:
     table_state: Callable[[str], TableState | None]
 
 
-def perform(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
-    """Perform a step.
+def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
+    """Apply a step.
 
     Raises:
         UpstreamUnavailable: A system does not answer.
@@ -158,10 +158,12 @@ def _signals(
 ) -> list[str]:
     match step:
         case RecordFirstSnapshot(prefix, tables):
-            said = TopicPartition(SideTopics(prefix).notifications, 0)
-            marks = on.kafka.watermarks([said]).get(said)
-            said_until = marks.end_exclusive if marks is not None else 0
-            return [recorded_first_snapshot(object_id, upstream, said_until) for object_id, upstream in tables.items()]
+            notifications = TopicPartition(SideTopics(prefix).notifications, 0)
+            watermarks = on.kafka.watermarks([notifications]).get(notifications)
+            notified_from = watermarks.end_exclusive if watermarks is not None else 0
+            return [
+                recorded_first_snapshot(object_id, upstream, notified_from) for object_id, upstream in tables.items()
+            ]
         case RequestSnapshot(_, upstream, object_id, repeat, _):
             if repeat is None:
                 return [requested_snapshot(object_id, upstream)]
@@ -176,8 +178,8 @@ def _signals(
                 recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
             ]
         case RecordSyncPoint(_, tables, signal_table):
-            place = on.database.mark_log(signal_table)
-            return [recorded_sync_point(object_id, upstream, place) for object_id, upstream in tables.items()]
+            sync_point = on.database.write_sync_point(signal_table)
+            return [recorded_sync_point(object_id, upstream, sync_point) for object_id, upstream in tables.items()]
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:

@@ -1,0 +1,76 @@
+"""The wheel in new environments of each supported Python, with each extra: `make test-pythons`.
+
+Its name keeps it out of `make test`: each environment takes a minute, and the first ones a download of Spark, too.
+A Python that is not on the PATH is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+UV = Path(sys.executable).with_name("uv")
+
+PYTHONS = ("3.11", "3.12", "3.13")
+USES_OF_EXTRAS = {
+    "": "import lakehold.lake",
+    "airflow": "import lakehold.orchestration.lakes, lakehold.orchestration.plugin",
+    "quality": "import great_expectations, lakehold.quality.suite_run",
+}
+"""Python that needs what the extra brings."""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def run(*command: str, cwd: Path) -> str:
+    ended = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def environment(folder: Path, python: str, *install: str) -> Path:
+    """Make an environment, install into it and return the folder of its programs."""
+    program = f"python{python}"
+    try:
+        subprocess.run([program, "-c", ""], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        pytest.skip(f"{program} is not on the PATH")
+    run(str(UV), "venv", "--quiet", "--python", program, "env", cwd=folder)
+    programs = folder / "env" / "bin"
+    run(str(UV), "pip", "install", "--quiet", "--python", str(programs / "python"), *install, cwd=folder)
+    return programs
+
+
+def show_demo(programs: Path, folder: Path) -> None:
+    shown = run(str(programs / "lakehold"), "demo", "--directory", "demo", cwd=folder)
+    assert "equal to PostgreSQL: customers 98 rows, orders 198 rows, order_items 537 rows" in shown
+
+
+def test_each_python_that_the_package_admits_is_tried() -> None:
+    admitted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert re.fullmatch(r">=3\.11,<3\.14", admitted)
+    assert PYTHONS == ("3.11", "3.12", "3.13")
+
+
+@pytest.mark.parametrize("extra", USES_OF_EXTRAS)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_demo_runs_with_the_newest_versions(python: str, extra: str, wheel: Path, tmp_path: Path) -> None:
+    programs = environment(tmp_path, python, f"{wheel}[{extra}]" if extra else str(wheel))
+    run(str(programs / "python"), "-c", USES_OF_EXTRAS[extra], cwd=tmp_path)
+    show_demo(programs, tmp_path)
+
+
+def test_the_demo_runs_with_the_oldest_versions(wheel: Path, tmp_path: Path) -> None:
+    show_demo(environment(tmp_path, PYTHONS[0], "--resolution", "lowest-direct", str(wheel)), tmp_path)
