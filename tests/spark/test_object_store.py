@@ -97,7 +97,7 @@ def test_a_slow_and_busy_store_loses_nothing(make_lake: LakeFactory, s3_server: 
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"s3.secret-access-key": "wrong"}, "AWS Error"),
         ({"s3.endpoint": "http://127.0.0.1:9"}, "AWS Error NETWORK_CONNECTION"),
@@ -105,7 +105,7 @@ def test_a_slow_and_busy_store_loses_nothing(make_lake: LakeFactory, s3_server: 
     ids=["credentials", "address"],
 )
 def test_a_store_that_refuses_is_named_with_what_to_change(
-    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path, wrong: dict[str, str], said: str
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path, wrong: dict[str, str], message: str
 ) -> None:
     place = s3_server.new_lake(tmp_path)
     place["catalog_properties"] |= wrong
@@ -113,7 +113,7 @@ def test_a_store_that_refuses_is_named_with_what_to_change(
         make_lake(**place).sql("SHOW TABLES")
     assert refused.value.code == "store-failed"
     assert f'the lake in "{place["warehouse"]}"' in refused.value.message
-    assert said in refused.value.detail
+    assert message in refused.value.detail
     assert "s3.endpoint" in refused.value.hint
 
 

@@ -106,7 +106,7 @@ def test_only_servers_that_are_not_of_aws_get_fewer_checksums(
 
 
 @pytest.mark.parametrize(
-    ("said", "hint"),
+    ("message", "hint"),
     [
         ("When reading information for key 'k' in bucket 'b': AWS Error ACCESS_DENIED", "AWS_ACCESS_KEY_ID"),
         ("java.lang.NoClassDefFoundError: software/amazon/awssdk/core/exception/SdkException", "fetch iceberg-aws"),
@@ -120,9 +120,9 @@ def test_only_servers_that_are_not_of_aws_get_fewer_checksums(
         ("google::cloud::Status(NOT_FOUND)", "GOOGLE_APPLICATION_CREDENTIALS"),
     ],
 )
-def test_an_error_of_a_store_says_what_to_change(said: str, hint: str) -> None:
-    assert hint in store_hint(said)
-    error = explained(f"py4j.protocol.Py4JJavaError: An error occurred while calling o1.sql.\n: {said}")
+def test_an_error_of_a_store_says_what_to_change(message: str, hint: str) -> None:
+    assert hint in store_hint(message)
+    error = explained(f"py4j.protocol.Py4JJavaError: An error occurred while calling o1.sql.\n: {message}")
     assert (error.code, error.message) == ("store-failed", "the object store does not work")
     assert hint in error.hint
 

@@ -33,19 +33,19 @@ _HINTS = (
 )
 
 
-def store_hint(said: str) -> str:
-    """Return what to do about an error of an object store; empty if `said` is about something else."""
-    return next((hint for pattern, hint in _HINTS if re.search(pattern, said)), "")
+def store_hint(message: str) -> str:
+    """Return what to do about an error of an object store; empty if `message` is about something else."""
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, message)), "")
 
 
-def store_failed(said: str, of: str = "") -> UpstreamUnavailable:
+def store_failed(message: str, of: str = "") -> UpstreamUnavailable:
     """Return the error for an object store that refuses a request or does not answer.
 
     Args:
-        said: The message of the store's client, which has a hint.
+        message: The message of the store's client, which has a hint.
         of: The table or the lake whose files are in the store; empty if unknown.
     """
-    reason = next(line.strip() for line in (*said.splitlines(), said) if store_hint(line)).rstrip(".")
+    reason = next(line.strip() for line in (*message.splitlines(), message) if store_hint(line)).rstrip(".")
     return UpstreamUnavailable(
         f"the object store{f' of {of}' if of else ''} does not work",
         code="store-failed",
