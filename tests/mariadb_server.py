@@ -10,7 +10,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pymysql
 import pytest
 
 from lakehold.servers import HOST
@@ -76,6 +78,11 @@ class MariaDb:
     def rows(self, query: str) -> list[tuple[str, ...]]:
         """Return the rows of a query, values as text."""
         return [tuple(line.split("\t")) for line in self._client(query).splitlines()]
+
+    def connected(self, database: str) -> pymysql.Connection[Any]:
+        """Connect as root, without transactions of the connection's own."""
+        socket = str(self._socket)
+        return pymysql.connect(unix_socket=socket, user="root", database=database, autocommit=True, charset="utf8mb4")
 
     def start(self) -> None:
         self._log = (self._directory / "log").open("a")

@@ -31,6 +31,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -60,6 +61,7 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
+from lakehold.upstream.silent_changes import Shape
 from lakehold.upstream.wanted import InLake, Wanted, wanted
 from tests.upstream_meddling import Meddled
 
@@ -118,6 +120,7 @@ class World(Meddled):
         tables: Tables of the database.
         snapshotted: Tables that the connector snapshotted since their topic was last created.
         keyless: Tables without a primary key.
+        multisets: Tables that the lake has without a key.
         may_publish: The source's user may create and change publications.
         missed: Tables that changed while the connector did not capture them, and had no snapshot since.
         gone: Tables with rows in the lake that were deleted while the connector did not capture them.
@@ -143,6 +146,7 @@ class World(Meddled):
     requested: list[tuple[str, str]] = field(default_factory=list)
     snapshotted: set[str] = field(default_factory=set)
     keyless: frozenset[str] = frozenset()
+    multisets: frozenset[str] = frozenset()
     may_publish: bool = True
     missed: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
@@ -161,6 +165,8 @@ class World(Meddled):
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
     failover: FoundFailover = field(default_factory=FoundFailover)
     log: FoundLog | None = None
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    recorded_shapes: dict[str, Shape] = field(default_factory=dict)
 
     @property
     def is_capturing(self) -> bool:
@@ -205,6 +211,7 @@ class World(Meddled):
             self.may_publish,
             self.position,
             failover=self.failover,
+            shapes={name: self.shapes[name] for name in wanted.upstream_tables if name in self.shapes},
         )
         return Found(
             connector,
@@ -217,8 +224,10 @@ class World(Meddled):
             signals=self._signals(wanted.signal_table),
             relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
+            multisets=self.multisets,
             log=self.log,
             applied_position=wanted.applied_position,
+            shapes=dict(self.recorded_shapes),
         )
 
     def _signals(self, name: str) -> FoundSignals:
@@ -302,8 +311,11 @@ class World(Meddled):
                 for object_id in recorded:
                     before = self.snapshots.get(object_id, NO_SNAPSHOT)
                     self.snapshots[object_id] = replace(before, missed=True)
-            case RecordMembers(_, _, _, names):
+            case RecordShapes(_, _, shapes):
+                self.recorded_shapes |= shapes
+            case RecordMembers(_, _, _, names, shapes):
                 assert self.publication is not None
+                self.recorded_shapes |= shapes
                 self.recorded |= {
                     name: self.publication.members[name] for name in names if name in self.publication.members
                 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import OnLapse
+from lakehold.given_session import refuse_incomplete
 from lakehold.lake_parts import LakeParts
 from lakehold.progress import NoProgress, Progress
 from lakehold.session import close_session, open_session, prepared
@@ -61,6 +62,7 @@ class Lake:
     def spark(self) -> SparkSession:
         """Return the session, whose default catalog is `lake`; a session made here takes seconds to start."""
         if self._given_spark is not None:
+            refuse_incomplete(self._given_spark, self.settings)
             return prepared(self._given_spark, self.settings)
         return open_session(self.settings, self._closed)
 
@@ -308,27 +310,39 @@ class Lake:
         with readable():
             return self.checks.check_at(table, at_ms, kept)
 
-    def verify(self, table: str, *, progress: Progress | None = None) -> Comparison:
-        """Compare a captured table with its table in the database, row by row, while both go on changing.
+    def verify(
+        self,
+        table: str,
+        *,
+        connection: str | None = None,
+        upstream: str | None = None,
+        progress: Progress | None = None,
+    ) -> Comparison:
+        """Compare a table with its table in a database, row by row, while both go on changing.
 
-        It ingests the source as far as it needs, unless another process does. A key that differs only because one side is
-        later than the other counts as equal.
+        A captured table is compared with the table that feeds it. Its source is ingested as far as needed, unless another
+        process does that. A key that differs only because one side is later than the other counts as equal. The newest
+        rows of any other table are compared with the table of the database that you name. The verdict is kept.
 
         Args:
             table: Full name.
+            connection: Name of the connection to the database; by default the one from which the table is captured.
+            upstream: The table in that database, `schema.table`.
             progress: Shows how much is read.
 
         Raises:
-            DefinitionError: The table does not exist, is not captured from a database, or has no key.
+            DefinitionError: The table or the connection does not exist; the table is not captured and no database is
+                named; or it has no key.
             NotReadable: The table's first snapshot is not complete.
             TableStopped: The table is stopped, or catches up.
             UpstreamUnavailable: The database does not answer, or its changes do not reach the lake.
             UpstreamRefused: The database refuses a query.
         """
         from lakehold.spark_errors import readable
+        from lakehold.verify.subject import against
 
         with readable():
-            return self._parts.verifying.compare(table, progress or NoProgress())
+            return self._parts.compare(table, against(connection, upstream), progress or NoProgress())
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop a table's data; does nothing when it was never created."""
@@ -365,7 +379,7 @@ def connect(
 
     Args:
         warehouse: Directory or URI of the tables. Unset arguments come from `LAKEHOLD_*`, then from `lakehold.toml`.
-        spark: A session to use, which has the jars and the extensions of `lakehold.session.session_conf`.
+        spark: A session that another program made; if it lacks jars or extensions, its first use lists all that is missing.
         spark_remote: A Spark Connect endpoint.
         catalog_uri: The Iceberg catalog; by default an SQLite file in the warehouse.
         **settings: Further fields of `lakehold.settings.Settings`.

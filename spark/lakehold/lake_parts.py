@@ -7,7 +7,7 @@ Parts import what they need when they are made, so that a short process loads on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables
+from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BATCHES, BatchStore
 from lakehold.state.catalog_opening import open_catalog
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from lakehold.ingest.source_opening import Opening
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
-    from lakehold.quality import Checks
+    from lakehold.quality import Checks, Outcome
     from lakehold.state.holds import Hold
     from lakehold.subscribe.read_leases import ReadLeases
     from lakehold.subscribe.subscription_opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
+    from lakehold.verify.comparison import Comparison
+    from lakehold.verify.subject import Against
     from lakehold.verify.verifying import Verifying
 
 _FAR_FILES_AT_ONCE = 24
@@ -94,7 +97,27 @@ class LakeParts:
             kept=self.state.log(HOLD_CHECKS),
             suites=self.settings.expectations,
             pages=self.settings.check_pages_uri,
+            compare=self._compared,
             docs_of=lambda table: column_docs(table, self.settings.schemas),
+        )
+
+    def compare(self, full_name: str, against: Against | None, progress: Progress) -> Comparison:
+        """Compare a table with its database, and keep the verdict."""
+        from lakehold.verify.kept_verdict import verdict_of
+
+        found = self.verifying.compare(full_name, against, progress)
+        self.checks.keep(verdict_of(found))
+        return found
+
+    def _compared(self, full_name: str, arguments: Mapping[str, Any]) -> Outcome:
+        from lakehold.verify.kept_verdict import outcome_of
+        from lakehold.verify.subject import against
+
+        return outcome_of(
+            lambda: self.compare(
+                full_name, against(arguments.get("connection"), arguments.get("upstream")), NoProgress()
+            ),
+            arguments,
         )
 
     @cached_property
@@ -142,9 +165,7 @@ class LakeParts:
         from lakehold.upstream.sources import CapturedSources
 
         leases = UpstreamLeases(self.state)
-        return CapturedSources(
-            self.definitions.definitions, self.batches.readers, leases, self.settings, self.tables.table_state
-        )
+        return CapturedSources(self.definitions.definitions, self.batches.readers, leases, self.settings, self.tables)
 
     @cached_property
     def subscriptions(self) -> Subscriptions:

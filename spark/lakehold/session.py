@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
-from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
 from lakehold.iceberg.object_stores import jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
@@ -67,6 +67,9 @@ SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:
 _QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+"""Adds Iceberg's statements to Spark's SQL."""
 
 _CONNECT_PORT = 15_002
 """The port of an address without one, as Spark defines it."""
@@ -188,15 +191,14 @@ def _own_interrupts() -> Iterator[None]:
 
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return the whole configuration of a classic session or of a Connect server over this lake."""
-    jars = [path for name in ("spark", jar_set(settings)) if name for path in artifacts.jars(name)]
     return {
-        "spark.jars": ",".join(map(str, jars)),
+        **_fetched_jars(settings),
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.extensions": EXTENSION,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -208,6 +210,24 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **PLAIN_TEXT_CONF,
         _JAVA_OPTIONS: _java_options(settings),
     }
+
+
+def _fetched_jars(settings: Settings) -> dict[str, str]:
+    """Return the setting that names the fetched jars; nothing is fetched if the user's settings bring Iceberg."""
+    own = settings.spark_conf
+    if "spark.jars" in own or "iceberg-spark-runtime" in own.get("spark.jars.packages", ""):
+        return {}
+    sets = [name for name in ("spark", jar_set(settings)) if name]
+    try:
+        return {"spark.jars": ",".join(str(path) for name in sets for path in artifacts.jars(name))}
+    except EnvironmentMissing as error:
+        if error.code == "artifact-fetch":
+            packages = ",".join(each for name in sets for each in artifacts.coordinates(name).values())
+            error.hint += (
+                ' Or bring the jars yourself, in the setting spark_conf: {"spark.jars": "/a/folder/*.jar"} or '
+                f'{{"spark.jars.packages": "{packages}"}}.'
+            )
+        raise
 
 
 def _java_options(settings: Settings) -> str:

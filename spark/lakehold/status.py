@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.data_tables import TableState
+from lakehold.ingest.envelope.unfilled_columns import unfilled_columns, unfilled_detail, unfilled_hint
 from lakehold.lake import Lake
 from lakehold.model.readers import Waiting
 from lakehold.overview.table_status import TableStatus, table_statuses
@@ -30,8 +32,8 @@ def status_of(lake: Lake) -> Result:
     """Return one row for each table that a source feeds: readable window, live rows, open errors, what stopped it.
 
     For a table that is catching up, the row also has how much its reader has read and has still to read. For a table
-    that waits for an upstream transaction, it names the transaction. Notices report connectors that do not run, and
-    parts of messages that no table can hold.
+    that waits for an upstream transaction, it names the transaction. Notices report connectors that do not run, parts of
+    messages that no table can hold, and new columns that may lack values in older rows.
     """
     defined = lake.definitions.definitions()
     found = table_statuses(defined, lake.batches.all_readers())
@@ -40,14 +42,20 @@ def status_of(lake: Lake) -> Result:
     for status in found:
         left_out = status.progress.left_out if status.progress is not None else ()
         notices += [f"{status.full_name}: {sentence}" for sentence in left_out]
-    return Result(COLUMNS, [_row(lake, status) for status in found], tuple(notices))
+    rows = []
+    for status in found:
+        table, stopped_by = _table(lake, status)
+        rows.append(_row(status, table, stopped_by))
+        if table is not None and status.progress is not None:
+            notices += _unfilled(status.full_name, unfilled_columns(table, status.progress.high_water_marks))
+    return Result(COLUMNS, rows, tuple(notices))
 
 
-def _row(lake: Lake, status: TableStatus) -> tuple[Any, ...]:
+def _row(status: TableStatus, table: TableState | None, stopped_by: str | None) -> tuple[Any, ...]:
     name, source, reader, progress = status.full_name, status.source, status.reader, status.progress
     if reader is None or progress is None:
         return (name, source, status.state.value, None, None, None, 0, None, None, None, None)
-    rows, stopped_by = _rows(lake, name)
+    rows = table.row_count if table is not None else 0 if stopped_by is None else None
     if reader.error is not None:
         stopped_by = f"{reader.error.code}: {reader.error.message}"
     upper_ms = reader.upper_of(name)
@@ -66,13 +74,18 @@ def _row(lake: Lake, status: TableStatus) -> tuple[Any, ...]:
     )
 
 
-def _rows(lake: Lake, name: str) -> tuple[int | None, str | None]:
-    """Return the number of rows of a table, or why it is unknown."""
+def _table(lake: Lake, status: TableStatus) -> tuple[TableState | None, str | None]:
+    """Return the Iceberg table, if a batch was written, or why it cannot be read."""
+    if status.reader is None:
+        return None, None
     try:
-        table = lake.tables.table_state(name)
+        return lake.tables.table_state(status.full_name), None
     except DefinitionError as error:
         return None, f"{error.code}: {error.message}"
-    return table.row_count if table is not None else 0, None
+
+
+def _unfilled(full_name: str, columns: tuple[str, ...]) -> list[str]:
+    return [f"{full_name}: {unfilled_detail(columns)}. {unfilled_hint(full_name)}"] if columns else []
 
 
 def _waiting_text(waiting: Waiting) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from lakehold.errors import UpstreamError, UpstreamUnavailable
@@ -180,6 +181,24 @@ def test_a_standby_that_is_not_promoted_is_refused(server: ReplicatedServer) -> 
     with pytest.raises(UpstreamUnavailable) as refusal:
         PostgresUpstream(login, 5.0).inspect(Names("p", "s", "lakehold_signals.of_s"), "s1", [])
     assert refusal.value.code == "database-standby"
+
+
+def test_a_user_without_the_right_to_ask_for_timelines_is_found(server: ReplicatedServer) -> None:
+    addresses = server.primary.addresses
+
+    def may_ask(*statements: str) -> bool:
+        with psycopg.connect(addresses.postgres(), autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+        login = Login(HOST, server.port, "poor", addresses.postgres_password, "postgres")
+        database, _ = PostgresUpstream(login, 5.0).inspect(Names("p", "s", "lakehold_signals.of_s"), "s1", [])
+        assert database.failover.has_standbys
+        return database.failover.may_ask
+
+    assert not may_ask(f"CREATE ROLE poor LOGIN PASSWORD '{addresses.postgres_password}'")
+    assert may_ask("ALTER ROLE poor REPLICATION")
+    assert not may_ask("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    assert may_ask("GRANT EXECUTE ON FUNCTION pg_control_system() TO poor")
 
 
 @pytest.mark.usefixtures("stack", "failover_slots")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.errors import UpstreamError
+from lakehold.errors import LakeholdError, UpstreamError
+from lakehold.status import status_of
 from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.live_source import execute
@@ -123,3 +124,38 @@ def test_a_table_that_joins_and_gets_a_primary_key_later(shop: Shop) -> None:
         ],
     )
     follow(shop, "keyed", "late")
+    # Nor does missing some changes: a snapshot of the table alone cannot be taken.
+    execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE late", "INSERT INTO late VALUES (8, 8, NULL)"])
+    shop.reopen()
+    shop.lake.ingest("shop")
+    assert "late" in shop.publications()["lake"], "lakehold has put it back"
+    (notice,) = (notice for notice in status_of(shop.lake).notices if "late" in notice)
+    assert "had no primary key when the lake began it, so only ALTER SOURCE shop RESNAPSHOT brings them" in notice
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    follow(shop, "keyed", "late")
+
+
+def test_a_table_that_loses_its_primary_key_stops_with_a_way_out(shop: Shop) -> None:
+    shop.upstream("keyed", "other", rows=20)
+    shop.lake.sql("; ".join(["BEGIN", shop.creating("keyed"), shop.creating("other"), "COMMIT"]))
+    shop.follow_until_equal("keyed", "other")
+    execute(
+        shop.database,
+        ["ALTER TABLE keyed DROP CONSTRAINT keyed_pkey", "UPDATE keyed SET n = 1", "UPDATE other SET n = 1"],
+    )
+    stopped: list[LakeholdError] = []
+
+    def is_stopped() -> bool:
+        stopped.extend(error for report in shop.lake.ingest("shop") for error in report.stopped.values())
+        return bool(stopped)
+
+    wait_for(is_stopped, "the table stops")
+    assert stopped[0].code == "key-changed"
+    wait_for(lambda: is_stopped() and shop.rows("other") == shop.wanted("other"), "other continues")
+    shop.lake.sql("DROP TABLE shop.keyed")
+    (notice,) = shop.lake.sql(shop.creating("keyed")).notices
+    assert "table public.keyed has no primary key" in notice
+    assert "ALTER SOURCE shop RESNAPSHOT" in notice
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    execute(shop.database, ["INSERT INTO keyed SELECT * FROM keyed WHERE id < 5"])
+    follow(shop, "keyed", "other")

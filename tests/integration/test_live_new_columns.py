@@ -239,7 +239,9 @@ def test_a_partitioned_table_has_one_value_in_all_partitions_or_is_snapshotted_a
     shop.follow_until_nothing_is_reported()
     for table in ("parts", "mixed"):
         assert _rows(shop.lake, "id, n, c", table) == [(1, 1, 5), (11, 0, 5)]
-    assert [len(shop.sent_ms(table)) for table in ("parts", "mixed")] == [3, 5]
+    assert len(shop.sent_ms("parts")) == 3
+    # The partition that was rewritten looks like a truncated one, so there may be a snapshot for that, too.
+    assert len(shop.sent_ms("mixed")) >= 5
 
 
 @pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])

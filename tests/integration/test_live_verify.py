@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from lakehold.cli.command_output import JsonOutput, Output, TableOutput
-from lakehold.cli.verify import run_verify
+from lakehold.cli.verify import DIFFERENT, EQUAL, NOT_COMPARED, run_verify
 from lakehold.errors import LakeholdError
 from lakehold.progress import NoProgress
 from lakehold.verify.comparison import Comparison, Side
@@ -78,7 +78,7 @@ def test_rows_that_somebody_changed_deleted_and_added_in_the_lake_are_found(shop
     shop.upstream("orders", rows=5_000)
     shop.lake.sql(Shop.creating("orders"))
     shop.follow_until_readable("orders")
-    assert shop.lake.verify("shop.orders").is_equal
+    assert _printed(shop, TableOutput, "shop.orders")[2] == EQUAL
     table = _in_lake(shop, "orders")
     for statement in (
         f"UPDATE {table} SET note = concat(note, '.') WHERE id = 7",
@@ -99,14 +99,15 @@ def test_rows_that_somebody_changed_deleted_and_added_in_the_lake_are_found(shop
     assert next(each.columns for each in found.differences if each.key == ("7",)) == ("note",)
     assert found.is_whole
 
-    table_text, notices, equal = _printed(shop, TableOutput, "shop.orders", "shop.order")
-    assert not equal
+    table_text, told, code = _printed(shop, TableOutput, "shop.orders", "shop.order")
+    assert code == NOT_COMPARED
     assert re.search(r"shop\.orders +│ 7 +│ values differ +│ note", table_text)
-    assert notices[0].startswith("notice: shop.orders differs from public.orders at ")
-    assert notices[0].endswith(": 6 keys; 5,001 rows in the lake, 5,000 in the database")
-    assert notices[1].startswith("notice: snapshots of the table that no ingest wrote: 3, the newest at ")
-    assert notices[2] == 'error: table "shop.order" does not exist', "the next table is compared, too"
-    line, _, _ = _printed(shop, JsonOutput, "shop.orders")
+    assert told[0].startswith("notice: shop.orders differs from public.orders at ")
+    assert told[0].endswith(": 6 keys; 5,001 rows in the lake, 5,000 in the database")
+    assert told[1].startswith("notice: snapshots of the table that no ingest wrote: 3, the newest at ")
+    assert told[2] == 'error: table "shop.order" does not exist', "the next table is compared, too"
+    line, _, code = _printed(shop, JsonOutput, "shop.orders")
+    assert code == DIFFERENT
     written = json.loads(line)
     assert (written["equal"], written["different"], written["complete"]) == (False, 6, True)
     assert {"key": ["7"], "difference": "values differ", "columns": ["note"]} in written["differences"]
@@ -195,15 +196,15 @@ def test_a_table_that_cannot_be_compared_is_refused_with_the_reason(poor: Shop) 
     )
     with pytest.raises(LakeholdError, match=r'refused to show the rows of table "public\.orders"') as refused:
         poor.lake.verify("shop.orders")
-    assert refused.value.detail == "permission denied for table orders."
+    assert refused.value.detail == "permission denied for table orders (SQLSTATE 42501)."
     assert f"GRANT SELECT ON public.orders TO {poor.user}" in refused.value.hint.replace('"', "")
 
 
-def _printed(shop: Shop, output: type[Output], *tables: str) -> tuple[str, list[str], bool]:
-    """Return what the command writes to stdout and stderr, and whether the tables are equal."""
-    data, notices = io.StringIO(), io.StringIO()
-    equal = run_verify(shop.lake, tables, output(data, notices), NoProgress())
-    return data.getvalue(), notices.getvalue().splitlines(), equal
+def _printed(shop: Shop, output: type[Output], *tables: str) -> tuple[str, list[str], int]:
+    """Return what the command writes to stdout and stderr, and its exit code."""
+    data, told = io.StringIO(), io.StringIO()
+    code = run_verify(shop.lake, tables, output(data, told), NoProgress())
+    return data.getvalue(), told.getvalue().splitlines(), code
 
 
 def _in_lake(shop: Shop, table: str) -> str:

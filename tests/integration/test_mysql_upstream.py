@@ -255,3 +255,24 @@ def test_the_right_of_the_user_to_read_a_table_is_found(mariadb: MariaDb) -> Non
     found = _upstream(mariadb, user="reader", password="x").relations(names)
     assert found.keys() >= {"closed.items", "closed.seen"}
     assert {name for name, relation in found.items() if relation.may_read} == {"closed.items"}
+
+
+def test_foreign_keys_whose_actions_are_not_logged_are_found(mariadb: MariaDb) -> None:
+    key = "FOREIGN KEY (p) REFERENCES shop.p (id)"
+    mariadb.execute(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.p (id INT PRIMARY KEY)",
+        f"CREATE TABLE shop.plain (id INT PRIMARY KEY, p INT, {key})",
+        f"CREATE TABLE shop.strict (id INT PRIMARY KEY, p INT, {key} ON DELETE RESTRICT ON UPDATE NO ACTION)",
+        f"CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, CONSTRAINT of_p {key} ON DELETE CASCADE)",
+    )
+    upstream = _upstream(mariadb)
+    names = ["shop.p", "shop.plain", "shop.strict", "shop.child"]
+    found = upstream.acting_keys([*names, "shop.missing"])
+    assert {name: keys for name, keys in found.items() if keys} == {"shop.child": ("of_p (ON DELETE CASCADE)",)}
+    mariadb.execute("INSERT INTO shop.p VALUES (1)", "INSERT INTO shop.child VALUES (1, 1)", "FLUSH BINARY LOGS")
+    mariadb.execute("DELETE FROM shop.p")
+    (log, *_) = mariadb.rows("SHOW BINARY LOGS")[-1]
+    logged = [row[2] for row in mariadb.rows(f"SHOW BINLOG EVENTS IN '{log}'")]
+    assert mariadb.rows("SELECT * FROM shop.child") == []
+    assert logged.count("Delete_rows_v1") == 1, "of the parent alone"

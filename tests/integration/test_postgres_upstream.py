@@ -197,6 +197,9 @@ def test_a_table_joins_and_leaves_a_publication_without_its_heirs(postgres_serve
         connection.execute("CREATE TABLE heirs.child () INHERITS (heirs.parent)")
         connection.execute("CREATE TABLE heirs.other () INHERITS (heirs.parent)")
     upstream = PostgresUpstream(login, _TIMEOUT_S)
+    database, _ = upstream.inspect(Names("p", "s", "lakehold_signals.of_s"), "s1", ["heirs.parent", "heirs.child"])
+    heirs = {name: table.heirs for name, table in database.tables.items()}
+    assert heirs == {"heirs.parent": ("heirs.child", "heirs.other"), "heirs.child": ()}
     upstream.create_publication(CreatePublication("heirs", ("heirs.child",), "s1"))
     upstream.change_publication(ChangePublication("heirs", ("heirs.parent",)))
     assert upstream.members("heirs").keys() == {"heirs.child", "heirs.parent"}

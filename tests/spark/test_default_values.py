@@ -117,6 +117,21 @@ def add_own(table: WrittenTable) -> None:
 
 
 @pytest.mark.parametrize("catalog", ["sqlite", pytest.param("rest", marks=pytest.mark.stack)])
+def test_a_property_that_lakehold_removes_is_gone_for_spark_too(
+    make_lake: LakeFactory, new_lake: NewLake, catalog: str
+) -> None:
+    table = WrittenTable(make_lake, **new_lake(catalog))
+    table.create(COPY_V3, "id INT", mark="1", kept="2")
+    for _ in range(2):
+        table.lake.tables.remove_property(NAME, "mark")
+    table.lake.sql(f"REFRESH TABLE {NAME}")
+    properties = dict(table.lake.sql(f"SHOW TBLPROPERTIES {NAME}").rows)
+    assert ("mark" in properties, properties["kept"]) == (False, "2")
+    table.run("INSERT INTO {t} VALUES (1)")
+    assert table.lake.sql(f"SELECT * FROM {NAME}").rows == [(1,)]
+
+
+@pytest.mark.parametrize("catalog", ["sqlite", pytest.param("rest", marks=pytest.mark.stack)])
 def test_a_column_that_lakehold_adds_has_its_default_in_all_readers_and_after_a_merge(
     make_lake: LakeFactory, new_lake: NewLake, catalog: str
 ) -> None:

@@ -46,6 +46,52 @@ with connect("two", spark=given, catalog_name="lake") as lake:
         assert ("only_here",) in [tuple(row) for row in beside.sql("SHOW NAMESPACES IN lake").collect()]
 """
 
+OF_ANOTHER_PROGRAM = """
+import lakehold
+from lakehold.session import EXTENSION
+from pyspark.sql import SparkSession
+
+given = SparkSession.builder.master("local[1]").config("spark.sql.extensions", "org.example.Extensions").getOrCreate()
+with lakehold.connect("lake", spark=given) as lake:
+    try:
+        lake.sql("SELECT 1")
+    except lakehold.LakeholdError as error:
+        assert error.code == "session-incomplete"
+        assert error.detail.startswith(
+            "Missing: iceberg-spark-runtime-4.1_2.13, spark-sql-kafka-0-10_2.13, spark-avro_2.13, sqlite-jdbc, the extension "
+        ), error.detail
+        conf = dict(line.strip().split("=") for line in error.hint.splitlines()[1:])
+    else:
+        raise AssertionError("the session has no jars")
+assert conf.keys() == {"spark.jars.packages", "spark.sql.extensions"}
+assert conf["spark.sql.extensions"] == f"org.example.Extensions,{EXTENSION}"
+artifacts = [package.split(":")[1] for package in conf["spark.jars.packages"].split(",")]
+assert artifacts == ["iceberg-spark-runtime-4.1_2.13", "spark-sql-kafka-0-10_2.13", "spark-avro_2.13", "sqlite-jdbc"]
+"""
+
+WITH_JARS_ALONE = """
+import lakehold
+from lakehold import artifacts
+from lakehold.session import EXTENSION
+from pyspark.sql import SparkSession
+
+jars = ",".join(map(str, artifacts.jars("spark")))
+given = SparkSession.builder.master("local[1]").config("spark.jars", jars).getOrCreate()
+with lakehold.connect("lake", spark=given) as lake:
+    try:
+        lake.sql("SELECT 1")
+    except lakehold.LakeholdError as error:
+        assert error.detail.startswith(f"Missing: the extension {EXTENSION}. "), error.detail
+    else:
+        raise AssertionError("the session lacks an extension")
+"""
+
+
+@pytest.mark.usefixtures("jvm")
+@pytest.mark.parametrize("program", [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE])
+def test_all_that_a_given_session_lacks_is_named_at_once(tmp_path: Path, program: str) -> None:
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+
 
 @pytest.mark.usefixtures("jvm")
 def test_a_lake_leaves_a_session_that_it_did_not_start(spark: SparkSession, tmp_path: Path) -> None:

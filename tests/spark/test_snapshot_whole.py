@@ -8,11 +8,13 @@ import pytest
 
 from lakehold.errors import TransactionIncomplete
 from lakehold.failpoints import Point
+from lakehold.ingest import source_opening
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
-from tests.transaction_files import Connector, define, states
+from tests.transaction_files import Connector, define, define_table, states
 
 pytestmark = pytest.mark.spark
 
@@ -83,6 +85,26 @@ def test_an_incomplete_resnapshot_is_awaited_and_reported(shop: Shop) -> None:
     shop.ingest()
     shop.assert_commits({1: 3, 2: 3})
     assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
+
+
+def test_a_table_that_joins_with_the_resnapshot_keeps_its_rows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As for a captured database: a re-snapshot without rows of a table shows that the table has none.
+    monkeypatch.setattr(
+        source_opening,
+        "WholeTransactions",
+        lambda *of, **flags: WholeTransactions(*of, **{**flags, "snapshots_all": True}),
+    )
+    # The table takes its rows while the others wait for a sign that the re-snapshot is over.
+    rows = [(1, 3), (2, 3)]
+    for table in ("a", "b"):
+        shop.connector.snapshot(table, rows, is_last=False)
+    shop.connector.snapshot("c", rows)
+    define_table(shop.lake, "c", "DEBEZIUM")
+    shop.ingest()
+    shop.change(1, 4)
+    shop.ingest()
+    assert sorted(shop.lake.sql("SELECT id, v FROM shop.c").rows) == rows
+    shop.assert_commits({1: 1, 2: 1, 3: 1, 4: 1}, {1: 4, 2: 3})
 
 
 def test_an_abandoned_resnapshot_is_an_error_that_the_next_one_heals(make_lake: LakeFactory, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_new_column_has_the_value_that_the_database_says() -> None:
         (stored(version=2), upstream(WITH_C, {"c": 5})),
         (stored(), upstream({**ORDERS, "c": LongType()}, {"c": 5})),
         (stored(properties={NUMBERS: {**OF_ORDERS, "gone": 3}}), upstream(WITH_C, {"c": 5}, id=1, note=2, c=3)),
-        (stored({**ORDERS, "gone": IntegerType()}), upstream(WITH_C, {"c": 5})),
+        (stored({**ORDERS, "gone": IntegerType()}), upstream(WITH_C, {"c": 5}, id=1, note=2, c=3)),
     ],
     ids=["only in rows", "no defaults in its format", "other type by now", "older number", "perhaps renamed"],
 )

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
@@ -39,7 +48,7 @@ _SCHEMA = Schema(
 )
 
 
-def _compared(key: tuple[str, ...]) -> ComparedColumns:
+def _compared(key: tuple[str, ...], *, is_captured: bool = True) -> ComparedColumns:
     return compared_columns(
         "shop.orders",
         _FOUND,
@@ -48,6 +57,7 @@ def _compared(key: tuple[str, ...]) -> ComparedColumns:
         key,
         ["offset"],
         ConnectionType.POSTGRES,
+        is_captured=is_captured,
     )
 
 
@@ -64,7 +74,7 @@ def test_columns_of_both_sides_are_compared_and_others_have_a_reason() -> None:
         "place": "values of point cannot be compared",
         "twice": "PostgreSQL publishes no generated columns",
         "new": "the lake's table does not have it",
-        "old": "the database does not have it any more",
+        "old": "the database does not have it",
     }
 
 
@@ -73,10 +83,34 @@ def test_columns_of_both_sides_are_compared_and_others_have_a_reason() -> None:
     [
         ((), "key-missing", "Rows of the lake and of the database are paired by their key."),
         (("id", "place"), "not-comparable", 'Its column "place" is skipped: values of point cannot be compared.'),
-        (("old",), "not-comparable", 'Its column "old" is skipped: the database does not have it any more.'),
+        (("old",), "not-comparable", 'Its column "old" is skipped: the database does not have it.'),
     ],
 )
 def test_a_key_must_be_there_and_compared(key: tuple[str, ...], code: str, detail: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         _compared(key)
     assert (refused.value.code, refused.value.detail) == (code, detail)
+
+
+def test_a_copy_by_other_means_may_have_columns_that_no_connector_sends() -> None:
+    found = {column.name: column.reason for column in _compared(("id",), is_captured=False).skipped}
+    assert found["twice"] == "the lake's table does not have it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "lake"),
+    [
+        ("interval", "interval", LongType()),
+        ("timestamp", "timestamp without time zone", LongType()),
+        ("date", "date", IntegerType()),
+        ("time", "time without time zone", ListType(9, LongType(), element_required=False)),
+    ],
+)
+def test_times_that_the_lake_has_as_numbers_are_not_compared(kind: str, text: str, lake: IcebergType) -> None:
+    columns = (_column("id", "int4", "integer", is_key=True), _column("took", kind, text))
+    schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "took", lake))
+    found = compared_columns("shop.t", columns, str, schema, ("id",), (), ConnectionType.POSTGRES)
+    assert [column.name for column in found.all] == ["id"]
+    assert {column.name: column.reason for column in found.skipped} == {
+        "took": f"the lake's table has values of {text} as numbers"
+    }

@@ -87,4 +87,4 @@ def test_reasons_of_bad_messages_are_those_of_the_code() -> None:
     listed = re.search(r"Errors: `([^`]+)`", decoded)
     assert listed is not None
     reasons = set(re.split(r",\s+", listed[1])) | set(re.findall(r"(?:THEN '|\")([a-z]+-[a-z]+)(?:'|\":)", envelope))
-    assert reasons | {"malformed-line"} == in_docs
+    assert reasons | {"malformed-line", "row-missing"} == in_docs

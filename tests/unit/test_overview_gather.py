@@ -19,7 +19,7 @@ from lakehold.lake import Lake, connect
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, ReaderError, Readers, TableProgress, split_off
-from lakehold.overview import Overview, gather
+from lakehold.overview import Overview, gather, render
 from lakehold.overview.facts import TableFacts
 from lakehold.overview.table_status import State
 from lakehold.state.batch_protocol import Batch
@@ -183,6 +183,26 @@ def test_the_newest_verdict_is_shown_of_each_existing_hold_and_of_checks_without
     found, of_none = shop.table("shop.rates").checks
     assert (of_none.hold, of_none.success, of_none.at_ms) == (None, True, 7)
     assert (found.hold, found.success, found.failures, found.evaluated) == ("report", False, ("too few",), 3)
+
+
+def test_a_comparison_with_the_database_is_shown_beside_the_suite(shop: Shop) -> None:
+    shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
+    kept = shop.lake.checks.kept
+    suite = HoldCheck("", "shop.rates", 1, 5, "generated", True, {"evaluated": 3}, (), "/1.html", 10)
+    kept.append(suite)
+    kept.append(replace(suite, suite="database", statistics={"evaluated": 1}, at_ms=7, checked_at_ms=20))
+    of_suite, compared = shop.table("shop.rates").checks
+    assert (of_suite.is_comparison, of_suite.at_ms) == (False, 5)
+    assert (compared.is_comparison, compared.success, compared.at_ms) == (True, True, 7)
+    page = render(shop.overview())
+    assert 'aria-label="database: equal at ' in page
+
+    differing = replace(suite, suite="database", statistics={"evaluated": 1}, success=False, checked_at_ms=30)
+    kept.append(replace(differing, failures=("expected the rows of public.rates, found 1 key that differs: key 7.",)))
+    page = render(shop.overview())
+    assert "differs from its database at " in page
+    assert "found 1 key that differs: key 7." in page
+    assert "lakehold verify shop.rates" in page
 
 
 def test_closing_a_lake_releases_its_metadata_without_the_garbage_collector(shop: Shop) -> None:

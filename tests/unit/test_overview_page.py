@@ -66,6 +66,10 @@ def test_each_kind_of_problem_is_described() -> None:
     assert problem_texts(overviews.FOREIGN) == [(Level.WRONG, 'subscription "rates" has fallen behind what is kept')]
     moved = replace(table(), holds=(hold("late", behind_ms=3 * HOUR_MS, forced_ms=NOW_MS - 9 * HOUR_MS),))
     assert problem_texts(moved) == [(Level.LOOK, 'hold "late" was moved by its MAX LAG of 3 h')]
+    unfilled = (
+        "columns c, d are null in rows from before, which may have a value upstream: a DEFAULT, or one from under an "
+    )
+    assert problem_texts(replace(table(), unfilled=("c", "d"))) == [(Level.LOOK, f"{unfilled}earlier name")]
     for quiet in (overviews.NEW, overviews.CATCHING_UP, overviews.BUSY, overviews.LONG):
         assert problem_texts(quiet) == []
 

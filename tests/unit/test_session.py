@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from lakehold import artifacts
+from lakehold.errors import EnvironmentMissing
 from lakehold.session import session_conf
 from lakehold.settings import load_settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF
@@ -29,3 +33,42 @@ def test_a_user_may_choose_the_garbage_collector(own: str, collectors: list[str]
 def test_no_setting_of_a_user_changes_how_spark_reads_texts() -> None:
     conf = session_conf(load_settings(warehouse="w", spark_conf={"spark.sql.variable.substitute": "true"}))
     assert conf.items() >= PLAIN_TEXT_CONF.items()
+
+
+@pytest.fixture
+def without_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave Java on the PATH, and an empty cache."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(java.parent))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("LAKEHOLD_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("without_maven")
+def test_without_maven_the_error_says_how_to_bring_the_jars() -> None:
+    with pytest.raises(EnvironmentMissing) as refusal:
+        session_conf(load_settings(warehouse="w"))
+    assert refusal.value.code == "artifact-fetch"
+    assert refusal.value.detail == "No mvn is on the PATH."
+    assert (
+        f"copy the folder {artifacts.find_set('spark').key} from the cache of a machine that has it"
+        in refusal.value.hint
+    )
+    assert '{"spark.jars": "/a/folder/*.jar"}' in refusal.value.hint
+    assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:" in refusal.value.hint
+    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1," in refusal.value.hint
+
+
+@pytest.mark.usefixtures("without_maven")
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"spark.jars": "/opt/jars/*.jar"},
+        {"spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"},
+    ],
+)
+def test_jars_that_the_user_brings_are_not_fetched(own: dict[str, str]) -> None:
+    conf = session_conf(load_settings(warehouse="w", spark_conf=own))
+    assert {name: value for name, value in conf.items() if name.startswith("spark.jars")} == own

@@ -162,6 +162,8 @@ def test_a_slot_of_an_earlier_lakehold_is_copied_from_now_on_and_asked_for_once(
             "Set synchronized_standby_slots",
         ),
         (FoundFailover(FIRST, has_failover_slots=True, has_standbys=True), 'ALTER_REPLICATION_SLOT "s" (FAILOVER)'),
+        (FoundFailover(may_ask=False), ""),
+        (FoundFailover(has_standbys=True, may_ask=False), "ALTER ROLE u REPLICATION, and GRANT EXECUTE ON FUNCTION"),
     ],
 )
 def test_a_hint_says_what_a_failover_would_lose(world: World, failover: FoundFailover, hint: str) -> None:

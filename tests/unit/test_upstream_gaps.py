@@ -206,6 +206,36 @@ def test_missed_changes_of_a_table_without_a_key_are_only_reported(world: World)
     assert plan(goal, world.inspect(goal)) == Steps()
 
 
+def test_a_table_whose_rows_have_no_key_in_the_lake_is_not_snapshotted_alone_though_it_got_one(world: World) -> None:
+    world.multisets = frozenset({"public.a"})
+    world.unpublish("public.a")
+    goal = target(A)
+    planned = plan(goal, world.inspect(goal))
+    assert RecordMissed("shop", A) in planned.steps
+    assert not any(isinstance(step, RequestSnapshot) for step in planned.steps)
+    (hint,) = planned.hints
+    assert "had no primary key when the lake began it, so only ALTER SOURCE shop RESNAPSHOT brings them" in hint
+    assert reconcile(world, goal)
+    assert plan(goal, world.inspect(goal)).hints == (hint,)
+    assert plan_snapshot(goal, world.inspect(goal), "public.a") == Steps((RecordMissed("shop", A),))
+    for step in plan_resnapshot(goal, world.inspect(goal)).steps:
+        world.apply_step(step)
+    assert plan(goal, world.inspect(goal)) == Steps()
+
+
+def test_a_table_that_joined_without_a_key_waits_for_a_snapshot_of_all_tables_though_it_got_one(world: World) -> None:
+    world.keyless = frozenset({"public.b"})
+    goal = target(A | B)
+    assert reconcile(world, goal)
+    world.keyless, world.multisets = frozenset(), frozenset({"public.b"})
+    planned = plan(goal, world.inspect(goal))
+    assert planned.steps == ()
+    (hint,) = planned.hints
+    assert hint.startswith(
+        "table public.b had no primary key when the lake began it, so it cannot be snapshotted alone"
+    )
+
+
 def test_missed_changes_arrive_when_the_table_gets_a_key(world: World) -> None:
     world.keyless = frozenset({"public.a"})
     world.unpublish("public.a")

@@ -23,7 +23,7 @@ class Conversation:
     """The signals and notifications of a connector, each with the second in which it was written."""
 
     written: dict[str, list[tuple[int, bytes]]] = field(
-        default_factory=lambda: {_TOPICS.signals: [], _TOPICS.notifications: []}
+        default_factory=lambda: {_TOPICS.signals: [], _TOPICS.notifications: [], _TOPICS.schema_history: []}
     )
 
     def signal(self, text: str) -> str:

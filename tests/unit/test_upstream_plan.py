@@ -10,7 +10,7 @@ import pytest
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
-from lakehold.upstream.capture_plan import differences, plan, plan_resnapshot
+from lakehold.upstream.capture_plan import plan, plan_resnapshot
 from lakehold.upstream.capture_steps import (
     ChangePublication,
     ConfigureConnector,
@@ -24,6 +24,7 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.config_differences import differences
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable

@@ -221,3 +221,25 @@ def test_a_captured_table_that_became_a_partition_of_another_is_reported() -> No
     assert reconcile(world, goal)
     (hint,) = plan(goal, inspected(world, goal)).hints
     assert hint.endswith("come as those of public.root, and none as its own: DROP TABLE shop.l")
+
+
+def test_a_table_from_which_another_one_inherits_is_refused_or_reported() -> None:
+    world, goal = World(frozenset({"public.root"})), target(ROOT)
+    refused = target(ROOT, new=[*ROOT])
+    with pytest.raises(UpstreamError, match=r'"public\.heir" inherits from "public\.root"') as refusal:
+        plan(refused, inherited(world, refused))
+    assert refusal.value.code == "upstream-table-unfit"
+    assert refusal.value.hint.startswith("ALTER TABLE public.heir NO INHERIT public.root.")
+    assert reconcile(world, goal)
+    (hint,) = plan(goal, inherited(world, goal)).hints
+    assert hint.startswith(
+        "table public.heir inherits from public.root: a snapshot of public.root brings its rows, too"
+    )
+
+
+def inherited(world: World, wanted: Wanted) -> Found:
+    """Return what exists, with a table that inherits from `public.root`."""
+    found = world.inspect(wanted)
+    assert found.database is not None
+    root = replace(found.database.tables["public.root"], heirs=("public.heir",))
+    return replace(found, database=replace(found.database, tables={"public.root": root}))

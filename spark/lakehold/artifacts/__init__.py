@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from lakehold.artifacts.cache import cache_root, directory, jars
 from lakehold.artifacts.maven import java_executable
-from lakehold.artifacts.sets import STACK, ArtifactSet, find_set, set_names
+from lakehold.artifacts.sets import STACK, ArtifactSet, coordinates, find_set, set_names
 
-__all__ = ["STACK", "ArtifactSet", "cache_root", "directory", "find_set", "jars", "java_executable", "set_names"]
+__all__ = [
+    "STACK",
+    "ArtifactSet",
+    "cache_root",
+    "coordinates",
+    "directory",
+    "find_set",
+    "jars",
+    "java_executable",
+    "set_names",
+]

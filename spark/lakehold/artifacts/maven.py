@@ -54,7 +54,12 @@ def copy_artifacts(artifact_set: ArtifactSet, target: Path, on_event: Callable[[
     java_executable()
     maven = shutil.which("mvn")
     if maven is None:
-        raise EnvironmentMissing("Maven not found", detail="No mvn is on the PATH.", hint=_INSTALL_HINT)
+        raise EnvironmentMissing(
+            f'the files of set "{artifact_set.name}" cannot be fetched',
+            code="artifact-fetch",
+            detail="No mvn is on the PATH.",
+            hint=f"{_INSTALL_HINT} {_by_hand(artifact_set)}",
+        )
     command = [maven, "-B", "-f", str(artifact_set.pom), f"-Dlakehold.directory={target}", "generate-resources"]
     errors: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -69,5 +74,13 @@ def copy_artifacts(artifact_set: ArtifactSet, target: Path, on_event: Callable[[
             f'the files of set "{artifact_set.name}" cannot be fetched',
             code="artifact-fetch",
             detail="Maven said:\n" + "\n".join(errors[:_ERROR_LINES]),
-            hint="Check that Maven reaches its repository (settings.xml, proxy) and run the command again.",
+            hint="Check that Maven reaches its repository (settings.xml, proxy) and run the command again. "
+            f"{_by_hand(artifact_set)}",
         )
+
+
+def _by_hand(artifact_set: ArtifactSet) -> str:
+    return (
+        f"Or copy the folder {artifact_set.key} from the cache of a machine that has it into the cache of this one: "
+        "LAKEHOLD_CACHE_DIR, by default ~/.cache/lakehold."
+    )

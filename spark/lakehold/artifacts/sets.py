@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from lakehold.errors import DefinitionError
 
@@ -57,3 +58,10 @@ def find_set(name: str, sets_directory: Path = SETS_DIRECTORY) -> ArtifactSet:
             f'no set of artifacts is called "{name}"', hint=f"Choose from {', '.join(set_names(sets_directory))}."
         )
     return ArtifactSet(name, folder / "pom.xml", folder / "SHA256SUMS")
+
+
+def coordinates(name: str) -> dict[str, str]:
+    """Return the `group:artifact:version` of each artifact that the pom of a set names, by its artifact."""
+    named = ElementTree.parse(find_set(name).pom).iterfind("{*}dependencies/{*}dependency")
+    parts = ([one.findtext(f"{{*}}{part}", "") for part in ("groupId", "artifactId", "version")] for one in named)
+    return {part[1]: ":".join(part) for part in parts}

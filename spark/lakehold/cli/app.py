@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
-from lakehold.cli.interrupt import INTERRUPTED
+from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.progress import open_progress
 from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
@@ -227,29 +227,45 @@ def check(  # noqa: PLR0913 - a command's options
             raise typer.Exit(1)
 
 
-@app.command(epilog=_examples("lakehold verify app.users", "lakehold verify app.users app.orders --format json"))
-def verify(
+@app.command(
+    epilog=_examples(
+        "lakehold verify app.users",
+        "lakehold verify app.users app.orders --format json",
+        "lakehold verify bi.users --connection pg --upstream public.users",
+    )
+)
+def verify(  # noqa: PLR0913 - a command's options
     tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables.")],
     *,
+    connection: Annotated[
+        str | None, typer.Option("--connection", metavar="NAME", help="Of a copy that is not captured: its database.")
+    ] = None,
+    upstream: Annotated[
+        str | None, typer.Option("--upstream", metavar="SCHEMA.TABLE", help="The table in that database.")
+    ] = None,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Compare captured tables with their database, row by row.
+    """Compare tables with their database, row by row.
 
     Nothing is stopped: rows that change meanwhile are read again. The sources are ingested as far as it needs, unless
-    another process does that. Exit code 1 when a row differs, or a table could not be compared: the output says which
-    keys differ, and why that may be.
+    another process does that. Exit code 1 when a row differs: the output says which keys differ, and why that may be.
+    Exit code 2 when a table could not be compared.
     """
+    if (connection is None) != (upstream is None) or (connection is not None and len(tables) > 1):
+        raise typer.BadParameter("name both for one TABLE, or neither", param_hint="--connection, --upstream")
     output = open_output(output_format, sys.stdout, sys.stderr)
-    with reported(output):
+    with reported(output, code=2):
         from lakehold.cli.verify import run_verify
         from lakehold.lake import connect
 
+        interrupt_on_signal()
         with connect(warehouse) as lake:
-            equal = run_verify(lake, tables, output, open_progress(sys.stderr, quiet=quiet))
-        if not equal:
-            raise typer.Exit(1)
+            progress = open_progress(sys.stderr, quiet=quiet)
+            code = run_verify(lake, tables, output, progress, connection=connection, upstream=upstream)
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command(epilog=_examples("lakehold publish order_changes --follow", "lakehold publish --all"))
@@ -342,13 +358,13 @@ def main() -> None:
 
 
 @contextmanager
-def reported(output: Output) -> Iterator[None]:
-    """End the command with exit code 1, and without a traceback, when an error of lakehold is raised inside."""
+def reported(output: Output, code: int = 1) -> Iterator[None]:
+    """End the command with an exit code, and without a traceback, when an error of lakehold is raised inside."""
     try:
         yield
     except LakeholdError as error:
         output.error(error)
-        raise typer.Exit(1) from None
+        raise typer.Exit(code) from None
     except BrokenPipeError:
         # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

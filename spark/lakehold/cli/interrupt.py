@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks the command to stop at its next safe point, the second one interrupts it."""
+"""Ctrl-C and SIGTERM: the first one asks a command to stop at its next safe point, or interrupts it where it has none."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def stop_on_signal() -> threading.Event:
     signal.signal(signal.SIGINT, stopping)
     signal.signal(signal.SIGTERM, stopping)
     return stop
+
+
+def interrupt_on_signal() -> None:
+    """Have Ctrl-C and SIGTERM interrupt a command that has no safe point to wait for, and clean up in its `with` blocks."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)

@@ -22,23 +22,43 @@ COMPARISON_COLUMNS = (
 """Fields of the output for programs: one object for each table."""
 
 
-def run_verify(lake: Lake, tables: Sequence[str], output: Output, progress: Progress) -> bool:
+EQUAL, DIFFERENT, NOT_COMPARED = 0, 1, 2
+"""Exit codes, as those of diff(1); of several tables the worst counts."""
+
+
+def run_verify(  # noqa: PLR0913 - a command's options
+    lake: Lake,
+    tables: Sequence[str],
+    output: Output,
+    progress: Progress,
+    *,
+    connection: str | None = None,
+    upstream: str | None = None,
+) -> int:
     """Compare tables, and write what differs. If one cannot be compared, the others are compared nevertheless.
 
+    Args:
+        lake: The lake.
+        tables: Full names.
+        output: Takes what differs.
+        progress: Shows how much is read.
+        connection: The connection to the database, if lakehold does not capture the table.
+        upstream: The table in that database.
+
     Returns:
-        Whether all tables were compared and are equal to the database.
+        The exit code.
     """
-    equal = True
+    code = EQUAL
     for table in tables:
         try:
-            found = lake.verify(table, progress=progress)
+            found = lake.verify(table, connection=connection, upstream=upstream, progress=progress)
         except LakeholdError as error:
             output.error(error)
-            equal = False
+            code = NOT_COMPARED
             continue
-        equal = equal and found.is_equal
+        code = max(code, EQUAL if found.is_equal else DIFFERENT)
         _write(found, output)
-    return equal
+    return code
 
 
 def _write(found: Comparison, output: Output) -> None:

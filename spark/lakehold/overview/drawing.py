@@ -205,10 +205,14 @@ def follower_text(follower: FollowerFacts) -> str:
 
 
 def _check(check: CheckFacts, axis: Axis, now_ms: int) -> Lane:
-    met = check.evaluated - len(check.failures)
-    verdict = "passed" if check.success else "failed"
+    passed, failed = ("equal", "differs") if check.is_comparison else ("passed", "failed")
+    verdict = passed if check.success else failed
     level = Level.FINE if check.success else Level.WRONG
     mark = Mark(Shape.VERDICT, _at(axis, check.at_ms), f"{verdict} at {to_second(check.at_ms)} UTC", level)
+    if check.is_comparison:
+        value = f"{verdict} at {to_second(check.at_ms)}, {ago(check.checked_at_ms, now_ms)}"
+        return Lane("database", "", value, (mark,), level, check.page)
+    met = check.evaluated - len(check.failures)
     value = f"{verdict}, {met:,} of {check.evaluated:,} met, {ago(check.checked_at_ms, now_ms)}"
     return Lane("check", "" if check.hold is None else f"on {check.hold}", value, (mark,), level, check.page)
 

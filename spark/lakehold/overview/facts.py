@@ -86,7 +86,7 @@ class FollowerFacts:
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """The newest verdict on a table, for a hold or for the table itself.
+    """The newest verdict on a table: of its suite, for a hold or for the table itself, or of a comparison with its database.
 
     Attributes:
         hold: Name of the hold; None: the table itself was checked.
@@ -96,6 +96,7 @@ class CheckFacts:
         failures: One phrase for each expectation that was not met.
         page: Path or URI of its page; empty: it has none.
         checked_at_ms: When the suite ran.
+        is_comparison: The table was compared with its database, and no suite ran.
     """
 
     hold: str | None
@@ -105,6 +106,7 @@ class CheckFacts:
     failures: tuple[str, ...]
     page: str
     checked_at_ms: int
+    is_comparison: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,14 @@ class TableFacts:
         upper_ms: Write frontier, exclusive; None before the first batch.
         rows: Rows, at most; None: unknown.
         open_errors: Messages in error that no later one has healed.
+        unfilled: New columns that may lack values in older rows.
         error: The error that stopped it.
         waiting: The upstream transaction that its next changes wait for.
         backlog: Its progress, if it is catching up with its source.
         snapshots_ms: The timestamp of each snapshot in its metadata, oldest first.
         holds: Holds on it, without those of its followers.
         followers: Subscriptions and durable clients that read it.
-        checks: The newest verdict for each hold, and for the table itself.
+        checks: The newest verdict for each hold, for the table itself, and of a comparison with its database.
     """
 
     name: str
@@ -135,6 +138,7 @@ class TableFacts:
     upper_ms: int | None = None
     rows: int | None = None
     open_errors: int = 0
+    unfilled: tuple[str, ...] = ()
     error: ReaderError | None = None
     waiting: Waiting | None = None
     backlog: Backlog | None = None

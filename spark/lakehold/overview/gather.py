@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState, state_of
+from lakehold.ingest.envelope.unfilled_columns import unfilled_columns
 from lakehold.lake import Lake
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
@@ -93,6 +94,9 @@ def _table(lake: Lake, status: TableStatus, timeline: Timeline | None, taken_at_
         upper_ms=timeline.upper_ms if timeline is not None else reader.upper_ms if reader is not None else None,
         rows=state.row_count if state is not None else None if error is not None else 0,
         open_errors=progress.open_errors if progress is not None else 0,
+        unfilled=unfilled_columns(state, progress.high_water_marks)
+        if state is not None and progress is not None
+        else (),
         error=reader.error if reader is not None and reader.error is not None else error,
         waiting=waiting if waiting is not None and taken_at_ms - waiting.since_ms >= _WAITING_MS else None,
         backlog=status.backlog,
@@ -176,11 +180,11 @@ def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
 
 
 def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tuple[CheckFacts, ...]]:
-    """Return the newest verdicts for each existing hold, and for tables themselves, by table."""
+    """Return the newest verdicts for each existing hold, for tables themselves, and of comparisons, by table."""
     names = {"": None, **{hold.hold_id: hold.name for hold in holds}}
-    newest = {(check.table, check.hold_id): check for check in checks if check.hold_id in names}
+    newest = {(check.table, check.hold_id, check.is_comparison): check for check in checks if check.hold_id in names}
     found: dict[str, tuple[CheckFacts, ...]] = {}
-    for (table, hold_id), check in newest.items():
+    for (table, hold_id, is_comparison), check in newest.items():
         facts = CheckFacts(
             hold=names[hold_id],
             at_ms=check.at_ms,
@@ -189,6 +193,7 @@ def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tup
             failures=check.failures,
             page=check.html_path,
             checked_at_ms=check.checked_at_ms,
+            is_comparison=is_comparison,
         )
         found[table] = (*found.get(table, ()), facts)
     return found

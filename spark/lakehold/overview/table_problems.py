@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from lakehold.ingest.envelope.unfilled_columns import unfilled_detail, unfilled_hint
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State
 from lakehold.overview.words import count, duration, to_second
@@ -107,6 +108,8 @@ def _found(table: TableFacts) -> Iterator[Problem]:
             yield from _of_hold(follower.hold, table.name)
     for hold in table.holds:
         yield from _of_hold(hold, table.name)
+    if table.unfilled:
+        yield Problem(Level.LOOK, unfilled_detail(table.unfilled), hint=unfilled_hint(table.name))
     if table.open_errors:
         yield Problem(
             Level.LOOK,
@@ -117,6 +120,13 @@ def _found(table: TableFacts) -> Iterator[Problem]:
 
 
 def _failed(check: CheckFacts, table: str) -> Problem:
+    if check.is_comparison:
+        return Problem(
+            Level.WRONG,
+            f"differs from its database at {to_second(check.at_ms)} UTC",
+            "; ".join(check.failures),
+            f"Remove the cause, and compare again: lakehold verify {table}",
+        )
     where = "" if check.hold is None else f' at the time of hold "{check.hold}"'
     text = f"{len(check.failures):,} of {count(check.evaluated, 'expectation')} not met{where}"
     return Problem(

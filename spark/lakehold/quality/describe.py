@@ -100,5 +100,6 @@ _DESCRIBED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "expect_key_to_be_unique": lambda _: "unique",
     "expect_key_to_have_no_null": lambda _: "no null",
     "expect_columns_to_have_types": lambda kwargs: f"{len(kwargs['types'])} columns of their types",
+    "expect_table_to_equal_its_database": lambda kwargs: f"the rows of {kwargs.get('upstream') or 'its database'}",
     "unexpected_rows_expectation": lambda kwargs: f"no rows of {kwargs['unexpected_rows_query']}",
 }

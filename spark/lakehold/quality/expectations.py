@@ -190,6 +190,28 @@ class ExpectColumnsToHaveTypes(BatchExpectation):
         return {"success": not wrong, "result": {"partial_unexpected_list": wrong, "details": {"found": details}}}
 
 
+class ExpectTableToEqualItsDatabase(BatchExpectation):
+    """An expectation that a table has the rows of its database now: those of the table that feeds it, or of `upstream`.
+
+    lakehold evaluates it, as `lakehold verify` does: Great Expectations only reads its arguments.
+    """
+
+    connection: str | None = None
+    upstream: str | None = None
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = ()
+    success_keys: ClassVar[tuple[str, ...]] = ("connection", "upstream")
+    args_keys: ClassVar[tuple[str, ...]] = ("connection", "upstream")
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
+        execution_engine: Any = None,
+    ) -> dict[str, Any]:
+        raise NotImplementedError("lakehold check compares tables with databases; Great Expectations alone cannot")
+
+
 def _bare(name: str) -> str:
     """Normalize a name as Spark compares names; Great Expectations quotes those that contain a dot."""
     return name.replace("`", "").lower()

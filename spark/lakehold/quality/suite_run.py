@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import threading
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from lakehold.errors import EnvironmentMissing, LakeholdError
 from lakehold.quality.dates_beyond import fetching_dates_beyond
 from lakehold.quality.describe import columns_of, examples_of, expected_text, found_text
-from lakehold.quality.suites import GENERATED, Expectation, Suite, invalid, place_of
+from lakehold.quality.suites import EQUALS_DATABASE, GENERATED, Expectation, Suite, invalid, place_of
 from lakehold.quality.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ _one_at_a_time = threading.Lock()
 
 
 def run_suite(
-    suite: Suite, frame: DataFrame, parameters: Mapping[str, Any], key: Sequence[str] = ()
+    suite: Suite,
+    frame: DataFrame,
+    parameters: Mapping[str, Any],
+    key: Sequence[str] = (),
+    compare: Callable[[Mapping[str, Any]], Outcome] | None = None,
 ) -> tuple[Outcome, ...]:
     """Run a suite on a DataFrame, and return its outcomes in the suite's order.
 
@@ -49,6 +53,7 @@ def run_suite(
         frame: A table at a time.
         parameters: Values of the suite's `$PARAMETER`s.
         key: Columns that identify the rows that are wrong.
+        compare: Evaluates the expectation that the table equals its database, by its arguments; None: only the present can be.
 
     Raises:
         EnvironmentMissing: Great Expectations is not installed.
@@ -60,11 +65,12 @@ def run_suite(
         for place, expectation in enumerate(suite.expectations)
         if (missing := _missing(expectation, frame.columns))
     }
+    compared = {place: e.kwargs for place, e in enumerate(suite.expectations) if e.type == EQUALS_DATABASE}
     with ExitStack() as quiet:
         quiet.enter_context(_one_at_a_time)
         quiet.enter_context(_silence())
         quiet.enter_context(fetching_dates_beyond(frame))
-        loaded = _load(suite, skipped=outcomes.keys())
+        loaded = _load(suite, skipped=outcomes.keys() | compared.keys())
         batch = _batch(suite.table, frame)
         results = batch.validate(
             loaded,
@@ -77,6 +83,8 @@ def run_suite(
     for result in results:
         place = _place(result)
         outcomes[place] = _outcome(suite, place, result, keys.get(place, ()))
+    for place, arguments in compared.items():
+        outcomes[place] = compare(arguments) if compare is not None else _only_the_present(arguments)
     return tuple(outcomes[place] for place in sorted(outcomes))
 
 
@@ -159,6 +167,16 @@ def _without_column(expectation: Expectation, missing: Sequence[str]) -> Outcome
         False,
         expected_text(expectation.type, expectation.kwargs),
         f"no column {', '.join(missing)}",
+    )
+
+
+def _only_the_present(arguments: Mapping[str, Any]) -> Outcome:
+    return Outcome(
+        EQUALS_DATABASE,
+        "",
+        False,
+        expected_text(EQUALS_DATABASE, arguments),
+        "not compared: a database shows the present only, and this is a time in the past",
     )
 
 

@@ -15,6 +15,9 @@ from lakehold.errors import DefinitionError
 GENERATED = "generated"
 """Origin of a suite without a file."""
 
+EQUALS_DATABASE = "expect_table_to_equal_its_database"
+"""The type of the expectation that compares a table with its database, row by row."""
+
 
 @dataclass(frozen=True)
 class Expectation:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,10 +19,10 @@ from lakehold.quality.generate import FUTURE, FUTURE_MS, TableDescription, gener
 from lakehold.quality.snapshot_at import snapshot_at
 from lakehold.quality.suite_run import run_suite
 from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
-from lakehold.quality.verdict import Verdict
+from lakehold.quality.verdict import Outcome, Verdict
 from lakehold.quality.verdict_page import page_uri, write_page
 from lakehold.spark_sql import quoted_table
-from lakehold.state.hold_checks import HoldCheck
+from lakehold.state.hold_checks import DATABASE, HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.store import Log
 from lakehold.templates import shown_path
@@ -44,6 +46,7 @@ class Checks:
         kept: The log that keeps verdicts.
         suites: Directory of suites, `<namespace.table>.json`; None: all are generated.
         pages: Directory or URI below which pages are written.
+        compare: Compares a table with its database: the one that feeds it, or the one that an expectation's arguments name.
         docs_of: Returns the descriptions of columns that a contract in a file gives for a table, by its full name.
         clock: Epoch milliseconds.
     """
@@ -56,6 +59,7 @@ class Checks:
     kept: Log[HoldCheck]
     suites: Path | None
     pages: str
+    compare: Callable[[str, Mapping[str, Any]], Outcome]
     docs_of: Callable[[str], Mapping[str, str]]
     clock: Callable[[], int] = now_ms
 
@@ -66,17 +70,23 @@ class Checks:
             NotReadable: The table is not readable at `at_ms`. Others as `check` does.
         """
         snapshot = snapshot_at(self.timelines, full_name, at_ms, hold)
-        verdict = self.check(full_name, snapshot.snapshot_id, snapshot.at_ms)
+        is_present = at_ms is None and hold is None
+        verdict = self.check(full_name, snapshot.snapshot_id, snapshot.at_ms, is_present=is_present)
         self.kept.append(as_hold_check(hold.hold_id if hold is not None else "", verdict))
         return verdict
 
-    def check(self, full_name: str, snapshot_id: int | None, at_ms: int) -> Verdict:
+    def keep(self, verdict: Verdict) -> None:
+        """Keep the verdict of a comparison of a table with its database, and write its page."""
+        self.kept.append(as_hold_check("", self._with_page(verdict, self._state(verdict.full_name))))
+
+    def check(self, full_name: str, snapshot_id: int | None, at_ms: int, *, is_present: bool = False) -> Verdict:
         """Run the table's suite on a snapshot, and write the page.
 
         Args:
             full_name: `namespace.table`.
             snapshot_id: The snapshot that the table shows at `at_ms`; None: it has no rows then.
             at_ms: The time it is read at, epoch milliseconds: later times are the future.
+            is_present: The time is now; of the newest snapshot it may be as well.
 
         Raises:
             DefinitionError: The table does not exist, or its suite cannot be used.
@@ -89,8 +99,13 @@ class Checks:
         suite = found or self._generated(state, frame)
         future_ms = at_ms + CLOCKS_APART_MS
         parameters = {FUTURE: datetime.fromtimestamp(future_ms / 1000, UTC).isoformat(), FUTURE_MS: future_ms}
-        outcomes = run_suite(suite, frame, parameters, [name for name in _key(state) if name in frame.columns])
-        verdict = Verdict(full_name, snapshot_id, at_ms, suite.origin, outcomes, "", self.clock())
+        key = [name for name in _key(state) if name in frame.columns]
+        is_present = is_present or snapshot_id == state.snapshot_id
+        compare = partial(self.compare, full_name) if is_present else None
+        outcomes = run_suite(suite, frame, parameters, key, compare)
+        return self._with_page(Verdict(full_name, snapshot_id, at_ms, suite.origin, outcomes, "", self.clock()), state)
+
+    def _with_page(self, verdict: Verdict, state: TableState) -> Verdict:
         uri = page_uri(self.pages, verdict)
         write_page(verdict, state.table.io, uri)
         return replace(verdict, html_path=shown_path(uri))
@@ -157,7 +172,7 @@ def as_hold_check(hold_id: str, verdict: Verdict) -> HoldCheck:
         table=verdict.full_name,
         snapshot_id=verdict.snapshot_id,
         at_ms=verdict.at_ms,
-        suite=verdict.suite if verdict.suite == GENERATED else Path(verdict.suite).name,
+        suite=verdict.suite if verdict.suite in (GENERATED, DATABASE) else Path(verdict.suite).name,
         success=verdict.success,
         statistics=verdict.statistics,
         failures=tuple(failures),

@@ -9,13 +9,18 @@ from pyiceberg.io import FileIO
 
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict import Verdict
+from lakehold.state.hold_checks import DATABASE
 from lakehold.templates import page_template
 from lakehold.times import iso
 
 
 def page_uri(directory: str, verdict: Verdict) -> str:
-    """Return the URI of a verdict's page below `directory`: one a table and snapshot, so that a new check replaces it."""
-    return f"{directory.rstrip('/')}/{verdict.full_name}/{verdict.snapshot_id or 'no-rows'}.html"
+    """Return the URI of a verdict's page below `directory`.
+
+    A new check of the same snapshot replaces the page, and so does a new comparison the page of a comparison.
+    """
+    of_comparison = f"-{DATABASE}" if verdict.suite == DATABASE else ""
+    return f"{directory.rstrip('/')}/{verdict.full_name}/{verdict.snapshot_id or 'no-rows'}{of_comparison}.html"
 
 
 def page_text(verdict: Verdict) -> str:

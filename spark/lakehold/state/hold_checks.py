@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 from lakehold.state.rows import Rows
 
+DATABASE = "database"
+"""What stands for the suite of a verdict that compares a table with its database."""
+
 
 @dataclass(frozen=True)
 class HoldCheck:
-    """The result of a suite on one table.
+    """The result of a suite on one table, or of its comparison with its database.
 
     Attributes:
         hold_id: The hold that it was checked for; empty: none.
         table: Full name of the table.
         snapshot_id: The snapshot that was checked; None: the table had none.
         at_ms: The time it was read at, which is the hold's present or new time; epoch milliseconds.
-        suite: The suite's file, or `generated`.
+        suite: The suite's file, or `generated`; `database`: the table was compared with its database.
         success: Whether all expectations were met.
         statistics: Counts of expectations: evaluated, successful, failed.
         failures: One phrase for each expectation that was not met.
@@ -35,6 +38,11 @@ class HoldCheck:
     failures: tuple[str, ...]
     html_path: str
     checked_at_ms: int
+
+    @property
+    def is_comparison(self) -> bool:
+        """Return whether the table was compared with its database, and no suite ran."""
+        return self.suite == DATABASE
 
 
 HOLD_CHECKS = Rows("mz_catalog.mz_hold_checks", HoldCheck, {"table": "table_name", "at_ms": "at"})

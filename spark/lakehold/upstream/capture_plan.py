@@ -7,11 +7,9 @@ deletes afterwards what the connector wrote until then.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from lakehold.model.offsets import Offsets
 from lakehold.upstream.capture_steps import (
     ChangePublication,
     CheckLog,
@@ -29,9 +27,8 @@ from lakehold.upstream.capture_steps import (
     ForgetPosition,
     RecordFirstSnapshot,
     RecordMembers,
-    RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
-    Repeat,
     RequestSnapshot,
     RestartConnector,
     ResumeConnector,
@@ -39,6 +36,7 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
+from lakehold.upstream.config_differences import differences
 from lakehold.upstream.failover import refuse_restored
 from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
@@ -50,13 +48,13 @@ from lakehold.upstream.gaps import (
     is_recreated,
     is_unpublishable,
     joining_tables,
-    tables_awaiting_repair,
     tables_missing_changes,
-    tables_to_retry,
-    unconfirmed_tables,
+    unread_tables,
     unrecorded_members,
+    unrecorded_shapes,
 )
-from lakehold.upstream.hints import hints
+from lakehold.upstream.heirs import refuse_parents
+from lakehold.upstream.hints import hints, replaced_hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
@@ -71,10 +69,9 @@ from lakehold.upstream.refusals import (
     refuse_without_signal_table,
 )
 from lakehold.upstream.relations import refuse_uncapturable
-from lakehold.upstream.signal_table import lacks_signals, wants_signal_table
-from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
-
-_SECRET = re.compile(r"password|secret|jaas|user\.info|keystore|ssl\.key")
+from lakehold.upstream.signal_table import lacks_signals
+from lakehold.upstream.snapshot_requests import again, missed, requested, snapshot_request
+from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
@@ -96,6 +93,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
         refuse_partitions(wanted, found.database)
+        refuse_parents(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):
             publication = wanted.capture.publication or ""
@@ -106,6 +104,8 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_without_signal_table(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
+    if replaced := tuple(unread_tables(wanted, found)):
+        return replace(plan_resnapshot(wanted, found), hints=tuple(replaced_hints(replaced, wanted)))
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))
@@ -121,7 +121,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         *copied,
         # The connector misses signals in a table that is not published yet.
         *(signals if is_published else ()),
-        *_missed(wanted, found, out),
+        *missed(wanted, found, out),
         *_publication(wanted, found, out),
         *(() if is_published else signals),
         *_connector(wanted, found, is_stopped=is_stopped),
@@ -173,17 +173,7 @@ def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
     if table is None or found.connector is None or table in joining_tables(wanted, found):
         # Its first snapshot is still to come.
         return Steps()
-    return Steps(tuple(_requested(table, wanted, found)))
-
-
-def _requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
-    if has_no_key(table, found):
-        fed = [each for each in wanted.tables if each.upstream == table.upstream]
-        yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
-    else:
-        # No change was missed, unless another snapshot is still to bring some.
-        awaited = {each.upstream for each in tables_awaiting_repair(wanted, found)}
-        yield _again(table, wanted, confirms=table.upstream not in awaited)
+    return Steps(tuple(requested(table, wanted, found)))
 
 
 def _forgotten(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -220,43 +210,6 @@ def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step
         yield CheckLog(wanted.capture.slot or "", wanted.capture.publication or "", wanted.source)
 
 
-def _missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Request snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
-
-    The request comes before these tables are back in the publication, and its record after that. So after an interruption in
-    between they still count as out of the publication, and the request is made again.
-    """
-    names = {table.upstream for table in out if has_no_key(table, found)}
-    keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
-    if keyless:
-        yield RecordMissed(wanted.capture.topic_prefix, keyless)
-    again = {table.upstream: table for table in (*tables_to_retry(wanted, found), *out) if table.upstream not in names}
-    for table in again.values():
-        yield _again(
-            table, wanted, read=_read(table, wanted) if found.database is None or found.database.is_sent else None
-        )
-    for table in unconfirmed_tables(wanted, found):
-        if table.upstream not in again.keys() | names:
-            yield _again(table, wanted, confirms=True)
-
-
-def _again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
-    fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
-    repeat = Repeat(table.topic, fed, read, confirms)
-    return _snapshot_request(table, wanted, repeat)
-
-
-def _snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
-    signal_table = wanted.signal_table if wants_signal_table(wanted) else None
-    return RequestSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
-
-
-def _read(table: CapturedTable, wanted: Wanted) -> Offsets:
-    """Return how far all tables of the lake have read the topic that they share with this table."""
-    of_each = [wanted.lake.get(each.object_id, NOT_STARTED).read for each in wanted.tables if each.topic == table.topic]
-    return {tp: min(read.get(tp, 0) for read in of_each) for read in of_each for tp in read}
-
-
 def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
     """Create or complete the publication, and record the memberships of tables that came in or were `out`.
 
@@ -281,8 +234,14 @@ def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -
     # After the signals that request snapshots: interrupted in between, the next run requests them again.
     new = {*added, *unrecorded_members(wanted, found), *(table.upstream for table in out)}
     recorded = tuple(sorted(set(tables) if is_partial else new & set(tables)))
+    prefix, shapes = wanted.capture.topic_prefix, unrecorded_shapes(wanted, found)
     if recorded:
-        yield RecordMembers(wanted.capture.topic_prefix, wanted.source_id, name, recorded)
+        yield RecordMembers(
+            prefix, wanted.source_id, name, recorded, {n: s for n, s in shapes.items() if n in recorded}
+        )
+    others = {n: s for n, s in shapes.items() if n not in recorded and n in tables}
+    if others:
+        yield RecordShapes(prefix, wanted.source_id, others)
 
 
 def _signal_table(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -337,7 +296,7 @@ def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], 
         # The topic of a table whose changes were missed has rows that are deleted upstream.
         has_gaps = {repeat.upstream for repeat in found.repeats.values()}
         for table in tables:
-            yield _again(table, wanted) if table.upstream in has_gaps else _snapshot_request(table, wanted)
+            yield again(table, wanted) if table.upstream in has_gaps else snapshot_request(table, wanted)
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:
@@ -382,19 +341,3 @@ def _removal(wanted: Wanted, found: Found) -> Iterator[Step]:
     topics = tuple(name for name in (*wanted.released, *others, signals) if name in found.topics)
     if is_own and topics:
         yield DeleteTopics(topics)
-
-
-def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str]:
-    """Yield what differs between two configurations, with secrets masked."""
-    for key in sorted(found.keys() | wanted.keys()):
-        have, want = found.get(key), wanted.get(key)
-        if have == want:
-            continue
-        if _SECRET.search(key):
-            yield f"{key} changed"
-        elif want is None:
-            yield f"{key} {have} removed"
-        elif have is None:
-            yield f"{key} {want} added"
-        else:
-            yield f"{key} from {have} to {want}"

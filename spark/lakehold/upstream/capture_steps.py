@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lakehold.model.offsets import Offsets
 from lakehold.upstream.connector_config import included_tables
 from lakehold.upstream.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.silent_changes import Shape
 from lakehold.upstream.wanted import Topic
 
 
@@ -304,18 +305,36 @@ class RecordMissed:
 
 @dataclass(frozen=True)
 class RecordMembers:
-    """A step that records the current memberships of tables in a publication, to recognize later when they differ."""
+    """A step that records the current memberships of tables in a publication, to recognize later when they differ.
+
+    It also records the shapes that the tables had at the inspection.
+    """
 
     prefix: str
     source_id: str
     publication: str
     tables: tuple[str, ...]
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def description(self) -> str:
         """Describe the step for EXPLAIN."""
         verb = "is" if len(self.tables) == 1 else "are"
         return f"record that {', '.join(self.tables)} {verb} in publication {self.publication}"
+
+
+@dataclass(frozen=True)
+class RecordShapes:
+    """A step that records the shapes of tables, to recognize later when their rows changed without events."""
+
+    prefix: str
+    source_id: str
+    shapes: Mapping[str, Shape]
+
+    @property
+    def description(self) -> str:
+        """Describe the step for EXPLAIN."""
+        return f"record columns, files and partitions of {', '.join(sorted(self.shapes))}"
 
 
 @dataclass(frozen=True)
@@ -362,6 +381,7 @@ Step = (
     | RequestSnapshot
     | RecordMissed
     | RecordMembers
+    | RecordShapes
     | RecordSyncPoint
     | CopySlot
     | TakeLog

@@ -6,7 +6,7 @@ Upstream are the connector in Kafka Connect, topics in Kafka, and in the databas
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,8 @@ from pyiceberg.types import IcebergType
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables
+from lakehold.ingest.envelope.stored_key import is_keyless
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
@@ -34,8 +35,9 @@ from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake
-from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unrepaired_hints
+from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot
+from lakehold.upstream.heirs import parent_hints
+from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
@@ -64,12 +66,12 @@ class Capturing:
 
     Args:
         timeout_s: How long the database, Kafka or Kafka Connect may take to answer.
-        table_state: Returns a table of the lake by its full name; None: it does not exist.
+        tables: The tables of the lake.
     """
 
-    def __init__(self, timeout_s: float, table_state: Callable[[str], TableState | None]) -> None:
+    def __init__(self, timeout_s: float, tables: DataTables) -> None:
         self._timeout_s = timeout_s
-        self._table_state = table_state
+        self._tables = tables
         self._journals: dict[tuple[str, str], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
@@ -160,13 +162,16 @@ class Capturing:
         """
         with self._systems(target) as systems:
             found = self._inspect(target, systems, with_backoff=True)
+            found = replace(found, acting_keys=_acting_keys(target.wanted.upstream_tables, systems))
         wanted = target.wanted
         faults = (
             *gone_hints(wanted, found),
             *silent_hints(wanted, found.database),
+            *parent_hints(wanted, found.database),
             *unrepaired_hints(wanted, found),
             *failing_hints(wanted, found),
             *coming_hints(wanted, found),
+            *unlogged_hints(wanted.upstream_tables, wanted, found),
             *left_out_hints(wanted.upstream_tables, found.columns, wanted.capture.database),
             *collision_hints(wanted.upstream_tables, wanted, found),
             *imprecise_hints(wanted, found),
@@ -221,7 +226,9 @@ class Capturing:
     def snapshot_again(self, target: Target, upstream: str, confirm: Callable[[], None]) -> None:
         """Have the connector snapshot one table again; `confirm` as for `converge`, which raises as this does."""
         with self._systems(target) as systems:
-            planned = plan_snapshot(target.wanted, self._inspect(target, systems, with_backoff=False), upstream)
+            found = self._inspect(target, systems, with_backoff=False)
+            found = replace(found, multisets=found.multisets | self._multisets(target.wanted, [upstream]))
+            planned = plan_snapshot(target.wanted, found, upstream)
             for step in planned.steps:
                 confirm()
                 log.info("source %s: %s", target.wanted.source, step.description)
@@ -270,12 +277,26 @@ class Capturing:
             lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if with_backoff else None,
             log=journal.log,
+            altered=journal.schema_history.altered,
+            acting_keys=_acting_keys([table.upstream for table in declared(wanted)], systems),
+            shapes=journal.shapes,
         )
         if not is_on_other_timeline(found):
             self._applied_positions[wanted.source_id] = wanted.applied_position
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
+        found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
+
+    def _multisets(self, wanted: Wanted, upstream: Collection[str]) -> frozenset[str]:
+        """Return those of some tables upstream that a table of the lake has without a key."""
+        return frozenset(
+            table.upstream
+            for table in wanted.tables
+            if table.upstream in upstream
+            and table.object_id in wanted.lake
+            and is_keyless(self._tables.table_state(table.full_name))
+        )
 
     def _lost_values(
         self, wanted: Wanted, relations: Mapping[str, FoundRelation], columns: Columns, systems: Systems
@@ -332,7 +353,7 @@ class Capturing:
         ) as connect:
             database = (PostgresUpstream if is_postgres else MysqlUpstream)(connections.login, self._timeout_s)
             kafka = shared_client(connections.kafka, self._timeout_s)
-            yield Systems(connect, kafka, database, self._table_state)
+            yield Systems(connect, kafka, database, self._tables)
 
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, LogPosition | None]:
@@ -353,10 +374,16 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
         raise
 
 
+def _acting_keys(names: Sequence[str], systems: Systems) -> Mapping[str, tuple[str, ...]]:
+    """Fetch foreign keys that change rows without messages; PostgreSQL logs such changes."""
+    database = systems.database
+    return database.acting_keys(names) if isinstance(database, MysqlUpstream) else {}
+
+
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
     """Return the types of the lake's columns, by object id and column name, for the tables that have one."""
     states = [
-        (table.object_id, systems.table_state(table.full_name))
+        (table.object_id, systems.tables.table_state(table.full_name))
         for table in wanted.tables
         if table.object_id in wanted.lake
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakehold.definitions import Capture, ConnectionType, Source
+from lakehold.definitions import Capture, Connection, ConnectionType, Source
 from lakehold.kafka.connection_options import KafkaOptions, kafka_options
 from lakehold.model.lake_definitions import Definitions
 from lakehold.secrets import resolve
@@ -53,20 +53,30 @@ def connections_of(source: Source, capture: Capture, defined: Definitions) -> Up
     def options(connection: str) -> dict[str, str]:
         return resolve(defined.connection(connection).options)
 
-    database, connect = options(capture.connection), options(capture.connect)
+    connect = options(capture.connect)
     registry = options(source.format.registry) if source.format.registry is not None else None
     return UpstreamConnections(
-        login=Login(
-            database["host"],
-            int(database.get("port", _DEFAULT_PORT[capture.database])),
-            database["user"],
-            database.get("password", ""),
-            database.get("database", ""),
-        ),
+        login=login_of(defined.connection(capture.connection)),
         connect=ConnectAddress(connect["url"], connect.get("username"), connect.get("password")),
         kafka=kafka_options(options(source.connection or "")),
         registry=registry,
         converter=json() if registry is None else _avro(connect, registry),
+    )
+
+
+def login_of(connection: Connection) -> Login:
+    """Resolve the login of a connection to a database.
+
+    Raises:
+        SettingsError: The secret has no value.
+    """
+    options = resolve(connection.options)
+    return Login(
+        options["host"],
+        int(options.get("port", _DEFAULT_PORT[connection.type])),
+        options["user"],
+        options.get("password", ""),
+        options.get("database", ""),
     )
 
 

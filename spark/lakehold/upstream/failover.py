@@ -17,6 +17,7 @@ from lakehold.errors import UpstreamError
 from lakehold.times import iso
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.found_log import FoundLog
+from lakehold.upstream.identifier_quoting import identifier_text
 from lakehold.upstream.wanted import Wanted
 
 RESNAPSHOT_HINT = "ALTER SOURCE {} RESNAPSHOT snapshots all of its tables again, so that they equal the database."
@@ -72,10 +73,21 @@ def refuse_uncertain_failover(wanted: Wanted, found: Found, database: FoundDatab
 
 
 def failover_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
-    """Yield a sentence if the database has a standby that could not take its place without a re-snapshot."""
+    """Yield a sentence if the database has a standby that could not take its place without a re-snapshot, or unnoticed.
+
+    A physical slot counts as a standby. It may be that of a tool which archives the log: nothing that every user may read
+    distinguishes the two, and a sentence too many is better than a failover that loses changes.
+    """
     if database is None or database.slot is None or not database.failover.has_standbys:
         return
     failover, slot = database.failover, wanted.capture.slot
+    if not failover.may_ask:
+        user = identifier_text(wanted.config["database.user"], wanted.capture.database)
+        yield (
+            "lakehold may not ask the database for the timelines of its log, so a failover to one of its standbys that loses "
+            "changes could pass unnoticed (a physical replication slot counts as a standby): ALTER ROLE "
+            f"{user} REPLICATION, and GRANT EXECUTE ON FUNCTION pg_control_system() TO {user}"
+        )
     if failover.has_failover_slots and not failover.is_copied:
         yield (
             f"standbys do not copy replication slot {slot}: a failover would lose it. While connector {wanted.connector} is "

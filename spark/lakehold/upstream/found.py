@@ -13,6 +13,7 @@ from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
 from lakehold.upstream.found_values import LostValues
+from lakehold.upstream.silent_changes import Shape
 
 OPERATIONS = frozenset({"insert", "update", "delete", "truncate"})
 """The kinds of changes that a publication of PostgreSQL may have."""
@@ -84,12 +85,14 @@ class FoundTable:
         has_key: The table has a primary key, or a unique index that Debezium takes in its place.
         is_owned: The source's user owns the table, which putting it into a publication requires.
         ancestors: The tables that this one is a partition of, near or far.
+        heirs: The tables that inherit from this one; partitions do not count.
     """
 
     replica_identity: str
     has_key: bool
     is_owned: bool = True
     ancestors: tuple[str, ...] = ()
+    heirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,7 @@ class FoundDatabase:
         may_create: The source's user may create publications.
         money: The text of 1234.5 as type `money` for the source's user.
         failover: The server's settings and slots that decide what a failover loses.
+        shapes: The shapes of the wanted tables that exist, by name.
     """
 
     wal_level: str
@@ -184,6 +188,7 @@ class FoundDatabase:
     confirmed: int | None = None
     money: str = "$1,234.50"
     failover: FoundFailover = field(default_factory=FoundFailover)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def is_sent(self) -> bool:
@@ -222,6 +227,7 @@ class FoundSnapshot:
         fits_from: The sync point of a table that joined; None: none was recorded.
         failed_in_row: Failures since the last success or first snapshot, without those for want of a key.
         again_ms: When to request a snapshot again after such a failure, epoch milliseconds; else 0.
+        altered_until: The last snapshot has the effect of statements before this offset of the schema history.
     """
 
     is_first: bool = False
@@ -233,6 +239,7 @@ class FoundSnapshot:
     sync_point: LogPosition | None = None
     failed_in_row: int = 0
     again_ms: int = 0
+    altered_until: int = 0
 
     @property
     def has_joined(self) -> bool:
@@ -287,6 +294,21 @@ class FoundRepeat:
 
 
 @dataclass(frozen=True)
+class FoundAlteration:
+    """The last statements that may have changed rows of a table without messages, as offsets in the schema history.
+
+    Attributes:
+        changed_at: The last such statement.
+        removed_at: The last one that may have removed rows; -1: none did.
+        unread_at: The last one after which the connector reads rows by columns that the table no longer has; -1: none was.
+    """
+
+    changed_at: int
+    removed_at: int = -1
+    unread_at: int = -1
+
+
+@dataclass(frozen=True)
 class Found:
     """The state of everything upstream of one source.
 
@@ -306,10 +328,15 @@ class Found:
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
+        multisets: Tables, by their name upstream, that a table of the lake has without a key; inspected where a snapshot of one
+            alone may be requested.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         applied_position: The highest log position that the lake had applied when the database last had that log; None: none is
             known.
+        altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
+        acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
+        shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
     """
 
     connector: FoundConnector | None = None
@@ -327,6 +354,10 @@ class Found:
     columns: Mapping[str, tuple[FoundColumn, ...]] = field(default_factory=dict)
     lake_types: Mapping[str, Mapping[str, IcebergType]] = field(default_factory=dict)
     lost: Mapping[str, LostValues] = field(default_factory=dict)
+    multisets: frozenset[str] = frozenset()
     now_ms: int | None = None
     log: FoundLog | None = None
     applied_position: int | None = None
+    altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
+    acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)

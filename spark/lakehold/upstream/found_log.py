@@ -44,6 +44,7 @@ class FoundFailover:
         has_standbys: A physical replication slot exists: that of a standby.
         is_copied: Standbys copy the source's slot.
         was_copied: The server copied the source's slot while it was a standby.
+        may_ask: The source's user may ask for the log's timelines; checked if there are standbys.
     """
 
     log: FoundLog | None = None
@@ -51,3 +52,4 @@ class FoundFailover:
     has_standbys: bool = False
     is_copied: bool = False
     was_copied: bool = False
+    may_ask: bool = True

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
+from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -53,6 +54,28 @@ def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTab
         is_missed = _is_out(name, found) or _was_out(name, found)
         if name in one_of_each and is_missed and not is_unpublishable(name, found):
             yield one_of_each[name]
+
+
+def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, SilentChange]]:
+    """Yield the tables whose rows changed without events since the last inspection: one of those that share a table upstream."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.changed_at >= until:
+            yield table, SilentChange.ROWS if altered.removed_at >= until else SilentChange.VALUES
+    if found.database is None or found.connector is None or not found.connector.has_position:
+        return
+    new = {*joining_tables(wanted, found)}
+    one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
+    for name, shape in found.database.shapes.items():
+        before = found.shapes.get(name)
+        change = silent_change(before, shape) if before is not None else None
+        if name in one_of_each and change is not None:
+            yield one_of_each[name], change
+
+
+def unrecorded_shapes(wanted: Wanted, found: Found) -> Mapping[str, Shape]:
+    """Return the shapes of tables that differ from the recorded ones."""
+    shapes = found.database.shapes if found.database is not None else {}
+    return {name: shapes[name] for name in wanted.upstream_tables if found.shapes.get(name) != shapes.get(name)}
 
 
 def is_keyless(upstream: str, found: Found) -> bool:
@@ -105,6 +128,24 @@ def tables_awaiting_repair(wanted: Wanted, found: Found) -> Iterator[CapturedTab
             yield table
 
 
+def unread_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the tables whose rows the connector reads by columns that they no longer have, until it snapshots all tables."""
+    for table, altered, until in _altered(wanted, found):
+        if altered.unread_at >= until:
+            yield table
+
+
+def _altered(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, FoundAlteration, int]]:
+    """Yield altered tables, with the end of the schema history when a snapshot of all that share them was requested last."""
+    joining = {table.object_id for table in joining_tables(wanted, found)}
+    tables = [table for table in wanted.tables if table.object_id not in joining and table.upstream in found.columns]
+    for table in {each.upstream: each for each in tables}.values():
+        sharing = [each.object_id for each in tables if each.upstream == table.upstream]
+        altered = found.altered.get(table.upstream.lower())
+        if altered is not None:
+            yield table, altered, min(found.snapshots.get(each, NO_SNAPSHOT).altered_until for each in sharing)
+
+
 def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables with missed changes that cannot be snapshotted alone."""
     present = existing_tables(wanted, found)
@@ -134,8 +175,25 @@ def is_in_lake(object_id: str, repeat: FoundRepeat, wanted: Wanted) -> bool:
     return object_id in wanted.lake and wanted.lake[object_id].repeated == repeat.signal_id
 
 
+def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:
+    """Return the tables, as the database names them, that need a snapshot of their own and may not be able to have one."""
+    needing = (
+        *joining_tables(wanted, found),
+        *tables_missing_changes(wanted, found),
+        *tables_to_retry(wanted, found),
+        *unconfirmed_tables(wanted, found),
+    )
+    return tuple(sorted({table.upstream for table in needing}))
+
+
 def has_no_key(table: CapturedTable, found: Found) -> bool:
-    """Return whether the table is known to lack a key, so that no snapshot of it alone can be taken."""
+    """Return whether no snapshot of the table alone can be taken: it lacks a key, as far as is known, or its rows in the lake do.
+
+    Debezium snapshots no table alone that has no key. In a table of the lake that was written without a key, the rows of such a
+    snapshot could not be distinguished from those that it has.
+    """
+    if table.upstream in found.multisets:
+        return True
     if found.database is not None and table.upstream in found.database.tables:
         return not found.database.tables[table.upstream].has_key
     return _NO_KEY in found.snapshots.get(table.object_id, NO_SNAPSHOT).failures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
@@ -15,10 +15,12 @@ from lakehold.upstream.gaps import (
     has_no_key,
     joining_tables,
     missing_tables,
+    silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     unrepairable_tables,
 )
+from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import silent_hints
@@ -34,11 +36,13 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """List hints about the connector and the tables that a statement declares; about all tables if none declares or drops any."""
     about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
     found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
-    found_hints += [*silent_hints(wanted, found.database), *failover_hints(wanted, found.database)]
+    found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
+    found_hints += failover_hints(wanted, found.database)
     found_hints += [*unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
     found_hints += left_out_hints(upstream, found.columns, database)
+    found_hints += unlogged_hints(upstream, wanted, found)
     found_hints += [*collision_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
         found_hints += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
@@ -91,7 +95,7 @@ def _will_wait(wanted: Wanted, found: Found) -> bool:
 
 def _missed_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence, once, for each table whose changes were missed, whatever a statement is about."""
-    for table in tables_missing_changes(wanted, found):
+    for table in dict.fromkeys((*tables_missing_changes(wanted, found), *dict(silently_changed(wanted, found)))):
         yield _missed_hint(table, wanted, found)
 
 
@@ -113,30 +117,57 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def coming_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose changes were missed, until the lake has them."""
-    for table in tables_awaiting_repair(wanted, found):
+    for table in dict.fromkeys((*tables_awaiting_repair(wanted, found), *dict(silently_changed(wanted, found)))):
         yield (
             f"{_missed(table)}: until the lake has a new snapshot of it, rows may be outdated or no longer exist upstream"
         )
 
 
+def unlogged_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table of MySQL or MariaDB whose rows a foreign key deletes or changes."""
+    for table in tables:
+        for key in found.acting_keys.get(table, ()):
+            yield (
+                f"foreign key {key} changes rows of {table} that the database does not log: the lake keeps them as they were "
+                f"until they change themselves, or until ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT. Have the "
+                "application change these rows, and create the foreign key without these actions"
+            )
+
+
+def replaced_hints(tables: Iterable[CapturedTable], wanted: Wanted) -> Iterator[str]:
+    """Yield a sentence for each table that CREATE OR REPLACE TABLE gave other columns."""
+    for table in tables:
+        yield (
+            f"table {table.upstream} was created by CREATE OR REPLACE TABLE, of which Debezium does not read the columns: "
+            f"connector {wanted.connector} takes its first snapshot again, of all its tables"
+        )
+
+
 def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
-        f"it has no primary key, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
+        f"{_keyless(table, found)}, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
         if has_no_key(table, found)
         else "a new snapshot brings its rows, and at its end lakehold deletes those that were deleted meanwhile"
     )
     return f"{_missed(table)}: {way_out}"
 
 
+def _keyless(table: CapturedTable, found: Found) -> str:
+    tables = found.database.tables if found.database is not None else {}
+    has_key = table.upstream in tables and tables[table.upstream].has_key
+    return "it had no primary key when the lake began it" if has_key else "it has no primary key"
+
+
 def _missed(table: CapturedTable) -> str:
-    why = "the connector did not capture it, or a new column filled its rows without a message"
+    why = "the connector did not capture it, or ALTER TABLE changed its rows without a message"
     return f"changes of {table.upstream} were missed ({why})"
 
 
 def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:
     if _lacks_snapshot(table, wanted, found):
         yield (
-            f"table {table.upstream} has no primary key, so it cannot be snapshotted alone. It gets changes from now on. "
+            f"table {table.upstream} {_keyless(table, found).removeprefix('it ')}, so it cannot be snapshotted alone. It gets "
+            "changes from now on. "
             f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots all tables, and makes it readable"
         )
     if found.database is not None and table.upstream in found.database.tables:

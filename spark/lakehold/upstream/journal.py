@@ -29,6 +29,8 @@ from lakehold.model.offsets import OffsetRange, TopicPartition
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
+from lakehold.upstream.schema_history import SchemaHistory, schema_record
+from lakehold.upstream.silent_changes import Shape
 
 _WORD = re.compile(r"\w+")
 _SNAPSHOT_REQUEST = "execute-snapshot"
@@ -42,12 +44,19 @@ _FIRST_PAUSE_MS = 30_000
 _LONGEST_PAUSE_MS = 3_600_000
 """The longest pause before a failed snapshot is requested again; each pause is twice as long as the one before."""
 _NO_KEY = "NO_PRIMARY_KEY"
+_ALTERED = "altered_until"
+"""The part of a signal, which the connector does not read, with the end of the schema history when lakehold sent the signal."""
 _WIRE_FORMAT_BYTES = 5
 """The length of Confluent's prefix: a zero byte, and the schema's id in four bytes."""
 
 
 def requested_snapshot(
-    object_id: str, upstream: str, replaces_through: Mapping[str, int] | None = None, *, is_certain: bool = False
+    object_id: str,
+    upstream: str,
+    replaces_through: Mapping[str, int] | None = None,
+    *,
+    is_certain: bool = False,
+    altered_until: int = 0,
 ) -> str:
     """Build the signal that requests a snapshot of one table.
 
@@ -56,8 +65,10 @@ def requested_snapshot(
         upstream: The table in the database.
         replaces_through: For a repeated snapshot, by object id of each table of the lake; see `FoundRepeat`.
         is_certain: See `FoundRepeat`.
+        altered_until: See `FoundSnapshot`.
     """
     data: dict[str, Any] = {"type": "incremental", "data-collections": [_collection(upstream)]}
+    data |= {_ALTERED: altered_until} if altered_until else {}
     if replaces_through is not None:
         # The connector does not read it.
         data["repeat"] = {"replaces_through": replaces_through, "is_certain": is_certain}
@@ -70,27 +81,36 @@ def _collection(upstream: str) -> str:
     return upstream if all(_WORD.fullmatch(part) for part in parts) else ".".join(f'"{part}"' for part in parts)
 
 
-def recorded_first_snapshot(object_id: str, upstream: str, notified_from: int) -> str:
+def recorded_first_snapshot(object_id: str, upstream: str, notified_from: int, altered_until: int = 0) -> str:
     """Build a signal that records, for lakehold: the table is in the connector's next first snapshot.
 
     Args:
         object_id: Object id of the table.
         upstream: The table in the database.
         notified_from: End offset of the notification topic now: notifications before it are not about that snapshot.
+        altered_until: See `FoundSnapshot`.
     """
-    data = {"message": f"{upstream} is in the first snapshot", "said_until": notified_from}
+    data: dict[str, Any] = {"message": f"{upstream} is in the first snapshot", "said_until": notified_from}
+    data |= {_ALTERED: altered_until} if altered_until else {}
     return json.dumps({"id": object_id, "type": _RECORD, "data": data})
 
 
-def recorded_missed(object_id: str, upstream: str) -> str:
+def recorded_missed(object_id: str, upstream: str, altered_until: int = 0) -> str:
     """Build a signal that records, for lakehold: changes of the table were missed, and it cannot be snapshotted alone."""
-    data = {"message": f"changes of {upstream} were missed", "missed": True}
+    data: dict[str, Any] = {"message": f"changes of {upstream} were missed", "missed": True}
+    data |= {_ALTERED: altered_until} if altered_until else {}
     return json.dumps({"id": object_id, "type": _RECORD, "data": data})
 
 
 def recorded_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
     """Build a signal that records, for lakehold: the memberships of tables, by their names upstream, in a publication."""
     data = {"message": f"{', '.join(sorted(members))} in publication {publication}", "members": dict(members)}
+    return json.dumps({"id": source_id, "type": _RECORD, "data": data})
+
+
+def recorded_shapes(source_id: str, shapes: Mapping[str, Shape]) -> str:
+    """Build a signal that records, for lakehold: the shapes of tables, by their names upstream."""
+    data = {"message": f"shape of {', '.join(sorted(shapes))}", "shapes": dict(shapes)}
     return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
@@ -131,9 +151,11 @@ class Journal:
         snapshots: The snapshot of each table, as requested and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
         members: The last recorded memberships in the publication, by the table's name upstream.
+        shapes: The last recorded shapes of tables, by the table's name upstream.
         log: The last recorded log of PostgreSQL; None: none was recorded.
         first_snapshot_notification: Offset of the notification that the connector's first snapshot is complete; None: there is
             none.
+        schema_history: The schema history; empty for PostgreSQL.
     """
 
     def __init__(
@@ -149,8 +171,10 @@ class Journal:
         self.snapshots: dict[str, FoundSnapshot] = {}
         self.repeats: dict[str, FoundRepeat] = {}
         self.members: dict[str, str] = {}
+        self.shapes: dict[str, Shape] = {}
         self.log: FoundLog | None = None
         self.first_snapshot_notification: int | None = None
+        self.schema_history = SchemaHistory()
 
     @property
     def complete(self) -> frozenset[str]:
@@ -159,13 +183,16 @@ class Journal:
         return frozenset(object_id for object_id, snapshot in self.snapshots.items() if snapshot.is_complete(first))
 
     def refresh(self) -> None:
-        """Read what the topics got since the last call; if one was created again, read both from their beginning."""
-        described = self._client.describe([self._topics.signals, self._topics.notifications])
+        """Read what the topics got since the last call; if one was created again, read all from their beginning."""
+        described = self._client.describe(
+            [self._topics.signals, self._topics.notifications, self._topics.schema_history]
+        )
         identities = {name: str(topic.topic_id) for name, topic in described.items()}
         if identities != self._identities:
             self._read, self.snapshots, self.first_snapshot_notification = {}, {}, None
             self._requests, self._answered = [], set()
-            self.repeats, self.members, self.log = {}, {}, None
+            self.repeats, self.members, self.shapes, self.log = {}, {}, {}, None
+            self.schema_history = SchemaHistory()
             self._identities = identities
         for _, _, value in self._new(self._topics.signals, identities):
             # Others may write to the topic, too. The connector ignores messages that are not signals, and so does lakehold.
@@ -175,6 +202,9 @@ class Journal:
             # If the connector is somebody else's, its messages may be anything: `refuse_foreign` refuses it after this.
             with suppress(ValueError, KeyError, TypeError):
                 self._take_notification(offset, at_ms, self._decoded(value))
+        for offset, _, value in self._new(self._topics.schema_history, identities):
+            with suppress(ValueError, KeyError, TypeError):
+                self.schema_history.take(offset, schema_record(value))
 
     def _new(self, topic: str, existing: Mapping[str, str]) -> Iterator[tuple[int, int, bytes]]:
         if topic not in existing:
@@ -193,7 +223,8 @@ class Journal:
         if signal["type"] == _SNAPSHOT_REQUEST:
             (collection,) = signal["data"]["data-collections"]
             self._requests.append(_Request(signal["id"], object_id, collection.replace('"', "")))
-            self.snapshots[object_id] = replace(before, requested=before.requested + 1)
+            until = max(before.altered_until, signal["data"].get(_ALTERED, 0))
+            self.snapshots[object_id] = replace(before, requested=before.requested + 1, altered_until=until)
             self._take_repeat(signal, self._requests[-1].upstream)
         elif signal["type"] == _RECORD:
             self._take_record(object_id, before, signal["data"])
@@ -202,11 +233,15 @@ class Journal:
         repeat = signal["data"].get("repeat", {"replaces_through": {}})
         for object_id, through in repeat["replaces_through"].items():
             self.repeats[object_id] = FoundRepeat(signal["id"], upstream, through, repeat["is_certain"])
-            self.snapshots[object_id] = replace(self.snapshots.get(object_id, NO_SNAPSHOT), missed=False)
+            before = self.snapshots.get(object_id, NO_SNAPSHOT)
+            until = max(before.altered_until, signal["data"].get(_ALTERED, 0))
+            self.snapshots[object_id] = replace(before, missed=False, altered_until=until)
 
     def _take_record(self, object_id: str, before: FoundSnapshot, recorded: Mapping[str, Any]) -> None:
         if "members" in recorded:
             self.members |= recorded["members"]
+        elif "shapes" in recorded:
+            self.shapes |= recorded["shapes"]
         elif "wal" in recorded:
             wal = recorded["wal"]
             branches = tuple((timeline, at) for timeline, at in wal["branches"])
@@ -215,11 +250,18 @@ class Journal:
             log, *at = recorded["fits_from"]
             self.snapshots[object_id] = replace(before, sync_point=LogPosition(log, tuple(at)))
         elif "missed" in recorded:
-            self.snapshots[object_id] = replace(before, missed=True)
+            until = recorded.get(_ALTERED, before.altered_until)
+            self.snapshots[object_id] = replace(before, missed=True, altered_until=until)
         else:
             notified_from = recorded.get("said_until", 0)
             self.snapshots[object_id] = replace(
-                before, is_first=True, notified_from=notified_from, missed=False, failed_in_row=0, again_ms=0
+                before,
+                is_first=True,
+                notified_from=notified_from,
+                missed=False,
+                failed_in_row=0,
+                again_ms=0,
+                altered_until=recorded.get(_ALTERED, before.altered_until),
             )
             # The first snapshot brings all that was missed until now.
             self.repeats.pop(object_id, None)

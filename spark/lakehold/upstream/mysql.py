@@ -57,6 +57,9 @@ _GTIDS = re.compile(r"([0-9a-f]{8}-[0-9a-f-]{27})((?::[0-9]+(?:-[0-9]+)?)+)")
 _WRITE = frozenset({"SELECT", "INSERT", "DELETE"})
 _OFF = frozenset({"0", "OFF"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|''|\\.)*'", re.DOTALL)
+_FOREIGN_KEY = re.compile(r"\s*CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY")
+_ACTION = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
+_NO_TABLE = 1146
 _DENIED = frozenset({1142, 1143})
 """Errors about a table, or a column, that the user may not read."""
 _EVERY_RIGHT = _WRITE | {"CREATE", "DROP"}
@@ -126,12 +129,16 @@ class MysqlUpstream:
             columns.setdefault(table, []).append(column)
         return {table: tuple(of_table) for table, of_table in columns.items()}
 
-    def initial_values(self, _name: str, columns: Sequence[FoundColumn]) -> InitialValues:
-        """Return the columns whose values in older rows are unknown: those that may have got one when they were added.
+    def acting_keys(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Fetch the foreign keys of tables by which their rows follow those of other tables, in words, by `database.table`."""
+        if not names:
+            return {}
+        with self._connected() as connection:
+            return {name: _acting_keys(connection, name) for name in names}
 
-        The server shows the default that a column has now, and not the one that it was added with.
-        """
-        return InitialValues(unknown=frozenset(c.name for c in columns if c.has_default or not c.is_nullable))
+    def initial_values(self, _name: str, _columns: Sequence[FoundColumn]) -> InitialValues:
+        """Return nothing: a table whose older rows got values by ALTER TABLE is snapshotted again (`SchemaHistory`)."""
+        return InitialValues()
 
     def lost_values(self, _lossy: Mapping[str, Sequence[LossyColumn]]) -> dict[str, LostValues]:
         """Return nothing: no query finds values of MySQL and MariaDB that Debezium does not send unchanged."""
@@ -271,8 +278,24 @@ def _kind(table_type: str, has_hash_index: int) -> str:
 
 def _has_period_in_key(connection: pymysql.Connection[Any], table: str) -> bool:
     """Return whether a key of a table is WITHOUT OVERLAPS, which only its definition says."""
+    return "WITHOUT OVERLAPS" in _QUOTED.sub("", _definition(connection, table))
+
+
+def _acting_keys(connection: pymysql.Connection[Any], table: str) -> tuple[str, ...]:
+    """Read the foreign keys in a table's definition; a user with SELECT alone does not find them in the information schema."""
+    try:
+        lines = _definition(connection, table).splitlines()
+    except pymysql.Error as error:
+        if _number_and_text(error)[0] in _DENIED | {_NO_TABLE}:
+            return ()
+        raise
+    found = [(key[1], _ACTION.findall(_QUOTED.sub("", line))) for line in lines if (key := _FOREIGN_KEY.match(line))]
+    return tuple(f"{name} ({' '.join(actions)})" for name, actions in found if actions)
+
+
+def _definition(connection: pymysql.Connection[Any], table: str) -> str:
     ((_, definition),) = _rows(connection, f"SHOW CREATE TABLE {table_text(table, ConnectionType.MYSQL)}")
-    return "WITHOUT OVERLAPS" in _QUOTED.sub("", definition)
+    return str(definition)
 
 
 def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:

@@ -35,6 +35,7 @@ from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
 from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
+from lakehold.upstream.postgres_shapes import shapes_of
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
 
@@ -58,6 +59,11 @@ _TABLES = f"""
            CASE WHEN c.relispartition THEN ARRAY(
                 SELECT an.nspname || '.' || a.relname FROM pg_partition_ancestors(c.oid) p
                 JOIN pg_class a ON a.oid = p.relid AND a.oid <> c.oid JOIN pg_namespace an ON an.oid = a.relnamespace
+           ) ELSE '{{}}' END,
+           CASE WHEN c.relkind = 'r' AND c.relhassubclass THEN ARRAY(
+                SELECT hn.nspname || '.' || h.relname FROM pg_inherits i
+                JOIN pg_class h ON h.oid = i.inhrelid JOIN pg_namespace hn ON hn.oid = h.relnamespace
+                WHERE i.inhparent = c.oid ORDER BY 1
            ) ELSE '{{}}' END
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
@@ -122,11 +128,12 @@ class PostgresUpstream:
             kept = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
             there = {
-                name: FoundTable(identity, has_key, is_owned, tuple(ancestors))
-                for name, identity, has_key, is_owned, ancestors in connection.execute(_TABLES, [SIGNAL_SCHEMA])
+                name: FoundTable(identity, has_key, is_owned, tuple(ancestors), tuple(heirs))
+                for name, identity, has_key, is_owned, ancestors, heirs in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
             signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
             (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
+            shapes = shapes_of(connection, tables)
         database = FoundDatabase(
             wal_level,
             position,
@@ -138,6 +145,7 @@ class PostgresUpstream:
             kept[1] if kept is not None else None,
             money,
             failover,
+            shapes,
         )
         signals = FoundSignals(
             _signal_table(*signal_table) if signal_table is not None else None,
@@ -178,6 +186,7 @@ class PostgresUpstream:
     def write_sync_point(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
         with self._connected() as connection:
+            refuse_standby(connection, self._where)
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
         return LogPosition(WAL, (position,))
 

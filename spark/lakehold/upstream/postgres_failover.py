@@ -44,14 +44,16 @@ def refuse_standby(connection: psycopg.Connection[tuple[Any, ...]], where: str) 
 def found_failover(connection: psycopg.Connection[tuple[Any, ...]], replicating: Connected, slot: str) -> FoundFailover:
     """Fetch the settings and slots of a server that decide what a failover loses."""
     ((has_standbys, is_copied, was_copied, awaits),) = connection.execute(_SLOT, [slot]).fetchall()
-    log = None
+    log, may_ask = None, False
     # A user without REPLICATION may not ask. Then the end of the log and the time of the last inspection show a restore.
     with suppress(errors.InsufficientPrivilege, UpstreamError):
         ((system, name),) = connection.execute(_LOG).fetchall()
         timeline = int(name[:_TIMELINE_DIGITS], 16)
         log = FoundLog(system, timeline, _branches(replicating, timeline), is_awaited=awaits and is_copied)
+        # The first timeline has no history, but that of a promoted standby will.
+        may_ask = timeline > 1 or not has_standbys or _may_replicate(replicating)
     has_failover_slots = connection.info.server_version >= _HAS_FAILOVER_SLOTS
-    return FoundFailover(log, has_failover_slots, has_standbys, is_copied, was_copied)
+    return FoundFailover(log, has_failover_slots, has_standbys, is_copied, was_copied, may_ask)
 
 
 def copying(slot: str) -> sql.Composed:
@@ -63,6 +65,15 @@ def branches_of(history: str) -> tuple[tuple[int, int], ...]:
     """Parse a timeline's history file: each line has an earlier timeline, and the position at which the log left it."""
     fields = [line.split() for line in history.splitlines()]
     return tuple((int(each[0]), _position(each[1])) for each in fields if each and not each[0].startswith("#"))
+
+
+def _may_replicate(replicating: Connected) -> bool:
+    """Return whether the server takes replication commands of the user."""
+    try:
+        with replicating():
+            return True
+    except UpstreamError:
+        return False
 
 
 def _branches(replicating: Connected, timeline: int) -> tuple[tuple[int, int], ...]:

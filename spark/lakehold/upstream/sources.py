@@ -21,14 +21,14 @@ from lakehold.errors import (
     UpstreamRefused,
     UpstreamUnavailable,
 )
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
-from lakehold.upstream.capture_steps import RecordMembers, RestartConnector, Steps
+from lakehold.upstream.capture_steps import RecordMembers, RecordShapes, RestartConnector, Steps
 from lakehold.upstream.capturing import Capturing, Target
 from lakehold.upstream.changing import ChangingSources, changing
 from lakehold.upstream.failure import with_way_out
@@ -85,7 +85,7 @@ class CapturedSources:
         readers: Reads the states of a source's readers, which say how far the lake is.
         leases: Says which process may change what exists upstream of which source.
         settings: Has the timeouts of upstream systems and of leases.
-        table_state: Loads a table of the lake by its full name; None if it does not exist.
+        tables: The tables of the lake.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class CapturedSources:
         readers: Callable[[str], Readers],
         leases: Leases,
         settings: Settings,
-        table_state: Callable[[str], TableState | None],
+        tables: DataTables,
     ) -> None:
         self._definitions = definitions
         self._targets = Targets(definitions, readers)
         self._leases = leases
         self._settings = settings
-        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, table_state)
+        self._capturing = Capturing(settings.upstream_timeout_ms / 1000, tables)
         self._schedules: dict[str, _ReconcileSchedule] = {}
 
     def plan_change(self, source: str, before: Definitions, after: Definitions, *, resnapshot: bool = False) -> Steps:
@@ -153,7 +153,7 @@ class CapturedSources:
             return None
         restarted = [step for step in done.steps if isinstance(step, RestartConnector)]
         for step in done.steps:
-            if not isinstance(step, RestartConnector | RecordMembers):
+            if not isinstance(step, RestartConnector | RecordMembers | RecordShapes):
                 log.warning("source %s is reconciled: %s", source, step.description)
         for hint in schedule.unreported(done.hints):
             log.warning("source %s: %s", source, hint)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
 from lakehold.errors import UpstreamRefused
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.capture_steps import (
@@ -29,6 +30,7 @@ from lakehold.upstream.capture_steps import (
     RecordFirstSnapshot,
     RecordMembers,
     RecordMissed,
+    RecordShapes,
     RecordSyncPoint,
     Repeat,
     RequestSnapshot,
@@ -46,6 +48,7 @@ from lakehold.upstream.journal import (
     recorded_log,
     recorded_members,
     recorded_missed,
+    recorded_shapes,
     recorded_sync_point,
     requested_snapshot,
 )
@@ -67,13 +70,13 @@ class Systems:
         connect: Kafka Connect.
         kafka: The brokers.
         database: The database; steps for PostgreSQL only occur with a PostgreSQL.
-        table_state: Loads a table of the lake by its full name; None if it does not exist.
+        tables: The tables of the lake.
     """
 
     connect: ConnectClient
     kafka: KafkaClient
     database: PostgresUpstream | MysqlUpstream
-    table_state: Callable[[str], TableState | None]
+    tables: DataTables
 
 
 def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
@@ -136,6 +139,8 @@ def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one
             # Interrupted in between, the next run requests the snapshot again.
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
+        case RecordShapes(prefix, source_id, shapes):
+            on.kafka.send(SideTopics(prefix).signals, prefix, [recorded_shapes(source_id, shapes)])
         case RecordFirstSnapshot() | RequestSnapshot() | RecordMissed() | RecordMembers() | RecordSyncPoint():
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
@@ -161,25 +166,54 @@ def _signals(
             notifications = TopicPartition(SideTopics(prefix).notifications, 0)
             watermarks = on.kafka.watermarks([notifications]).get(notifications)
             notified_from = watermarks.end_exclusive if watermarks is not None else 0
+            altered_until = _altered_until(prefix, on)
             return [
-                recorded_first_snapshot(object_id, upstream, notified_from) for object_id, upstream in tables.items()
+                recorded_first_snapshot(object_id, upstream, notified_from, altered_until)
+                for object_id, upstream in tables.items()
             ]
-        case RequestSnapshot(_, upstream, object_id, repeat, _):
+        case RequestSnapshot(prefix, upstream, object_id, repeat, _):
+            # Before the signal is written: the connector reads it after the statements that are in the history now.
+            altered_until = _altered_until(prefix, on)
             if repeat is None:
-                return [requested_snapshot(object_id, upstream)]
+                return [requested_snapshot(object_id, upstream, altered_until=altered_until)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
-            through = {each: _sequence_number(on.table_state(name)) for each, name in repeat.tables.items()}
-            return [requested_snapshot(object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka))]
-        case RecordMissed(_, tables):
-            return [recorded_missed(object_id, upstream) for object_id, upstream in tables.items()]
-        case RecordMembers(_, source_id, publication, names):
-            members = _postgres(on).members(publication)
+            states = {each: on.tables.table_state(name) for each, name in repeat.tables.items()}
+            for state in states.values():
+                if state is not None and _has_other_numbers(state, upstream, on):
+                    # A later rename would take one column for another.
+                    on.tables.remove_property(state.full_name, NUMBERS)
+            through = {each: _sequence_number(state) for each, state in states.items()}
             return [
-                recorded_members(source_id, publication, {name: members[name] for name in names if name in members})
+                requested_snapshot(
+                    object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka), altered_until=altered_until
+                )
             ]
+        case RecordMissed(prefix, tables):
+            altered_until = _altered_until(prefix, on)
+            return [recorded_missed(object_id, upstream, altered_until) for object_id, upstream in tables.items()]
+        case RecordMembers(_, source_id, publication, names, shapes):
+            members = _postgres(on).members(publication)
+            present = {name: members[name] for name in names if name in members}
+            return [recorded_members(source_id, publication, present), recorded_shapes(source_id, shapes)]
         case RecordSyncPoint(_, tables, signal_table):
             sync_point = on.database.write_sync_point(signal_table)
             return [recorded_sync_point(object_id, upstream, sync_point) for object_id, upstream in tables.items()]
+
+
+def _has_other_numbers(state: TableState, upstream: str, on: Systems) -> bool:
+    """Return whether names of a table's columns belong to other columns upstream than when their numbers were stored."""
+    stored: dict[str, int] = json.loads(state.properties.get(NUMBERS, "{}"))
+    found = on.database.columns([upstream]).get(upstream, ()) if stored else ()
+    return any(stored.get(column.name, column.number) != column.number for column in found)
+
+
+def _altered_until(prefix: str, on: Systems) -> int:
+    """Return the end of the schema history; 0: PostgreSQL has none."""
+    if isinstance(on.database, PostgresUpstream):
+        return 0
+    history = TopicPartition(SideTopics(prefix).schema_history, 0)
+    marks = on.kafka.watermarks([history]).get(history)
+    return marks.end_exclusive if marks is not None else 0
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, IntegerType, ListType, LongType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.verify.database_texts import ColumnText, text_of
+from lakehold.verify.database_texts import TIMES, ColumnText, text_of
 from lakehold.verify.text_values import can_be_text
 
 
@@ -69,6 +69,8 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     key: Sequence[str],
     included: Collection[str],
     database: ConnectionType,
+    *,
+    is_captured: bool = True,
 ) -> ComparedColumns:
     """Pair the columns of a table in the database with those of the lake.
 
@@ -80,13 +82,14 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
         key: The lake's columns that identify rows.
         included: The lake's columns that hold parts of messages.
         database: The kind of database.
+        is_captured: Whether a connector of lakehold fills the table: then columns that the connector does not send are skipped.
 
     Raises:
         DefinitionError: The table has no key, or the key cannot be compared.
     """
     in_database = _by_sent_name(found, name_of)
     types = {column.name: column.field_type for column in schema.fields}
-    skipped = {column.name: column for column in _skipped(in_database, types, included, database)}
+    skipped = {column.name: column for column in _skipped(in_database, types, included, database, is_captured)}
     paired = [
         ComparedColumn(name, types[name], text, column)
         for name, column in in_database.items()
@@ -134,14 +137,21 @@ def _skipped(
     types: dict[str, IcebergType],
     included: Collection[str],
     database: ConnectionType,
+    is_captured: bool,
 ) -> Iterator[SkippedColumn]:
     for name, column in in_database.items():
         sent = sent_type(column, database)
-        if sent.schema is None:
+        if is_captured and sent.schema is None:
             yield SkippedColumn(name, sent.lost)
         elif name not in types:
             yield SkippedColumn(name, "the lake's table does not have it")
+        elif column.type.name in TIMES and _are_numbers(types[name]):
+            yield SkippedColumn(name, f"the lake's table has values of {column.text} as numbers")
         elif text_of(column, database) is None or not can_be_text(types[name]):
             yield SkippedColumn(name, f"values of {column.text} cannot be compared")
     for name in sorted(types.keys() - in_database.keys() - set(included)):
-        yield SkippedColumn(name, "the database does not have it any more")
+        yield SkippedColumn(name, "the database does not have it")
+
+
+def _are_numbers(kind: IcebergType) -> bool:
+    return isinstance(kind.element_type if isinstance(kind, ListType) else kind, IntegerType | LongType)

@@ -23,10 +23,12 @@ class TableRows(Protocol):
         estimate: About how many rows it has.
         version: An SQL expression whose text changes whenever the row is written, also with the same values; empty: the
             database has none.
+        standby_ms: The time up to which a standby had replayed the log of its primary, epoch milliseconds; None: it is none.
     """
 
     estimate: int
     version: str
+    standby_ms: int | None
 
     def columns(self) -> tuple[FoundColumn, ...]:
         """Return the columns; none if there is no such table."""

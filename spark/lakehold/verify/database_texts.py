@@ -48,6 +48,8 @@ _POSTGRES = {
     "vector": "{0}",
     "json": "{0}",
 }
+TIMES = frozenset({"date", "time", "timetz", "timestamp", "timestamptz", "datetime", "interval"})
+"""Types of dates, times and durations, which some configurations of a connector send as numbers of various units."""
 _SOUGHT_AS = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), "bigint"),
     **dict.fromkeys(("text", "varchar"), "text"),

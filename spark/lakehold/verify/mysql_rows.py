@@ -14,10 +14,11 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.logins import LOST_CONNECTION, MYSQL_DENIED, mysql_unreachable
+from lakehold.upstream.logins import LOST_CONNECTION, mysql_unreachable
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.verify.csv_rows import text_batches
 from lakehold.verify.database_texts import quoted_name, quoted_table
+from lakehold.verify.failed_reads import mysql_read_failed
 from lakehold.verify.selected_rows import FirstKey
 
 _AS_OF_NOW = (
@@ -38,6 +39,7 @@ class MysqlRows:
     """
 
     version = ""
+    standby_ms: int | None = None
 
     def __init__(self, connection: pymysql.Connection[Any], upstream: MysqlUpstream, table: str) -> None:
         self._connection = connection
@@ -88,17 +90,19 @@ def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows
     """
     where = f"the database server at {login.host}:{login.port}"
     try:
-        with pymysql.connect(**login.arguments(timeout_s), charset="utf8mb4") as connection:
+        connection = pymysql.connect(**login.arguments(timeout_s), charset="utf8mb4")
+    except pymysql.Error as error:
+        raise mysql_unreachable(where, login.user, *_number_and_text(error)) from error
+    try:
+        with connection:
             with connection.cursor() as cursor:
                 for statement in _AS_OF_NOW:
                     cursor.execute(statement)
             yield MysqlRows(connection, MysqlUpstream(login, timeout_s), table)
     except pymysql.Error as error:
-        number, text = error.args if len(error.args) > 1 else (LOST_CONNECTION.start, str(error))
-        if number in LOST_CONNECTION or number in MYSQL_DENIED:
-            raise mysql_unreachable(where, login.user, number, text) from error
-        raise UpstreamRefused(
-            f'{where} refused to show the rows of table "{table}"',
-            detail=f"{text}.",
-            hint=f"GRANT SELECT ON {quoted_table(table, ConnectionType.MYSQL)} TO {login.user}.",
-        ) from error
+        raise mysql_read_failed(where, login.user, table, *_number_and_text(error)) from error
+
+
+def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
+    number, text = error.args if len(error.args) > 1 else (LOST_CONNECTION.start, str(error))
+    return number, text

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from select import select
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGconn
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import UpstreamRefused
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import columns_of
 from lakehold.verify.csv_rows import text_batches
 from lakehold.verify.database_texts import quoted_name, quoted_table
+from lakehold.verify.failed_reads import postgres_read_failed
 from lakehold.verify.selected_rows import FirstKey
 
 _AS_OF_NOW = (
@@ -34,8 +37,11 @@ _AS_OF_NOW = (
     # Otherwise a policy would hide rows, and the lake would seem to have too many. So PostgreSQL refuses the query instead.
     "SET LOCAL row_security = off",
 )
+_HAVE_VERSIONS = ("r", "p", "m")
+"""Kinds of relations whose rows have `xmin`: not views and foreign tables."""
 _TABLE = """
-    SELECT c.relkind::text, greatest(c.reltuples, 0)::bigint
+    SELECT c.relkind::text, greatest(c.reltuples, 0)::bigint,
+           CASE WHEN pg_is_in_recovery() THEN floor(extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000)::bigint END
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname || '.' || c.relname = %s
 """
 
@@ -44,22 +50,24 @@ class PostgresRows:
     """The rows of a table as one transaction sees them.
 
     Attributes:
-        version: An SQL expression whose text changes whenever the row is written, also with the same values.
+        version: An SQL expression whose text changes whenever the row is written, also with the same values; empty: it is a
+            view, which has none.
+        standby_ms: The time up to which a standby had replayed the log of its primary, epoch milliseconds; None: it is none.
 
     Args:
         connection: A connection in a transaction that sees one point in time.
         table: The table, `schema.name`.
     """
 
-    version = "xmin::text"
-
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], table: str) -> None:
         self._connection = connection
         self._table = table
         # The first query fixes what the transaction sees.
         found = connection.execute(_TABLE, [table]).fetchone()
-        self._is_partitioned = found is not None and found[0] == "p"
-        self.estimate = int(found[1]) if found is not None else 0
+        kind, estimate, self.standby_ms = found if found is not None else ("r", 0, None)
+        self._is_partitioned = kind == "p"
+        self.version = "xmin::text" if kind in _HAVE_VERSIONS else ""
+        self.estimate = int(estimate)
 
     def columns(self) -> tuple[FoundColumn, ...]:
         """Return the columns; none if there is no such table."""
@@ -72,8 +80,8 @@ class PostgresRows:
         only = "" if self._is_partitioned else "ONLY "
         table = quoted_table(self._table, ConnectionType.POSTGRES)
         query = f"COPY (SELECT {', '.join(texts)} FROM {only}{table}{self._where(first_key)}) TO STDOUT (FORMAT csv)"
-        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
-            yield from text_batches(copy, len(texts))
+        with self._connection.cursor() as cursor, cursor.copy(query.encode()):
+            yield from text_batches(_copied(self._connection.pgconn), len(texts))
 
     def _where(self, first_key: FirstKey | None) -> str:
         if first_key is None:
@@ -82,26 +90,40 @@ class PostgresRows:
         return f" WHERE {quoted_name(first_key.column, ConnectionType.POSTGRES)} = ANY({values}::{first_key.type}[])"
 
 
+def _copied(connection: PGconn) -> Iterator[memoryview]:
+    """Yield the lines of a COPY that has begun: the loop of psycopg itself takes longer for a line than PostgreSQL."""
+    while True:
+        size, line = connection.get_copy_data(1)
+        if size > 0:
+            yield line
+        elif size == 0:
+            select([connection.socket], (), ())
+            connection.consume_input()
+        else:
+            break
+    while (result := connection.get_result()) is not None:
+        if result.status != ExecStatus.COMMAND_OK:
+            state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+            raise psycopg.errors.lookup(state)(result.get_error_message())
+
+
 @contextmanager
 def postgres_rows(login: Login, timeout_s: float, table: str) -> Iterator[PostgresRows]:
     """Open a transaction that sees the rows of a table, `schema.name`, as they are now, while others go on writing.
 
     Raises:
-        UpstreamUnavailable: The server does not answer.
+        UpstreamUnavailable: The server does not answer, or ends the read.
         UpstreamRefused: It refuses a query.
     """
     where = f"PostgreSQL at {login.host}:{login.port}"
     try:
-        with psycopg.connect(**login.arguments(timeout_s), dbname=login.database, client_encoding="utf8") as connection:
+        connection = psycopg.connect(**login.arguments(timeout_s), dbname=login.database, client_encoding="utf8")
+    except psycopg.OperationalError as error:
+        raise postgres_unreachable(where, login.user, login.database, str(error)) from error
+    try:
+        with connection:
             for statement in _AS_OF_NOW:
                 connection.execute(statement)
             yield PostgresRows(connection, table)
-    except psycopg.OperationalError as error:
-        raise postgres_unreachable(where, login.user, login.database, str(error)) from error
     except psycopg.Error as error:
-        raise UpstreamRefused(
-            f'{where} refused to show the rows of table "{table}"',
-            detail=f"{str(error).strip().splitlines()[0]}.",
-            hint=f"GRANT SELECT ON {quoted_table(table, ConnectionType.POSTGRES)} TO {login.user}; and exempt the user from row "
-            "level security, if the table has it.",
-        ) from error
+        raise postgres_read_failed(where, login.user, table, error.sqlstate, str(error)) from error

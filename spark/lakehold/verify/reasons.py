@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.definitions import ConnectionType, Table, full_name_text
 from lakehold.iceberg.data_tables import SnapshotState
 from lakehold.model.readers import TableProgress
 from lakehold.times import iso
@@ -17,9 +17,25 @@ _REPLACES = "replace"
 """The operation of a snapshot that rewrites files and changes no row."""
 
 
+def reason_of_standby(replayed_ms: int) -> str:
+    """Say how far the database is, if it is a standby."""
+    return (
+        f"the database is a standby, which had replayed the log of its primary up to {iso(replayed_ms)} UTC: "
+        "later changes are not compared, and differ where the lake has them."
+    )
+
+
+def reason_of_copy(full_name: str, history: Sequence[SnapshotState]) -> str:
+    """Say why rows may differ of a table that lakehold does not capture; `history` has its snapshots, newest first."""
+    newest = f"; its newest snapshot is of {iso(history[0].committed_at_ms)} UTC" if history else ""
+    return (
+        f"{full_name} is not captured from the database{newest}: rows that changed in the database differ until the writer "
+        "of the table takes the changes."
+    )
+
+
 def reasons(  # noqa: PLR0913 - all that is known of a table
-    full_name: str,
-    source: str,
+    table: Table,
     differences: Sequence[Difference],
     columns: Sequence[ComparedColumn],
     database: ConnectionType,
@@ -29,17 +45,14 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
     """Yield a sentence for each possible reason why rows differ.
 
     Args:
-        full_name: Full name of the lake's table.
-        source: Name of its source.
-        differences: Keys that differ.
+        table: The captured table.
+        differences: Keys that differ, at least one.
         columns: The compared columns.
         database: The kind of database.
         progress: The progress of the table.
         history: Its snapshots, newest first.
     """
-    if not differences:
-        return
-    foreign = [s for s in history if not s.is_of(source) and s.summary.get("operation") != _REPLACES]
+    foreign = [s for s in history if not s.is_of(table.source) and s.summary.get("operation") != _REPLACES]
     if foreign:
         newest = foreign[0]
         yield (
@@ -49,7 +62,7 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
     if progress.open_errors:
         yield (
             f"{progress.open_errors} messages of the table are in error and were not applied: SELECT * FROM "
-            f"mz_catalog.mz_source_errors WHERE table_name = '{full_name}'."
+            f"mz_catalog.mz_source_errors WHERE table_name = '{table.full_name}'."
         )
     differing = Counter(name for difference in differences for name in difference.columns)
     nulls = Counter(name for difference in differences for name in difference.nulls)
@@ -59,7 +72,7 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
         if nulls[column.name] == differing[column.name] and column.found.has_default:
             yield (
                 f"column {column.name} is null in the lake and has a default in the database: rows that are older than the "
-                f"column get their values with ALTER SOURCE {full_name_text(source)} RESNAPSHOT."
+                f"column get their values with ALTER SOURCE {full_name_text(table.source)} RESNAPSHOT."
             )
         lost = sent_type(column.found, database).lost_text
         if lost:

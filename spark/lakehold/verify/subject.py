@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.definitions import ConnectionType, Table, object_text
@@ -11,33 +12,75 @@ from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.model.readers import MAIN_READER, TableProgress
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.timeline.timelines import Timelines
-from lakehold.upstream.capturing import Target
+from lakehold.upstream.connections import login_of
+from lakehold.upstream.connector_config import Login
 from lakehold.upstream.targets import Targets
+from lakehold.upstream.wanted import Wanted
+
+DATABASES = (ConnectionType.POSTGRES, ConnectionType.MYSQL, ConnectionType.MARIADB)
+"""The kinds of databases that can be compared."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """The table in a database with which a table is compared that lakehold does not capture from it.
+
+    Attributes:
+        connection: Name of the connection to the database.
+        upstream: The table in the database, `schema.table`.
+    """
+
+    connection: str
+    upstream: str
+
+
+def against(connection: str | None, upstream: str | None) -> Against | None:
+    """Return the table that a caller names; None: the one that feeds the lake's table.
+
+    Raises:
+        DefinitionError: Only one of the two is given.
+    """
+    if connection and upstream:
+        return Against(connection, upstream)
+    if connection or upstream:
+        raise DefinitionError(
+            "expected a connection and a table of its database, or neither",
+            code="usage",
+            detail=f"Given is {connection or upstream!r} alone.",
+            hint="Name both, or neither for a captured table.",
+        )
+    return None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A captured table of the lake, with the table in the database that feeds it.
+    """A table of the lake, with the table in the database with which it is compared.
 
     Attributes:
-        table: The definition.
-        target: The source's connections and configuration.
+        full_name: Full name of the lake's table.
         upstream: The table in the database.
+        database: The kind of the database.
+        login: The database.
+        table: The definition of a captured table; None: something else than a capture fills the table.
+        wanted: What the capture of the table wants upstream.
     """
 
-    table: Table
-    target: Target
+    full_name: str
     upstream: str
+    database: ConnectionType
+    login: Login
+    table: Table | None = None
+    wanted: Wanted | None = None
 
     @property
-    def full_name(self) -> str:
-        """Return the full name of the lake's table."""
-        return self.table.full_name
+    def config(self) -> Mapping[str, str]:
+        """Return the configuration of the connector, which decides how columns are named; empty without one."""
+        return self.wanted.config if self.wanted is not None else {}
 
     @property
-    def database(self) -> ConnectionType:
-        """Return the kind of the database."""
-        return self.target.wanted.capture.database
+    def included(self) -> list[str]:
+        """Return the names of the columns that hold parts of messages."""
+        return [included.name for included in self.table.include] if self.table is not None else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +99,17 @@ class Subjects:
     tables: DataTables
     timelines: Timelines
 
-    def of(self, full_name: str) -> Subject:
-        """Return a captured table.
+    def of(self, full_name: str, other: Against | None) -> Subject:
+        """Return a captured table, or any table with the database's table that it is compared with.
 
         Raises:
-            DefinitionError: The table does not exist, is not captured, or does not have the rows of the database.
+            DefinitionError: The table does not exist, is not captured, or does not have the rows of the database; or the
+                connection does not exist or leads to no database.
+            NotReadable: Its first snapshot is not complete.
+            TableStopped: It is stopped, or catches up.
         """
+        if other is not None:
+            return self._copy(full_name, other)
         defined = self.definitions.definitions()
         if full_name not in defined.tables and self.tables.table_state(full_name) is not None:
             raise _not_captured(full_name, "No source feeds it.")
@@ -77,16 +125,31 @@ class Subjects:
                 code="not-comparable",
                 detail=f"ENVELOPE {table.envelope.sql} makes a row of each message.",
             )
-        return Subject(table, target, table.upstream)
+        database, login = target.wanted.capture.database, target.connections.login
+        subject = Subject(full_name, table.upstream, database, login, table, target.wanted)
+        self.progress(table)
+        return subject
 
-    def progress(self, subject: Subject) -> TableProgress:
-        """Return the progress of a table that is in sync.
+    def _copy(self, full_name: str, other: Against) -> Subject:
+        connection = self.definitions.definitions().connection(other.connection)
+        if connection.type not in DATABASES:
+            raise DefinitionError(
+                f'connection "{connection.name}" does not lead to a database',
+                code="connection-type",
+                detail=f"It leads to {connection.type.value}; expected is one of {', '.join(DATABASES)}.",
+                hint="SHOW CONNECTIONS lists them.",
+            )
+        self.timelines.of([full_name])  # raises unless it is readable
+        return Subject(full_name, other.upstream, connection.type, login_of(connection))
+
+    def progress(self, table: Table) -> TableProgress:
+        """Return the progress of a captured table that is in sync.
 
         Raises:
             NotReadable: Its first snapshot is not complete.
             TableStopped: It is stopped, or catches up.
         """
-        full_name, source = subject.full_name, subject.table.source
+        full_name, source = table.full_name, table.source
         readers = self.batches.readers(source)
         main = readers.get(MAIN_READER)
         if main is not None and full_name in main.tables and main.tables[full_name].since_ms is not None:
@@ -107,5 +170,6 @@ def _not_captured(full_name: str, why: str) -> DefinitionError:
         f'"{full_name}" is not captured from a database',
         code="not-captured",
         detail=why,
-        hint="Tables of a source that was created FROM POSTGRES, MYSQL or MARIADB can be compared.",
+        hint="Tables of a source that was created FROM POSTGRES, MYSQL or MARIADB can be compared. For another table name the "
+        f"database: lakehold verify {full_name} --connection CONNECTION --upstream SCHEMA.TABLE",
     )

@@ -1,8 +1,10 @@
-"""Compares a captured table with its database, while both go on changing.
+"""Compares a table with a database, while both go on changing.
 
 A transaction that sees one point in time stays open in the database while its rows are digested. A sync point, written to
 the database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
 compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
+
+A table that lakehold does not capture from the database has no sync point: its newest snapshot is compared.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 from pyspark.sql import SparkSession
 
-from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.definitions import ConnectionType, Table, full_name_text
 from lakehold.errors import SourceBusy, UpstreamError, UpstreamUnavailable
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.log_positions import LogPosition
 from lakehold.model.readers import MAIN_READER
 from lakehold.progress import Progress
-from lakehold.spark_sql import quoted
+from lakehold.quality.snapshot_at import SnapshotAt, snapshot_at
+from lakehold.spark_sql import quoted_table
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.subscribe.read_leases import ReadLeases
 from lakehold.timeline.timelines import Timelines
@@ -37,10 +40,10 @@ from lakehold.verify.digest import BucketSums, Numbers
 from lakehold.verify.lake_rows import LakeRows
 from lakehold.verify.mysql_rows import mysql_rows
 from lakehold.verify.postgres_rows import postgres_rows
-from lakehold.verify.reasons import reasons
+from lakehold.verify.reasons import reason_of_copy, reason_of_standby, reasons
 from lakehold.verify.resolving import Rows, difference, resolve
 from lakehold.verify.selected_rows import FirstKey, Selection, by_key, can_be_sought, differing_keys
-from lakehold.verify.subject import Subject, Subjects
+from lakehold.verify.subject import Against, Subject, Subjects
 
 _REACHED_WITHIN_S = 120.0
 _PAUSE_S = 0.3
@@ -51,14 +54,6 @@ _KEYS_SHOWN = 1_000
 """Once so many keys are known to differ, the comparison ends."""
 _SOUGHT_AT_MOST = 1_000
 """Up to so many keys are fetched by their values; for more, all rows are read."""
-
-
-@dataclass(frozen=True)
-class _Reached:
-    """A snapshot of the lake, and the time at which the table shows it."""
-
-    snapshot_id: int | None
-    at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,39 +82,34 @@ class Verifying:
     catalog_name: str
     timeout_s: float
 
-    def compare(self, full_name: str, progress: Progress) -> Comparison:
+    def compare(self, full_name: str, against: Against | None, progress: Progress) -> Comparison:
         """Compare a table with its database.
 
         Raises:
-            DefinitionError: The table does not exist, is not captured, or has no key.
+            DefinitionError: The table does not exist, is not captured although `against` is None, or has no key; or the
+                connection does not exist.
             NotReadable: Its first snapshot is not complete.
             TableStopped: It is stopped, or catches up.
             UpstreamUnavailable: The database does not answer, or its changes do not reach the lake.
             UpstreamRefused: The database refuses a query.
         """
-        subject = self.subjects.of(full_name)
-        self.subjects.progress(subject)
+        subject = self.subjects.of(full_name, against)
         with self.open_rows(subject) as rows:
             found = rows.columns()
             if not found:
-                raise UpstreamError(
-                    f'table "{subject.upstream}" is not in the database of source "{subject.table.source}"',
-                    code="upstream-table-missing",
-                    detail=f'It feeds "{full_name}".',
-                    hint=f"If it is there, let user {subject.target.connections.login.user} read it: GRANT SELECT. "
-                    f"If it was dropped, DROP TABLE {full_name_text(full_name)}.",
-                )
+                raise _missing(subject)
             reached = self.reach_now(subject, progress)
             compared = self._compared(subject, found)
             with self.read_leases.acquire([full_name], reached.at_ms):
                 return self._compare(subject, rows, compared, reached, progress)
 
     def _compare(
-        self, subject: Subject, rows: TableRows, compared: ComparedColumns, reached: _Reached, progress: Progress
+        self, subject: Subject, rows: TableRows, compared: ComparedColumns, reached: SnapshotAt, progress: Progress
     ) -> Comparison:
-        database, lake = DatabaseRows(rows, compared), self.lake_rows(subject, compared, reached)
+        database = DatabaseRows(rows, compared)
         with progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task:
             theirs = database.sums(task)
+        lake = self.lake_rows(subject, compared, reached)
         with progress.task(f"read {subject.full_name}", unit="rows", total=None) as task:
             ours = lake.sums()
             task.advance(int(ours.rows.sum()))
@@ -136,7 +126,6 @@ class Verifying:
             names = [column.name for column in compared.all]
             shown = (difference(*sides, names) for sides in resolved.differing.values())
             differences += list(shown)[: _KEYS_SHOWN - len(differences)]
-        state = self.tables.table_state(subject.full_name)
         return Comparison(
             subject.full_name,
             subject.upstream,
@@ -151,52 +140,65 @@ class Verifying:
             different,
             is_whole,
             unresolved,
-            tuple(
-                reasons(
-                    subject.full_name,
-                    subject.table.source,
-                    differences,
-                    compared.all,
-                    subject.database,
-                    self.subjects.progress(subject),
-                    state.history if state is not None else (),
-                )
-            ),
+            tuple(self._reasons(subject, differences, compared, rows.standby_ms)),
         )
+
+    def _reasons(
+        self, subject: Subject, differences: list[Difference], compared: ComparedColumns, standby_ms: int | None
+    ) -> Iterator[str]:
+        state = self.tables.table_state(subject.full_name)
+        history = state.history if state is not None else ()
+        if standby_ms is not None:
+            yield reason_of_standby(standby_ms)
+        if not differences:
+            return
+        if subject.table is None:
+            yield reason_of_copy(subject.full_name, history)
+        else:
+            progress = self.subjects.progress(subject.table)
+            yield from reasons(subject.table, differences, compared.all, subject.database, progress, history)
 
     def _compared(self, subject: Subject, found: Sequence[FoundColumn]) -> ComparedColumns:
         state = self.tables.table_state(subject.full_name)
         if state is None:
             raise AssertionError("a table that is readable exists")
+        key = [column.name for column in stored_key(state)] or sorted(state.schema.identifier_field_names())
+        if subject.table is None and not key:
+            key = [column.name for column in found if column.is_key]
         return compared_columns(
             subject.full_name,
             found,
-            lambda name: field_name(name, subject.target.wanted.config),
+            lambda name: field_name(name, subject.config),
             state.schema,
-            [column.name for column in stored_key(state)],
-            [included.name for included in subject.table.include],
+            key,
+            subject.included,
             subject.database,
+            is_captured=subject.table is not None,
         )
 
     def open_rows(self, subject: Subject) -> AbstractContextManager[TableRows]:
         """Open the rows of the database as they are now."""
         opened = postgres_rows if subject.database is ConnectionType.POSTGRES else mysql_rows
-        return opened(subject.target.connections.login, self.timeout_s, subject.upstream)
+        return opened(subject.login, self.timeout_s, subject.upstream)
 
-    def reach_now(self, subject: Subject, progress: Progress) -> _Reached:
-        """Write a sync point to the database's log, and return a snapshot of the lake that has everything up to it."""
-        kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
-        database = kind(subject.target.connections.login, self.timeout_s)
-        return self._reached(subject, database.write_sync_point(subject.target.wanted.signal_table), progress)
+    def reach_now(self, subject: Subject, progress: Progress) -> SnapshotAt:
+        """Return a snapshot of the lake that has everything that a captured table has in the database now.
 
-    def _reached(self, subject: Subject, sync_point: LogPosition, progress: Progress) -> _Reached:
-        """Return a snapshot of the lake that has all up to a sync point. Ingests the source, unless another process does."""
-        source, deadline_s = subject.table.source, time.monotonic() + _REACHED_WITHIN_S
-        with progress.task(f"wait for {subject.full_name}", unit="ingests", total=None) as task:
-            while not self._has(source, sync_point):
+        The database's log gets a sync point, and the source is ingested up to it, unless another process does that.
+        """
+        if subject.table is not None and subject.wanted is not None:
+            kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
+            database = kind(subject.login, self.timeout_s)
+            self._reach(subject.table, database.write_sync_point(subject.wanted.signal_table), progress)
+        return snapshot_at(self.timelines, subject.full_name)
+
+    def _reach(self, table: Table, sync_point: LogPosition, progress: Progress) -> None:
+        deadline_s = time.monotonic() + _REACHED_WITHIN_S
+        with progress.task(f"wait for {table.full_name}", unit="ingests", total=None) as task:
+            while not self._has(table.source, sync_point):
                 if time.monotonic() > deadline_s:
                     raise UpstreamUnavailable(
-                        f'changes of source "{source}" do not reach the lake',
+                        f'changes of source "{table.source}" do not reach the lake',
                         code="lake-behind",
                         detail=f"A sync point was written to the log of the database; after {_REACHED_WITHIN_S:.0f} s the lake "
                         "has not got it.",
@@ -204,26 +206,22 @@ class Verifying:
                         "until it is done.",
                     )
                 try:
-                    self.ingest(source)
+                    self.ingest(table.source)
                 except SourceBusy:
                     time.sleep(_PAUSE_S)
                 task.advance()
-                if not self._has(source, sync_point):
+                if not self._has(table.source, sync_point):
                     time.sleep(_PAUSE_S)
-        self.subjects.progress(subject)
-        timeline = self.timelines.of([subject.full_name])[subject.full_name]
-        at_ms = max(timeline.upper_ms - 1, timeline.since_ms)
-        version = timeline.at(at_ms)
-        return _Reached(version.snapshot_id if version is not None else None, at_ms)
+        self.subjects.progress(table)
 
     def _has(self, source: str, sync_point: LogPosition) -> bool:
         main = self.batches.readers(source).get(MAIN_READER)
         return main is not None and main.transactions.has(sync_point)
 
-    def lake_rows(self, subject: Subject, compared: ComparedColumns, reached: _Reached) -> LakeRows:
+    def lake_rows(self, subject: Subject, compared: ComparedColumns, reached: SnapshotAt) -> LakeRows:
         """Return the rows of a snapshot of the lake."""
-        table = ".".join(quoted(part) for part in (self.catalog_name, subject.table.namespace, subject.table.name))
         columns = tuple(column.name for column in compared.all)
+        table = quoted_table(self.catalog_name, subject.full_name)
         return LakeRows(self.spark(), table, reached.snapshot_id, columns, len(compared.key))
 
 
@@ -292,6 +290,23 @@ class _KeyReader:
         if not column.text.sought_as or len(texts) < len(values) or len(texts) > _SOUGHT_AT_MOST:
             return None
         return FirstKey(column.found.name, column.text.sought_as, tuple(texts))
+
+
+def _missing(subject: Subject) -> UpstreamError:
+    grant = f"If it is there, let user {subject.login.user} read it: GRANT SELECT."
+    if subject.table is None:
+        return UpstreamError(
+            f'table "{subject.upstream}" is not in the database at {subject.login.host}:{subject.login.port}',
+            code="upstream-table-missing",
+            detail=f'"{subject.full_name}" was to be compared with it.',
+            hint=f"Write schema and table as the database has them. {grant}",
+        )
+    return UpstreamError(
+        f'table "{subject.upstream}" is not in the database of source "{subject.table.source}"',
+        code="upstream-table-missing",
+        detail=f'It feeds "{subject.full_name}".',
+        hint=f"{grant} If it was dropped, DROP TABLE {full_name_text(subject.full_name)}.",
+    )
 
 
 def _by_key(found: Difference) -> list[tuple[int, str]]:

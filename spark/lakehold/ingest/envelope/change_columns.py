@@ -51,6 +51,10 @@ UNORDERED = "unordered"
 OF_ONE_TABLE = "ad-hoc-snapshot"
 """The error of a row of an ad-hoc snapshot, which a table without a key may have already: it stops the table, like `KEYLESS`."""
 
+ROW_MISSING = "row-missing"
+"""The error of a change that removes a row which a table without a key lacks. It stops the table, unless a message in error may
+have been the row: then it is recorded."""
+
 POSITION_TYPE = "struct<a:bigint,b:bigint,c:bigint,d:bigint>"
 
 
@@ -96,6 +100,8 @@ class Changes:
         unknown: New columns whose values in older rows only a snapshot of the table shows.
         renamed: The names of columns by their earlier names.
         numbers: The numbers of the columns in the database, if it was asked.
+        unfilled: New columns that may have values in older rows, about which no database can be asked.
+        partial: Columns that some of the messages lack.
     """
 
     frame: DataFrame
@@ -109,6 +115,8 @@ class Changes:
     unknown: frozenset[str] = frozenset()
     renamed: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    unfilled: frozenset[str] = frozenset()
+    partial: frozenset[str] = frozenset()
 
     @property
     def is_multiset(self) -> bool:

@@ -42,11 +42,13 @@ class ColumnHistory:
         initial: Values of columns in messages and files that lack the column.
         renamed: The present names of columns by their earlier names.
         numbers: The numbers of the columns in the database; empty: lakehold did not ask, or the database has none.
+        unfilled: New columns that may have values in older rows, about which no database can be asked.
     """
 
     initial: InitialValues = field(default_factory=InitialValues)
     renamed: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    unfilled: frozenset[str] = frozenset()
 
 
 def column_history(
@@ -80,6 +82,10 @@ def column_history(
         if needed:
             raise values_unknown(table, needed, error) from error
         return ColumnHistory(InitialValues(kept), renamed)
+    if not upstream.columns:
+        # Messages that are no change events say all that there is to know about a row.
+        unfilled = frozenset(needed) if table.envelope.wraps_rows else frozenset()
+        return ColumnHistory(InitialValues(kept), renamed, unfilled=unfilled)
     if upstream.numbers:
         # If the database has a column of such an earlier name now, that is a column of its own.
         renamed = {old: name for old, name in renamed.items() if old not in upstream.numbers}
@@ -217,7 +223,8 @@ def _older_than_known(
     if numbers:
         last = max(numbers.values())
         return frozenset(name for name in names if upstream.numbers.get(name, last + 1) <= last)
-    if state is None or not upstream.columns:
+    if state is None or not upstream.numbers:
+        # MySQL and MariaDB number no columns: a renamed one is found in their log.
         return frozenset()
     gone = {f.name for f in state.schema.fields} - {c.name for c in upstream.columns} - {*added}
     return frozenset(names) if gone else frozenset()

@@ -372,4 +372,6 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
         unknown=history.initial.unknown & set(order),
         renamed=history.renamed,
         numbers=history.numbers,
+        unfilled=history.unfilled & set(order),
+        partial=decoded.partial,
     )

@@ -55,10 +55,14 @@ class Resnapshot:
 
     @property
     def without_rows(self) -> frozenset[str]:
-        """Return the topics of readable tables without a row in it."""
-        runs = self.candidate.runs
+        """Return the topics of readable tables without a row in it.
+
+        The rows of a table that joined may have been read before: then the table shows this snapshot already.
+        """
+        runs, shown = self.candidate.runs, self.candidate.extent.shown
         having = np.unique(runs.partition[self._rows(self.position)]).tolist()
-        return frozenset(self.candidate.extent.shown) - {runs.partitions[number].topic for number in having}
+        older = {topic for topic, position in shown.items() if position is None or position < self.position}
+        return frozenset(older - {runs.partitions[number].topic for number in having})
 
     @cached_property
     def over_ms(self) -> int | None:

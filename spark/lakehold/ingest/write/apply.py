@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehold.definitions import Table
@@ -144,7 +145,7 @@ class IcebergApplier:
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
         requirements.check(table, changes, how.edges, len(batch.read_ends.offsets))
-        columns = self._evolve(batch, changes, state)
+        columns = self._evolve(batch, changes, state, how.high_water_marks)
         failpoint("after-evolution")
         name = self.writing.name(table.full_name)
         properties = identity.properties(how.high_water_marks if table.envelope.has_positions else None)
@@ -180,7 +181,7 @@ class IcebergApplier:
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
         is_silent = state is None and _says_nothing(carrier.changes, found)
-        columns = () if is_silent else self._evolve(batch, carrier.changes, state)
+        columns = () if is_silent else self._evolve(batch, carrier.changes, state, found.high_water_marks)
         failpoint("after-evolution")
         self.writing.confirm_lease()
         heals = table.envelope.has_keys and not carrier.changes.is_multiset
@@ -190,29 +191,37 @@ class IcebergApplier:
         failpoint("after-errors")
         written = None
         if not is_silent:
-            is_whole = found.high_water_marks.shows_snapshot and not open_errors
-            written = self._write(batch, carrier.changes, columns, found, is_whole=is_whole)
+            written = self._write(batch, carrier.changes, columns, found, open_errors=open_errors)
+            if carrier.changes.is_multiset and open_errors and found.statistics.deletes:
+                open_errors = self.writing.errors.open_of(identity.source, table.full_name)
         after = replace(batch.progress, open_errors=open_errors)
         if not is_silent:
             after = _advanced(after, table, found.high_water_marks, identity)
         return _done(batch, carrier.changes, report_of(table, found.statistics, written, identity), after)
 
-    def _evolve(self, batch: TableBatch, changes: Changes, state: TableState | None) -> tuple[ColumnType, ...]:
-        """Create the table, or change its schema, as the changes require. Returns the columns of the table to write."""
+    def _evolve(
+        self, batch: TableBatch, changes: Changes, state: TableState | None, marks: HighWaterMarks
+    ) -> tuple[ColumnType, ...]:
+        """Create the table, or change its schema, as the changes require. Returns the columns of the table to write.
+
+        `marks` are those of the table after the batch.
+        """
         entry, table, writing = batch.arrival.entry, batch.table, self.writing
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
+        properties = state.properties if state is not None else {}
+        remembered = evolve.history_properties(properties, changes, batch.progress.high_water_marks, marks)
         if state is None:
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, numbers=changes.numbers)
+            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, remembered=remembered)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
             plan = evolve.creation(
-                entry, name, changes.key, changes.columns, buckets, replaces=True, numbers=changes.numbers
+                entry, name, changes.key, changes.columns, buckets, replaces=True, remembered=remembered
             )
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
             plan = evolve.evolution(table, name, state.schema, partitions, changes.columns, changes.renamed)
             if plan:
-                before, after = evolve.remembering(name, state.properties, changes)
+                before, after = evolve.remembering(name, state.properties, remembered)
                 plan = replace(plan, statements=(*before, *plan.statements, *after))
             if state.current is None and changes.key and state.table.sort_order().is_unsorted:
                 # The process that created the table was killed before it set the order, which CREATE TABLE cannot do.
@@ -246,16 +255,23 @@ class IcebergApplier:
         columns: tuple[ColumnType, ...],
         found: Deduplicated,
         *,
-        is_whole: bool,
+        open_errors: int,
     ) -> TableState | None:
         """Commit the changes, unless the table has them already. Returns the committed table; None: there was nothing to do."""
         table, identity, writing = batch.table, batch.identity, self.writing
         high_water_marks = found.high_water_marks if table.envelope.has_positions else None
         name, properties = writing.name(table.full_name), identity.properties(high_water_marks)
 
+        def report_missing(missing: DataFrame) -> None:
+            if not open_errors:
+                raise multiset.row_missing(table, missing)
+            # Messages in error may have had these rows.
+            writing.errors.record_missing(identity, table, missing, batch.arrival.raw)
+
         def first(state: TableState) -> None:
             if changes.is_multiset and found.statistics.deletes:
-                batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, is_whole)
+                report = report_missing if found.high_water_marks.shows_snapshot else None
+                batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, report)
                 multiset.write(batch_, writing.publishing(found.frame.sparkSession), name, state)
                 return
             path = path_of(name, changes, found, state, writing.tables)

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
 from lakehold.ingest.decode.types import ColumnType, from_spark
+from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.ingest.envelope.unwrap import columns_without_messages
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf
 from lakehold.ingest.write import evolve
@@ -42,7 +43,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     columns = columns_without_messages(table, columns, key)
     name = quoted_table(writing.catalog_name, table.full_name)
     buckets = int(str(table.options.get("buckets", writing.buckets)))
-    plan = evolve.creation(entry, name, key, columns, buckets, numbers=found.numbers)
+    plan = evolve.creation(entry, name, key, columns, buckets, remembered={NUMBERS: found.numbers})
     writing.confirm_lease()
     evolve.run(writing.spark(), writing.tables, table.full_name, plan)
 

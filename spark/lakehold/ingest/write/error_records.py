@@ -21,7 +21,16 @@ from pyspark.sql import functions as F
 from lakehold.errors import CommitConflict
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.deduplicate.carriers import COUNTS
-from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, KEY_BYTES, OFFSET, OP, PARTITION, Op
+from lakehold.ingest.envelope.change_columns import (
+    DETAIL,
+    ERROR,
+    KEY_BYTES,
+    OFFSET,
+    OP,
+    PARTITION,
+    ROW_MISSING,
+    Op,
+)
 from lakehold.ingest.read.reader import MalformedLine
 from lakehold.session import row_by_row, temp_view
 from lakehold.spark_sql import literal, quoted_table
@@ -84,23 +93,23 @@ class ErrorRecords:
         """
         if statistics.errors:
             bad = deduplicated.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)
-            at = (F.col("partition") == F.col(PARTITION)) & (F.col("offset") == F.col(OFFSET))
-            found = raw.join(F.broadcast(bad), at).select(
-                "topic",
-                "partition",
-                "offset",
-                "timestamp_ms",
-                "key",
-                "value",
-                F.col(ERROR).alias("reason"),
-                F.col(DETAIL).alias("detail"),
-            )
-            self._write(batch, table.full_name, found)
+            self._write(batch, table.full_name, _with_records(bad, raw))
         if heals and (statistics.errors or (open_errors and statistics.records)):
             self._heal(batch, table.full_name, deduplicated)
         elif not statistics.errors:
             return open_errors
-        return self._open(batch.source, table.full_name)
+        return self.open_of(batch.source, table.full_name)
+
+    def record_missing(self, batch: BatchIdentity, table: Table, missing: DataFrame, raw: DataFrame) -> None:
+        """Record changes that remove rows which `table` lacks. They are found after `record`, while the batch is written.
+
+        Args:
+            batch: The batch.
+            table: The table.
+            missing: Partition, offset, error and detail of the changes.
+            raw: The raw records.
+        """
+        self._write(batch, table.full_name, _with_records(missing, raw), reason=ROW_MISSING)
 
     def record_malformed(self, batch: BatchIdentity, lines: Sequence[MalformedLine]) -> None:
         """Record lines of a FILES source that are no messages: the file serves as topic, the byte offset as offset."""
@@ -127,11 +136,13 @@ class ErrorRecords:
         if self._has(own)[0]:
             self._retried(lambda: self.spark().sql(f"DELETE FROM {self._table} WHERE {_condition(own)}"))
 
-    def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame) -> None:
+    def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame, *, reason: str | None = None) -> None:
+        """Write messages in error, unless the batch has written some, of this `reason` if it is not None."""
         of_batch: dict[str, str | int] = {
             "source": batch.source,
             "table_name": table_name,
             "mz_timestamp": batch.timestamp_ms,
+            **({} if reason is None else {"reason": reason}),
         }
         rows = found.select(
             F.lit(batch.source).alias("source"),
@@ -182,7 +193,8 @@ class ErrorRecords:
         with temp_view(good, _GOOD), row_by_row(spark):
             self._retried(lambda: spark.sql(statement))
 
-    def _open(self, source: str, table_name: str) -> int:
+    def open_of(self, source: str, table_name: str) -> int:
+        """Count the errors of a table that are not healed."""
         own = _condition({"source": source, "table_name": table_name})
         with row_by_row(self.spark()):
             return self.spark().table(self._table).filter(f"{own} AND healed_at IS NULL").count()
@@ -212,6 +224,21 @@ class ErrorRecords:
                 log.info("another writer changed %s first, retrying", TABLE)
             else:
                 return
+
+
+def _with_records(bad: DataFrame, raw: DataFrame) -> DataFrame:
+    """Return the raw records of messages in error, with the reasons."""
+    at = (F.col("partition") == F.col(PARTITION)) & (F.col("offset") == F.col(OFFSET))
+    return raw.join(F.broadcast(bad), at).select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "key",
+        "value",
+        F.col(ERROR).alias("reason"),
+        F.col(DETAIL).alias("detail"),
+    )
 
 
 def _condition(values: Mapping[str, str | int]) -> str:

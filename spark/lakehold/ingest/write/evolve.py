@@ -40,7 +40,9 @@ from lakehold.ingest.envelope.change_columns import Changes
 from lakehold.ingest.envelope.column_history import NUMBERS, RENAMED
 from lakehold.ingest.envelope.column_names import require_names
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
+from lakehold.ingest.envelope.unfilled_columns import UNFILLED, with_unfilled
 from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
+from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import alter_iceberg_table, alter_table, quoted, table_properties
 
@@ -92,7 +94,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     buckets: int,
     *,
     replaces: bool = False,
-    numbers: Mapping[str, int] | None = None,
+    remembered: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Evolution:
     """Plan the statements that create the table, bucketed and locally ordered by its key.
 
@@ -103,7 +105,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         columns: All columns in order.
         buckets: The number of buckets of the first key column that can be bucketed.
         replaces: Whether the table exists, and was never written.
-        numbers: The numbers of columns in the database.
+        remembered: The history of the columns by property, see `history_properties`.
     """
     types = {c.name: c.type for c in columns}
     first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
@@ -117,7 +119,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         "lakehold.source": entry.definition.source,
         KEY: key_text(key),
         OBJECT_ID: entry.object_id,
-        **({NUMBERS: json.dumps(numbers)} if numbers else {}),
+        **{name: json.dumps(found) for name, found in (remembered or {}).items() if found},
     }
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
     return Evolution(
@@ -210,18 +212,37 @@ def evolution(  # noqa: PLR0913 - a table, its state, and what comes
     return Evolution(tuple(statements), columns, added=tuple(added))
 
 
-def remembering(name: str, properties: Mapping[str, str], changes: Changes) -> tuple[list[str], list[str]]:
-    """Write the statements that keep the history of a batch's columns as properties of the table: before and after its change.
+def history_properties(
+    properties: Mapping[str, str], changes: Changes, before: HighWaterMarks, after: HighWaterMarks
+) -> dict[str, Mapping[str, Any]]:
+    """Return the history of a batch's columns as properties of the table, which has some `properties` now.
+
+    `before` and `after` are the table's marks before and after the batch.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    if changes.unfilled:
+        found[UNFILLED] = with_unfilled(
+            properties, changes.unfilled, after if changes.unfilled & changes.partial else before
+        )
+    if changes.numbers:
+        found |= {RENAMED: changes.renamed, NUMBERS: changes.numbers}
+    return found
+
+
+def remembering(
+    name: str, properties: Mapping[str, str], remembered: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """Write the statements that set `remembered` properties of a table: those to run before its change, and after it.
 
     The earlier name of a column is known before the column is renamed: otherwise a crash in between would lose it.
     """
-
-    def kept(key: str, found: Mapping[str, Any]) -> list[str]:
+    statements: tuple[list[str], list[str]] = ([], [])
+    for key, found in remembered.items():
         text = json.dumps(found)
-        is_known = not changes.numbers or properties.get(key, "{}") == text
-        return [] if is_known else [alter_table(name, f"SET TBLPROPERTIES {table_properties({key: text})}")]
-
-    return kept(RENAMED, changes.renamed), kept(NUMBERS, changes.numbers)
+        if properties.get(key, "{}") != text:
+            change = alter_table(name, f"SET TBLPROPERTIES {table_properties({key: text})}")
+            statements[key == NUMBERS].append(change)
+    return statements
 
 
 def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:

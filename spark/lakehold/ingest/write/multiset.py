@@ -42,16 +42,16 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.deduplication import Deduplicated
 from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, Bounds
-from lakehold.ingest.envelope.change_columns import OFFSET, OP, PARTITION, Changes, Op
+from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, OP, PARTITION, ROW_MISSING, Changes, Op
 from lakehold.ingest.write import merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.session import row_by_row, snapshot_properties, temp_view
-from lakehold.spark_sql import quoted, struct_of
+from lakehold.spark_sql import literal, quoted, struct_of
 
 _GONE, _FOUND = "lakehold_gone", "lakehold_found"
-_NET, _NTH = "_lh_net", "_lh_nth"
+_NET, _NTH, _FIRST = "_lh_net", "_lh_nth", "_lh_first"
 _LONGEST_TEXT = 100
 """Bounds that are longer texts are left out of statements."""
 
@@ -66,8 +66,8 @@ class KeylessBatch:
         columns: The table's columns, in its order.
         found: The changes with the decisions on them.
         identity: The batch.
-        is_whole: Whether a removed row that the table lacks is an error: the table shows a connector snapshot, and no message
-            of it is in error.
+        report_missing: Takes the changes that remove a row which the table lacks (partition, offset, error and detail), and may
+            raise. None: the table shows no connector snapshot, so that it may lack rows.
     """
 
     table: Table
@@ -75,7 +75,7 @@ class KeylessBatch:
     columns: Sequence[ColumnType]
     found: Deduplicated
     identity: BatchIdentity
-    is_whole: bool
+    report_missing: Callable[[DataFrame], None] | None
 
     @property
     def compared(self) -> list[ColumnType]:
@@ -117,8 +117,8 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
         ranges = [*_ranges(batch, totals)]
         with reading():
             found = _find(batch, name, net, ranges)
-    if found.num_rows < removes and batch.is_whole:
-        raise _row_missing(batch, net, found)
+    if found.num_rows < removes and batch.report_missing is not None:
+        batch.report_missing(_missing(net, found))
     if is_emptied:
         if adds or batch.found.replaces_all:
             path = merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=False)
@@ -149,15 +149,16 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
 def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
     """Return the applied changes without those that cancel out: equal rows of the batch that are added and removed.
 
-    The result has the columns of `deduplicated` and two more. `_lh_net` is the number of such rows that the table gains, negative
-    if it loses rows. `_lh_nth` numbers the changes of equal rows from 1.
+    The result has the columns of `deduplicated` and three more. `_lh_net` is the number of such rows that the table gains,
+    negative if it loses rows. `_lh_nth` numbers the changes of equal rows from 1. `_lh_first` is the offset of the first of them.
     """
     types = {column.name: column.type for column in changes.columns}
     row = ", ".join(exactly(quoted(name), types[name]) for name in changes.compared or ())
     net = f"sum(IF({OP} = '{Op.UPSERT}', 1, -1)) OVER (PARTITION BY {row})"
     nth = f"row_number() OVER (PARTITION BY {row}, {OP} ORDER BY {PARTITION}, {OFFSET})"
     rows = deduplicated.filter(f"{APPLIED} AND {OP} IN ('{Op.UPSERT}', '{Op.DELETE}')")
-    rows = rows.selectExpr("*", f"{net} AS {_NET}", f"{nth} AS {_NTH}")
+    first = f"min({OFFSET}) OVER (PARTITION BY {row}, {OP})"
+    rows = rows.selectExpr("*", f"{net} AS {_NET}", f"{nth} AS {_NTH}", f"{first} AS {_FIRST}")
     return rows.filter(f"{_NTH} <= IF({OP} = '{Op.UPSERT}', {_NET}, -{_NET})")
 
 
@@ -272,15 +273,20 @@ def _remove(
         spark.sql(f"MERGE INTO {name} t USING {_FOUND} s ON t._row_id = s.row_id WHEN MATCHED THEN DELETE")
 
 
-def _row_missing(batch: KeylessBatch, net: DataFrame, found: pa.Table) -> TableStopped:
-    """Return the error of a table that lacks a row which upstream removed."""
+def _missing(net: DataFrame, found: pa.Table) -> DataFrame:
+    """Return the changes that remove a row which the table lacks, with their error."""
     of_offset = found.group_by("offset").aggregate([("row_id", "count")])
-    have = net.sparkSession.createDataFrame(of_offset) if of_offset.num_rows else None
-    gone = net.filter(f"{OP} = '{Op.DELETE}' AND {_NTH} = 1")
-    if have is not None:
-        gone = gone.join(have, gone[OFFSET] == have["offset"], "left").filter(f"coalesce(row_id_count, 0) < -{_NET}")
-    first = gone.agg(F.min(OFFSET)).toArrow().column(0)[0].as_py()
-    table = batch.table
+    gone = net.filter(f"{OP} = '{Op.DELETE}'")
+    if of_offset.num_rows:
+        have = net.sparkSession.createDataFrame(of_offset)
+        gone = gone.join(have, gone[_FIRST] == have["offset"], "left").filter(f"{_NTH} > coalesce(row_id_count, 0)")
+    detail = literal("It removes a row, and no row of the table has these values.")
+    return gone.selectExpr(PARTITION, OFFSET, f"'{ROW_MISSING}' AS {ERROR}", f"{detail} AS {DETAIL}")
+
+
+def row_missing(table: Table, missing: DataFrame) -> TableStopped:
+    """Return the error of a table that lacks a row which upstream removed."""
+    first = missing.agg(F.min(OFFSET)).toArrow().column(0)[0].as_py()
     return TableStopped(
         f'table "{table.full_name}" lacks a row that was removed upstream',
         table=table.full_name,

@@ -1,0 +1,54 @@
+"""Fetches the shapes of PostgreSQL's tables, by which `silent_changes` finds rows that changed without events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from lakehold.upstream.silent_changes import Shape
+
+_SHAPES = """
+    WITH wanted AS (
+        SELECT c.oid, n.nspname || '.' || c.relname AS "table", c.relowner, c.reltype, c.relkind
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
+    ), part AS (
+        SELECT w.oid AS root, p.relid::oid AS oid, p.isleaf AND p.level > 0 OR w.relkind = 'r' AS is_stored
+        FROM wanted w, LATERAL (
+            SELECT relid, isleaf, level FROM pg_partition_tree(w.oid) UNION SELECT w.oid, true, 0 WHERE w.relkind = 'r') p
+    )
+    SELECT w."table", jsonb_build_object(
+        'table', w.oid::text,
+        'name', (SELECT jsonb_build_array(w.relowner::text, t.xmin::text) FROM pg_type t WHERE t.oid = w.reltype),
+        'columns', (
+            SELECT jsonb_object_agg(a.attnum, jsonb_build_array(
+                       a.attname, a.xmin::text, a.atthasdef OR a.attidentity <> '' OR a.attnotnull OR t.typnotnull
+                                                OR t.typdefault IS NOT NULL))
+            FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+            WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
+        'files', (
+            SELECT jsonb_object_agg(c.oid, jsonb_build_array(c.relfilenode::text, nullif(c.reltoastrelid, 0)::text))
+            FROM part p JOIN pg_class c ON c.oid = p.oid WHERE p.root = w.oid AND p.is_stored),
+        'partitions', (
+            SELECT jsonb_object_agg(p.oid, EXISTS (
+                SELECT FROM pg_attribute a JOIN pg_attribute s ON s.attrelid = a.attrelid AND s.attname = 'tableoid'
+                WHERE a.attrelid = p.oid AND a.attnum > 0 AND a.xmin = s.xmin AND a.cmin = s.cmin AND NOT a.attislocal))
+            FROM part p WHERE p.root = w.oid AND p.oid <> w.oid),
+        'labels', (
+            SELECT jsonb_object_agg(e.oid, e.enumlabel)
+            FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+            JOIN pg_enum e ON e.enumtypid IN (t.oid, t.typelem, t.typbasetype)
+            WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped))
+    FROM wanted w
+"""
+"""A partition that was created as one has columns that are as old as its system columns: ATTACH would have written them again."""
+
+
+def shapes_of(connection: psycopg.Connection[tuple[Any, ...]], tables: Sequence[str]) -> dict[str, Shape]:
+    """Fetch the shapes of tables, by `schema.name`; tables that do not exist are skipped."""
+    return {
+        name: {key: {} if value is None else value for key, value in shape.items()}
+        for name, shape in connection.execute(_SHAPES, [list(tables)])
+    }

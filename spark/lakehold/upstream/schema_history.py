@@ -1,0 +1,83 @@
+"""Finds tables of MySQL and MariaDB whose rows changed without messages, by the statements in a connector's schema history. Pure.
+
+`ALTER TABLE … MODIFY` may change values, `DROP PARTITION` removes rows, and no message shows either. The connector writes each
+statement that defines tables to its schema history, in the order of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lakehold.upstream.alter_clauses import Columns, Effect, Structure, effect, table_statement
+from lakehold.upstream.found import FoundAlteration
+
+
+class SchemaHistory:
+    """The statements of a schema history, and the tables that they altered.
+
+    Attributes:
+        altered: The last alterations of each table, by `database.table` in lower case.
+    """
+
+    def __init__(self) -> None:
+        self.altered: dict[str, FoundAlteration] = {}
+        self._columns: dict[str, Structure] = {}
+        self._seen: dict[str, set[str]] = {}
+        self._taken: set[tuple[object, ...]] = set()
+
+    def take(self, offset: int, record: Mapping[str, Any]) -> None:
+        """Take the next record of the history.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is not one of Debezium's.
+        """
+        position, before = record["position"], {}
+        for change in record.get("tableChanges") or ():
+            name, earlier = _name(change["id"]), _name(change.get("previousId") or change["id"])
+            before[name] = self._columns.get(earlier, {})
+            self._columns[name] = {column["name"]: column for column in (change.get("table") or {}).get("columns", ())}
+        if not position.get("snapshot") and self._is_new(position, record):
+            self._take_statement(offset, record.get("ddl") or "", record.get("databaseName") or "", before)
+        for name, columns in self._columns.items():
+            self._seen.setdefault(name, set()).update(column.lower() for column in columns)
+
+    def _is_new(self, position: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+        """Return whether a statement was not taken; a connector that was killed writes it again."""
+        key = (position.get("ts_sec"), position.get("file"), position.get("pos"), record.get("ddl"))
+        is_new = key not in self._taken
+        self._taken.add(key)
+        return is_new
+
+    def _take_statement(self, offset: int, text: str, database: str, before: Mapping[str, Structure]) -> None:
+        statement = table_statement(text, database)
+        if statement is None:
+            return
+        of_dropped = {name for name in self._seen if name.partition(".")[0] in statement.databases}
+        for name in statement.names | of_dropped:
+            columns = Columns(before.get(name, {}), self._columns.get(name, {}), self._seen.get(name, ()))
+            found = effect(statement, columns)
+            if found is not Effect.NONE:
+                last = self.altered.get(name, FoundAlteration(offset))
+                # Debezium keeps the columns of a table that it knows when CREATE OR REPLACE gives it others.
+                is_unread = statement.replaces and name not in before
+                self.altered[name] = FoundAlteration(
+                    offset,
+                    offset if found is Effect.REMOVES else last.removed_at,
+                    offset if is_unread else last.unread_at,
+                )
+
+
+def _name(quoted: str) -> str:
+    """Return the name of a table that a record quotes, in lower case."""
+    database, _, table = quoted.strip('"').partition('"."')
+    return f"{database}.{table}".replace('""', '"').lower()
+
+
+def schema_record(value: bytes) -> Mapping[str, Any]:
+    """Read the record of a message; the history is JSON, whatever format other topics have."""
+    record = json.loads(value)
+    if not isinstance(record, dict):
+        raise TypeError("not a record of a schema history")
+    return record

@@ -1,0 +1,106 @@
+"""Finds tables of PostgreSQL whose rows changed although no event says so, by comparing two *shapes* of a table. Pure.
+
+A shape is what PostgreSQL's catalogue says of a table: its columns, files and partitions, and the labels of its enums. Each
+inspection compares a table's shape with the one that the journal has. `ALTER TABLE … ALTER c TYPE … USING …`, for example,
+writes new files and a new record of the column. VACUUM FULL of the table writes new files alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+Shape = Mapping[str, Any]
+"""A table in PostgreSQL's catalogue, as JSON.
+
+table: Object id of the table.
+name: Its owner, and the transaction that named it last.
+columns: For each number of a column: its name, the transaction that wrote its record last, whether it may have a default.
+files: For each object id of the table, or of its partitions: its file, and the object id of the table for its long values.
+partitions: For each object id of a partition: whether it was created as a partition of this table, without rows.
+labels: The labels of the columns' enums, by object id.
+"""
+
+
+class SilentChange(StrEnum):
+    """The effect of a change without an event: rows of the table have other values, or some of them are missing or added."""
+
+    VALUES = "values"
+    ROWS = "rows"
+
+
+def silent_change(before: Shape, now: Shape) -> SilentChange | None:
+    """Return what happened to the rows of a table between two inspections; None: nothing without events."""
+    if before["table"] != now["table"] or _is_moved(before, now) or _has_other_partitions(before, now):
+        return SilentChange.ROWS
+    if _has_exchanged_columns(before, now) or _is_rewritten(before, now) or _has_renamed_labels(before, now):
+        return SilentChange.VALUES
+    return None
+
+
+def _is_moved(before: Shape, now: Shape) -> bool:
+    """Return whether the table had another name or schema meanwhile, under which nothing was captured."""
+    return bool(before["name"][0] == now["name"][0] and before["name"] != now["name"])
+
+
+def _has_other_partitions(before: Shape, now: Shape) -> bool:
+    """Return whether partitions with rows came, went, or were truncated alone, which PostgreSQL does not publish.
+
+    A partition that VACUUM FULL or CLUSTER wrote again looks like a truncated one.
+    """
+    gone = before["partitions"].keys() - now["partitions"].keys()
+    attached = [born for oid, born in now["partitions"].items() if oid not in before["partitions"] and not born]
+    truncated = [files for oid, files in _new_files(before, now) if oid != now["table"] and not files.is_rewritten]
+    return bool(gone or attached or truncated)
+
+
+def _has_exchanged_columns(before: Shape, now: Shape) -> bool:
+    """Return whether a name belongs to another column than before, or may have belonged to another one meanwhile."""
+    was, names = _names(before), _names(now)
+    renamed = [number for number, name in was.items() if names.get(number, name) != name]
+    numbers = {name: number for number, name in was.items()}
+    return len(renamed) > 1 or any(numbers.get(name, number) != number for number, name in names.items())
+
+
+def _is_rewritten(before: Shape, now: Shape) -> bool:
+    """Return whether files were written again for a column. A new column that may have a default announces itself."""
+    was, columns = before["columns"], now["columns"]
+    changed = [n for n, (_, written, has_default) in columns.items() if _is_other(was.get(n), written, has_default)]
+    return bool(changed) and any(files.may_be_rewritten for _, files in _new_files(before, now))
+
+
+def _is_other(was: list[Any] | None, written: str, has_default: bool) -> bool:
+    return not has_default if was is None else was[1] != written
+
+
+def _has_renamed_labels(before: Shape, now: Shape) -> bool:
+    return any(now["labels"].get(oid, label) != label for oid, label in before["labels"].items())
+
+
+@dataclass(frozen=True)
+class _NewFiles:
+    """The new files of a table or partition. ALTER TABLE makes a new table for long values, unlike TRUNCATE and VACUUM FULL."""
+
+    has_long: bool
+    has_new_long: bool
+
+    @property
+    def is_rewritten(self) -> bool:
+        return self.has_new_long
+
+    @property
+    def may_be_rewritten(self) -> bool:
+        return self.has_new_long or not self.has_long
+
+
+def _new_files(before: Shape, now: Shape) -> Iterator[tuple[str, _NewFiles]]:
+    for oid, (file, long) in now["files"].items():
+        was_file, was_long = before["files"].get(oid, (file, long))
+        if file != was_file:
+            yield oid, _NewFiles(bool(long), long != was_long)
+
+
+def _names(shape: Shape) -> dict[str, str]:
+    return {number: name for number, (name, *_) in shape["columns"].items()}

@@ -1,0 +1,46 @@
+"""Tables of a live PostgreSQL are altered under load: after each step the lake equals the database, or says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.captured_shop import Shop
+from tests.conftest import LakeFactory
+from tests.ddl_script import DdlScript, Load, Run, steps_of
+from tests.stack_fixtures import SourceDatabase
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_SCRIPT = Path(__file__).parent / "ddl" / "postgres.sql"
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Return a captured shop. A machine that is busy with many tables loses no lease."""
+    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
+    shop = Shop(partial(make_lake, lease_ms=120_000), database)
+    yield shop
+    shop.close()
+
+
+def test_tables_of_postgres_are_equal_after_each_step_of_the_script(shop: Shop) -> None:
+    def run_on(connection: psycopg.Connection[tuple[Any, ...]]) -> Run:
+        def run(statements: Sequence[str]) -> None:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+        return run
+
+    def creating(table: str) -> str:
+        return Shop.creating(table, "DEBEZIUM UPSERT" if table == "wide" else "DEBEZIUM")
+
+    address = shop.database.addresses.postgres(shop.database.name)
+    with psycopg.connect(address, autocommit=True) as altering, psycopg.connect(address, autocommit=True) as changing:
+        script = DdlScript(shop.lake, run_on(altering), Load(run_on(changing), psycopg.Error), creating)
+        assert script.run_steps(steps_of(_SCRIPT.read_text())) == []

@@ -1,0 +1,52 @@
+"""Tables of a live MariaDB are altered under load: after each step the lake equals the database, or says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from lakehold.servers import HOST
+from lakehold.stack import StackAddresses
+from tests.conftest import LakeFactory
+from tests.ddl_script import DdlScript, Load, steps_of
+from tests.mariadb_server import PASSWORD, MariaDb
+from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+_SCRIPT = Path(__file__).parent / "ddl" / "mariadb.sql"
+
+
+def _creating(table: str) -> str:
+    return (
+        f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'shop.{table}') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply')"
+    )
+
+
+def test_tables_of_mariadb_are_equal_after_each_step_of_the_script(
+    make_lake: LakeFactory, stack: StackAddresses, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRET_MARIA", PASSWORD)
+    lake = make_lake()
+    mariadb.execute("CREATE DATABASE shop")
+
+    def run(statements: Sequence[str]) -> None:
+        with mariadb.connected("shop") as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    lake.sql(
+        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
+        f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
+        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
+        "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
+        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'altered') FORMAT JSON"
+    )
+    try:
+        script = DdlScript(lake, run, Load(run, pymysql.Error), _creating)
+        assert script.run_steps(steps_of(_SCRIPT.read_text())) == []
+    finally:
+        lake.sql("DROP SOURCE shop CASCADE")
