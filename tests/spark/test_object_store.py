@@ -128,3 +128,30 @@ def test_a_table_that_the_store_denies_is_named(make_lake: LakeFactory, s3_serve
             lake.sql(f"SUBSCRIBE shop.items AS OF {batch.timestamp_ms}")
     assert (refused.value.code, 'table "shop.items"' in refused.value.message) == ("store-failed", True)
     assert "ACCESS_DENIED" in refused.value.detail
+def test_orphans_go_and_files_of_a_table_whose_name_begins_alike_stay(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
+) -> None:
+    lake = make_lake(**s3_server.new_lake(tmp_path), **KEEP_NOTHING)
+    feed(lake, tmp_path / "topics", "items", "items2")
+    for topic in ("items", "items2"):
+        send(tmp_path / "topics", topic, 0, 1, "a")
+    lake.ingest("feed")
+
+    warehouse = lake.settings.warehouse
+    write(lake, "shop/items/data/of-a-killed-writer.parquet")
+    for path in s3_server.files(warehouse):
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    write(lake, "shop/items/data/of-a-running-writer.parquet")
+    of_the_other = s3_server.files(f"{warehouse}/shop/items2")
+
+    (foreseen,) = lake.maintain(["shop.items"], dry_run=True)
+    (report,) = lake.maintain(["shop.items"])
+    assert (str(foreseen.error), foreseen.orphans) == ("None", 1)
+    assert (str(report.error), report.orphans) == ("None", 1)
+    left = {path.name for path in s3_server.files(f"{warehouse}/shop/items/data")}
+    assert "of-a-killed-writer.parquet" not in left
+    assert "of-a-running-writer.parquet" in left
+    assert s3_server.files(f"{warehouse}/shop/items2") == of_the_other
+    assert lake.sql("SELECT * FROM shop.items UNION ALL SELECT * FROM shop.items2").rows == [(1, "a"), (1, "a")]
+
+
