@@ -128,6 +128,8 @@ def test_a_table_that_the_store_denies_is_named(make_lake: LakeFactory, s3_serve
             lake.sql(f"SUBSCRIBE shop.items AS OF {batch.timestamp_ms}")
     assert (refused.value.code, 'table "shop.items"' in refused.value.message) == ("store-failed", True)
     assert "ACCESS_DENIED" in refused.value.detail
+
+
 def test_orphans_go_and_files_of_a_table_whose_name_begins_alike_stay(
     make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
 ) -> None:
@@ -153,5 +155,3 @@ def test_orphans_go_and_files_of_a_table_whose_name_begins_alike_stay(
     assert "of-a-running-writer.parquet" in left
     assert s3_server.files(f"{warehouse}/shop/items2") == of_the_other
     assert lake.sql("SELECT * FROM shop.items UNION ALL SELECT * FROM shop.items2").rows == [(1, "a"), (1, "a")]
-
-
