@@ -1,4 +1,4 @@
-"""Catalog servers for the lakes of tests, one of each per session: PostgreSQL, and Iceberg's own REST servlet."""
+"""Servers for lakes of tests, one of each per session: PostgreSQL and Iceberg's REST servlet as catalogs, and an S3 store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.request import urlopen
 
 import psycopg
@@ -20,11 +20,12 @@ from lakehold.servers import HOST, Server, ServerCommand, lifecycle
 from lakehold.servers.server_directory import make_directory
 from lakehold.stack.parts.java import java
 from lakehold.stack.parts.postgres import Postgres
+from tests.s3_server import S3Server
 from tests.spark_connect import free_port
 from tests.stack_fixtures import free_ports, open_directory
 
-NewLake = Callable[[str], dict[str, str]]
-"""Arguments of `connect` for a new lake whose catalog is of a kind: `sqlite`, `postgresql` or `rest`."""
+NewLake = Callable[[str], dict[str, Any]]
+"""Arguments of `connect` for a new lake of a kind: with an `sqlite`, `postgresql` or `rest` catalog, or its files in `s3`."""
 
 _ANSWERS_WITHIN_S = 5.0
 
@@ -106,12 +107,18 @@ def postgres_server() -> Iterator[Postgres]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with running(S3Server(tmp_path_factory.mktemp("s3"))) as server:
+        yield server
+
+
 @pytest.fixture
 def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake]:
     """Start a server when the first test requests one, and empty it after each test."""
     with ExitStack() as ended:
 
-        def arguments(kind: str) -> dict[str, str]:
+        def arguments(kind: str) -> dict[str, Any]:
             match kind:
                 case "rest":
                     rest: IcebergRest = request.getfixturevalue("rest_server")
@@ -122,6 +129,9 @@ def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake
                     ended.callback(_clear, uri)
                     sqlalchemy_uri = uri.replace("postgresql:", "postgresql+psycopg2:")
                     return {"warehouse": str(tmp_path / "lake"), "catalog_uri": sqlalchemy_uri}
+                case "s3":
+                    s3: S3Server = request.getfixturevalue("s3_server")
+                    return s3.new_lake(tmp_path)
                 case _:
                     return {"warehouse": str(tmp_path / "lake")}
 

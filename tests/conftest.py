@@ -15,10 +15,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lakehold.lake import Lake, connect
-from lakehold.session import SHORT_RUN_OPTIONS, session_conf
-from lakehold.settings import load_settings
+from lakehold.session import session_conf
 from tests.kafka_broker import broker
-from tests.spark_connect import spark_connect
+from tests.spark_connect import session_settings, spark_connect
 from tests.stack_fixtures import database, stack, stack_directory
 
 __all__ = ["broker", "database", "spark_connect", "stack", "stack_directory"]
@@ -89,13 +88,7 @@ def jvm(request: pytest.FixtureRequest) -> None:
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """Start Spark in this process."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = load_settings(
-        warehouse=str(tmp_path_factory.mktemp("session")),
-        catalog_name="session",
-        spark_driver_memory="1g",
-        spark_master="local[2]",
-        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, "spark.sql.shuffle.partitions": "2"},
-    )
+    settings = session_settings(tmp_path_factory.mktemp("session"), {"spark.sql.shuffle.partitions": "2"})
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold-tests")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)

@@ -17,7 +17,7 @@ class IngestProcesses:
     """`lakehold ingest` on one source of one lake, as processes.
 
     Args:
-        warehouse: The lake.
+        warehouse: The lake, unless the settings have another.
         source: The source.
         settings: Settings by name, for the environment.
     """
@@ -28,7 +28,7 @@ class IngestProcesses:
 
     def start(self, **settings: str | int) -> subprocess.Popen[str]:
         """Start a process, with further settings."""
-        chosen = {**self.settings, **settings, "warehouse": str(self.warehouse)}
+        chosen = {"warehouse": str(self.warehouse), **self.settings, **settings}
         environment = {f"LAKEHOLD_{name.upper()}": str(value) for name, value in chosen.items()}
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("lakehold")), "ingest", self.source, "--quiet", "--format", "json"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from importlib.resources import files
@@ -13,6 +14,7 @@ from lakehold.timeline.timelines import common_window
 from lakehold.times import iso, now_ms
 from tests.debezium_messages import Topic
 from tests.page_terminal import CtrlC, Terminal
+from tests.s3_server import CREDENTIALS, S3Server
 
 NUMBER, TEXT = {"type": "int64"}, {"type": "string"}
 
@@ -22,10 +24,12 @@ class PageShop:
 
     Args:
         terminal: Where the page is followed.
+        s3_server: Starts the S3 server of pages that need one.
     """
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, s3_server: Callable[[], S3Server]) -> None:
         self.terminal = terminal
+        self.s3_server = s3_server
         self.standins = terminal.standins
         self.messages = terminal.directory / "messages"
         self.begin()
@@ -326,6 +330,18 @@ def _handlers(shop: PageShop) -> None:
     shop.terminal.python |= {**names, "write": lambda *delivered: handled.append(delivered)}
 
 
+def _object_store(shop: PageShop) -> None:
+    """Have an empty bucket on a server and credentials for it; the catalog of the page is a file."""
+    shop.open()
+    server, directory = shop.s3_server(), shop.terminal.directory
+    server.new_bucket("shop-lake")
+    shop.standins.of |= {
+        "https://s3.example.com": server.endpoint,
+        "postgresql+psycopg2://lakehold:secret@db.example/lake": f"sqlite:///{directory}/catalog.db",
+    }
+    shop.terminal.set_variable("LAKEHOLD_CATALOG_PROPERTIES", json.dumps(CREDENTIALS))
+
+
 def _setting(name: str, value: str) -> Callable[[PageShop], None]:
     return lambda shop: shop.terminal.set_variable(name, value)
 
@@ -345,6 +361,7 @@ STEPS: dict[str, Callable[[PageShop], None]] = {
     "the orders are readable from 1795676948209 on": _since,
     "the orders have items": _orders_have_items,
     "each order is published, and the week is held": _published,
+    "an object store has an empty bucket, and a shop sends messages": _object_store,
     "events have a body of any shape": _events,
     "kafka, order_changes and bi exist": _names,
     "the demo has left its recording": _recording,

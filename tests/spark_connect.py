@@ -11,7 +11,7 @@ import pytest
 
 from lakehold.servers import HOST
 from lakehold.session import SHORT_RUN_OPTIONS
-from lakehold.settings import load_settings
+from lakehold.settings import Settings, load_settings
 from lakehold.spark_server import lifecycle
 
 
@@ -25,16 +25,24 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @contextmanager
 def running_server(directory: Path, conf: dict[str, str]) -> Iterator[str]:
     """Run a server on a free port until the block ends; yields its address."""
-    settings = load_settings(
-        warehouse=str(directory),
-        spark_driver_memory="1g",
-        spark_master="local[2]",
-        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, **conf},
-    )
+    settings = session_settings(directory, conf)
     try:
         yield lifecycle.up(directory, settings, free_port())
     finally:
         lifecycle.down(directory)
+
+
+def session_settings(directory: Path, conf: dict[str, str]) -> Settings:
+    """Return the settings of a session for any lake: with the jars and options that a lake in an object store needs."""
+    return load_settings(
+        warehouse="s3://none/lake",
+        catalog_uri=f"sqlite:///{directory}/catalog.db",
+        catalog_name="session",
+        catalog_properties={"s3.endpoint": "http://none"},
+        spark_driver_memory="1g",
+        spark_master="local[2]",
+        spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, **conf},
+    )
 
 
 def free_port() -> int:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
 from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
+from lakehold.iceberg.object_stores import jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
@@ -191,7 +192,7 @@ def _own_interrupts() -> Iterator[None]:
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return the whole configuration of a classic session or of a Connect server over this lake."""
     return {
-        **_fetched_jars(settings.spark_conf),
+        **_fetched_jars(settings),
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -207,19 +208,21 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **MERGE_CONF,
         **settings.spark_conf,
         **PLAIN_TEXT_CONF,
-        _JAVA_OPTIONS: _java_options(settings.spark_conf.get(_JAVA_OPTIONS, "")),
+        _JAVA_OPTIONS: _java_options(settings),
     }
 
 
-def _fetched_jars(own: Mapping[str, str]) -> dict[str, str]:
+def _fetched_jars(settings: Settings) -> dict[str, str]:
     """Return the setting that names the fetched jars; nothing is fetched if the user's settings bring Iceberg."""
+    own = settings.spark_conf
     if "spark.jars" in own or "iceberg-spark-runtime" in own.get("spark.jars.packages", ""):
         return {}
+    sets = [name for name in ("spark", jar_set(settings)) if name]
     try:
-        return {"spark.jars": ",".join(str(path) for path in artifacts.jars("spark"))}
+        return {"spark.jars": ",".join(str(path) for name in sets for path in artifacts.jars(name))}
     except EnvironmentMissing as error:
         if error.code == "artifact-fetch":
-            packages = ",".join(artifacts.coordinates("spark").values())
+            packages = ",".join(each for name in sets for each in artifacts.coordinates(name).values())
             error.hint += (
                 ' Or bring the jars yourself, in the setting spark_conf: {"spark.jars": "/a/folder/*.jar"} or '
                 f'{{"spark.jars.packages": "{packages}"}}.'
@@ -227,10 +230,11 @@ def _fetched_jars(own: Mapping[str, str]) -> dict[str, str]:
         raise
 
 
-def _java_options(own: str) -> str:
+def _java_options(settings: Settings) -> str:
     """Return the options of the driver; the user's own collector replaces ours, since Java refuses to start with two."""
+    own = settings.spark_conf.get(_JAVA_OPTIONS, "")
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
-    return " ".join(filter(None, (JVM_OPTIONS, _QUIET, collector, own)))
+    return " ".join(filter(None, (JVM_OPTIONS, *java_options(settings), _QUIET, collector, own)))
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:

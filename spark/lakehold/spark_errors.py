@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakehold.errors import LakeholdError
+from lakehold.iceberg.store_errors import store_failed, store_hint
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
 POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
@@ -69,6 +70,8 @@ def explained(whole: str) -> LakeholdError:
     lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
     line = _JVM_CLASS.sub("", lines[0] if lines else "Spark failed")
     line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))
+    if store_hint(whole):
+        return store_failed(_STAGE_FAILED.sub("", whole))
     condition = _CONDITION.match(line)
     code = condition["condition"] if condition else "spark"
     sentences = _SQLSTATE.sub("", POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")

@@ -14,14 +14,15 @@ from lakehold.settings import Settings, load_settings
 from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.store import MemoryState, State
-from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server
+from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server, s3_server
 
-__all__ = ["new_lake", "postgres_server", "rest_server"]
+__all__ = ["new_lake", "postgres_server", "rest_server", "s3_server"]
 
 _POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.stack)
 _REST = pytest.param("rest", marks=pytest.mark.stack)
+_S3 = pytest.param("s3", marks=pytest.mark.stack)
 
-STORES = ["memory", "sqlite", _REST]
+STORES = ["memory", "sqlite", _REST, _S3]
 """The places for the state of a lake; stores and logs do not distinguish databases."""
 
 START_MS = 1_000_000
@@ -58,7 +59,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", _POSTGRESQL, _REST])
+@pytest.fixture(params=["sqlite", _POSTGRESQL, _REST, _S3])
 def settings(request: pytest.FixtureRequest, new_lake: NewLake) -> Settings:
     """Return the settings of a new lake."""
     return load_settings(**new_lake(request.param))

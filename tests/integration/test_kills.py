@@ -23,9 +23,13 @@ from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests import recorded_files
+from tests.catalog_servers import s3_server
 from tests.debezium_messages import Topic
 from tests.lakehold_process import IngestProcesses
+from tests.s3_server import S3Server
 from tests.waiting import wait_for
+
+__all__ = ["s3_server"]
 
 pytestmark = pytest.mark.spark
 
@@ -65,10 +69,15 @@ IN_THE_SECOND_SNAPSHOT = (
 class Shop:
     """The messages of two tables, and a lake that these feed."""
 
-    def __init__(self, directory: Path, lake_name: str, **settings: str | int) -> None:
+    def __init__(
+        self, directory: Path, lake_name: str, place: Mapping[str, Any] | None = None, **settings: str | int
+    ) -> None:
         self.topics = directory / "topics"
-        self.lake = connect(str(directory / lake_name))
-        self.processes = IngestProcesses(directory / lake_name, "shop", {**SETTINGS, **settings})
+        in_directory = {"warehouse": str(directory / lake_name)}
+        place = in_directory if place is None else place
+        self.lake = connect(**place)
+        of_place = {name: value if isinstance(value, str) else json.dumps(value) for name, value in place.items()}
+        self.processes = IngestProcesses(directory / lake_name, "shop", {**SETTINGS, **of_place, **settings})
 
     def define(self) -> None:
         self.lake.sql(f"""
@@ -298,6 +307,19 @@ def test_a_batch_killed_with_its_spark_is_finished_on_another_spark(
     assert open_batch is not None
     shop.ingest(spark_remote=spark_connect)
     assert open_batch.mz_timestamp in [batch.mz_timestamp for batch in shop.lake.batches.history("shop")]
+    assert_as_written(shop.lake)
+
+
+@pytest.mark.stack
+def test_an_ingest_into_an_object_store_killed_while_it_writes_ends_with_the_same_rows(
+    spark_connect: str, s3_server: S3Server, tmp_path: Path, customers: Topic
+) -> None:
+    shop = Shop(tmp_path, "lake", s3_server.new_lake(tmp_path), spark_remote=spark_connect)
+    shop.define()
+    write_history(tmp_path / "topics", customers)
+    for point in ("after-evolution", "before-publish:3", "after-merge", "before-commit"):
+        shop.killed(point)
+    shop.ingest()
     assert_as_written(shop.lake)
 
 

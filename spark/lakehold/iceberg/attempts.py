@@ -16,8 +16,9 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError, RESTErro
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakehold.errors import CommitConflict, DefinitionError, UpstreamUnavailable
+from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, UpstreamUnavailable
 from lakehold.iceberg import expiry
+from lakehold.iceberg.store_errors import store_failed, store_hint
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +135,10 @@ def _loaded(catalog: Catalog, table_name: str) -> Table:
         raise unreadable(table_name, error) from error
 
 
-def unreadable(table_name: str, cause: Exception) -> DefinitionError:
-    """Return the error for a table with a file that cannot be read."""
+def unreadable(table_name: str, cause: Exception) -> LakeholdError:
+    """Return the error for a table with a file that cannot be read, or whose store does not work."""
+    if _is_of_store(cause):
+        return store_failed(str(cause), f'table "{table_name}"')
     reason = str(cause).strip().splitlines() or [type(cause).__name__]
     return DefinitionError(
         f'table "{table_name}" cannot be read',
@@ -158,7 +161,13 @@ def _committed(table: Table, open_attempts: list[Attempt[T]]) -> Attempt[T] | No
     return next((attempt for attempt in open_attempts if attempt.is_in(table)), None)
 
 
+def _is_of_store(cause: Exception) -> bool:
+    return not isinstance(cause, FileNotFoundError) and bool(store_hint(str(cause)))
+
+
 def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
+    if _is_of_store(cause):
+        return store_failed(str(cause), f'table "{table_name}"')
     reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
     return UpstreamUnavailable(
         "the lake's catalog does not answer",

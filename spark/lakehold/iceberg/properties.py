@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
 
+from lakehold.iceberg.object_stores import java_file_io, store_properties
 from lakehold.settings import Settings
 
 BUSY_TIMEOUT_MS = 30_000
@@ -33,7 +34,8 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     of_kind = {"py-catalog-impl": _REST_CATALOG, "uri": uri} if is_rest(uri) else _sqlalchemy(make_url(uri))
     if "type" in settings.catalog_properties:
         of_kind.pop("py-catalog-impl")
-    return {"warehouse": settings.warehouse, **of_kind, **settings.catalog_properties}
+    store = store_properties(settings)
+    return {"warehouse": settings.warehouse, **of_kind, **store, **settings.catalog_properties}
 
 
 def spark_catalog_conf(settings: Settings) -> dict[str, str]:
@@ -42,8 +44,9 @@ def spark_catalog_conf(settings: Settings) -> dict[str, str]:
     `cache-enabled=false`, because a cached table hides commits of other processes.
     """
     uri = settings.catalog_uri
-    of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _jdbc(make_url(uri))
-    properties = {"warehouse": settings.warehouse, "cache-enabled": "false", **of_kind, **settings.catalog_properties}
+    of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _jdbc(make_url(uri)) | java_file_io(settings)
+    own = {"warehouse": settings.warehouse, "cache-enabled": "false", **of_kind, **store_properties(settings)}
+    properties = own | settings.catalog_properties
     prefix = f"spark.sql.catalog.{settings.catalog_name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in properties.items()}
 

@@ -110,7 +110,7 @@ class Maintaining:
             # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
             report = replace(report, error=error) if is_named else replace(report, skipped=error)
         except LakeholdError as error:
-            report = replace(report, error=error)
+            report = replace(report, error=_of_table(scope.full_name, error))
         except (OSError, ValueError) as error:
             report = replace(report, error=unreadable(scope.full_name, error))
         return report
@@ -192,6 +192,14 @@ def _report_of_plan(plan: TablePlan) -> MaintenanceReport:
         files=plan.freed.files,
         bytes=plan.freed.bytes,
     )
+
+
+def _of_table(full_name: str, error: LakeholdError) -> LakeholdError:
+    """Return an error that names the table; errors of Spark do not."""
+    if full_name in error.message:
+        return error
+    detail = f"{error.message[:1].upper()}{error.message[1:]}. {error.detail}".rstrip()
+    return LakeholdError(f'"{full_name}" cannot be maintained', code=error.code, detail=detail, hint=error.hint)
 
 
 def _while_others_write(full_name: str, run: Callable[[], Result]) -> Result:

@@ -114,9 +114,9 @@ class Procedures:
             before_ms: Files made at or after this time stay, epoch milliseconds: a writer may be about to commit them.
             dry_run: Only count them.
         """
-        arguments = (
-            f"older_than => {literal(_EPOCH + timedelta(milliseconds=before_ms))}, dry_run => {str(dry_run).lower()}"
-        )
+        before = literal(_EPOCH + timedelta(milliseconds=before_ms))
+        # Iceberg lists the files: Hadoop, which would otherwise, knows no object store.
+        arguments = f"older_than => {before}, dry_run => {str(dry_run).lower()}, prefix_listing => true"
         return len(self._run("remove_orphan_files", full_name, arguments))
 
     def record_orphan_search(self, full_name: str, at_ms: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 
@@ -21,8 +22,10 @@ from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from lakehold.errors import SettingsError
+from lakehold.errors import LakeholdError, SettingsError
+from lakehold.iceberg.object_stores import checksum_variables
 from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties
+from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.settings import Settings
 from lakehold.state.schema_files import SYSTEM_NAMESPACE, TableSchema, system_tables
 
@@ -46,6 +49,7 @@ def open_catalog(settings: Settings) -> Catalog:
 
     Raises:
         SettingsError: The catalog does not answer or the warehouse cannot be written.
+        UpstreamUnavailable: The object store that the warehouse is in does not work.
     """
     for attempt in range(OPEN_ATTEMPTS):
         try:
@@ -63,6 +67,8 @@ def open_catalog(settings: Settings) -> Catalog:
 def _open(settings: Settings) -> Catalog:
     if settings.warehouse_path:
         settings.warehouse_path.mkdir(parents=True, exist_ok=True)
+    # PyArrow takes them from the environment only.
+    os.environ.update(checksum_variables(settings))
     catalog = load_catalog(settings.catalog_name, **pyiceberg_properties(settings))
     try:
         if isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
@@ -105,7 +111,9 @@ def _evolve(table: Table, schema: TableSchema) -> None:
     logger.info("added %s to %s", ", ".join(field.name for field in missing), schema.table)
 
 
-def _cannot_open(settings: Settings, cause: Exception) -> SettingsError:
+def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:
+    if store_hint(str(cause)):
+        return store_failed(str(cause), f'the lake in "{settings.warehouse}"')
     shown = make_url(settings.catalog_uri).render_as_string()
     reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
     return SettingsError(

@@ -94,14 +94,15 @@ class TableDiffs:
             timestamp with too many rows for this process, `LargeDiffs` that are not summed yet.
 
         Raises:
-            DefinitionError: A file of the table is missing.
+            DefinitionError: A file of the table is missing or cannot be read.
+            UpstreamUnavailable: The object store that the table's files are in does not work.
         """
         rest = tuple((self._key(step), step) for step in steps)
         reader = file_rows(self.timeline.table, self.columns)
         while rest:
             try:
                 found, count = self._cached(rest, first) or self._cached_or_read(rest, reader, first)
-            except FileNotFoundError as error:
+            except OSError as error:
                 raise unreadable(self.timeline.full_name, error) from error
             yield from (diffs for diffs in found if isinstance(diffs, LargeDiffs) or diffs.num_rows)
             rest = rest[count:]

@@ -1,0 +1,74 @@
+"""Object stores that a warehouse may be in: the jars that Spark needs for each, and properties on which both clients agree.
+
+Spark opens files with Iceberg's own Java clients, PyIceberg with those of PyArrow. Both take most properties by the same names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from lakehold.settings import Settings
+
+_S3 = ("s3", "s3a", "s3n")
+
+_JARS = {
+    **dict.fromkeys(_S3, "iceberg-aws"),
+    "gs": "iceberg-gcp",
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), "iceberg-azure"),
+}
+
+_CHECKSUMS = {
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "aws.requestChecksumCalculation",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "aws.responseChecksumValidation",
+}
+"""What clients add to a request beyond what S3 requires: variables of the environment, and Java's properties."""
+
+_ANY_REGION = "us-east-1"
+
+
+def jar_set(settings: Settings) -> str | None:
+    """Return the set of artifacts with the warehouse's client for Java; None if Spark needs none, or its jars have it."""
+    return _JARS.get(_scheme(settings))
+
+
+def store_properties(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the properties that a catalog needs for the warehouse's store, besides those that the user gave.
+
+    A server that is not AWS's own, `s3.endpoint`, has its buckets in the path of addresses and takes any region.
+    """
+    if _scheme(settings) not in _S3:
+        return {}
+    given = settings.catalog_properties
+    region = given.get("client.region") or given.get("s3.region")
+    found = {"py-io-impl": "lakehold.iceberg.s3_file_io.S3FileIO"}
+    if "s3.endpoint" in given:
+        region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or _ANY_REGION
+        in_path = given.get("s3.path-style-access", "true")
+        found |= {
+            "s3.path-style-access": in_path,
+            "s3.force-virtual-addressing": "false" if in_path == "true" else "true",
+        }
+    return found | ({"client.region": region} if region else {})
+
+
+def checksum_variables(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return variables that turn off checksums which many servers other than AWS's own refuse; those of the user stay."""
+    if _scheme(settings) not in _S3 or "s3.endpoint" not in settings.catalog_properties:
+        return {}
+    return {name: "WHEN_REQUIRED" for name in _CHECKSUMS if name not in environment}
+
+
+def java_options(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return options that do the same to Java, whose environment may not be this process's."""
+    return [f"-D{_CHECKSUMS[name]}={value}" for name, value in checksum_variables(settings, environment).items()]
+
+
+def java_file_io(settings: Settings) -> dict[str, str]:
+    """Return the property that makes Iceberg open files by their scheme; catalogs in databases leave all to Hadoop."""
+    return {"io-impl": "org.apache.iceberg.io.ResolvingFileIO"} if jar_set(settings) else {}
+
+
+def _scheme(settings: Settings) -> str:
+    return urlsplit(settings.warehouse).scheme

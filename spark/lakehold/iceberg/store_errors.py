@@ -1,0 +1,54 @@
+"""Errors of object stores: recognised by the words of their clients for Python and Java, and what to do about each."""
+
+from __future__ import annotations
+
+import re
+
+from lakehold.errors import UpstreamUnavailable
+
+_JARS = (
+    "Start Spark with LAKEHOLD_WAREHOUSE in this store, which brings the jars, or add them to spark.jars: "
+    "python -m lakehold.artifacts fetch {jars} writes where they are."
+)
+_HINTS = (
+    (r"(NoClassDefFoundError|ClassNotFoundException): software.amazon.awssdk", _JARS.format(jars="iceberg-aws")),
+    (r"(NoClassDefFoundError|ClassNotFoundException): com.google.(cloud|auth)", _JARS.format(jars="iceberg-gcp")),
+    (r"(NoClassDefFoundError|ClassNotFoundException): com.azure", _JARS.format(jars="iceberg-azure")),
+    (r"Unable to load region", "Set AWS_REGION, or client.region in LAKEHOLD_CATALOG_PROPERTIES."),
+    (
+        r"AWS Error|Service: S3,|awssdk",
+        "Check that the bucket of LAKEHOLD_WAREHOUSE exists, that s3.endpoint in LAKEHOLD_CATALOG_PROPERTIES is right, and that "
+        "lakehold and Spark have credentials which may read, write, list and delete there: AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or s3.access-key-id and s3.secret-access-key in LAKEHOLD_CATALOG_PROPERTIES.",
+    ),
+    (
+        r"google::cloud|com\.google\.cloud\.storage",
+        "Check the bucket of LAKEHOLD_WAREHOUSE, and the credentials that GOOGLE_APPLICATION_CREDENTIALS names.",
+    ),
+    (
+        r"AzureFileSystem|com\.azure",
+        "Check the container of LAKEHOLD_WAREHOUSE, and the credentials in AZURE_CLIENT_ID, AZURE_TENANT_ID and "
+        "AZURE_CLIENT_SECRET.",
+    ),
+)
+
+
+def store_hint(message: str) -> str:
+    """Return what to do about an error of an object store; empty if `message` is about something else."""
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, message)), "")
+
+
+def store_failed(message: str, of: str = "") -> UpstreamUnavailable:
+    """Return the error for an object store that refuses a request or does not answer.
+
+    Args:
+        message: The message of the store's client, which has a hint.
+        of: The table or the lake whose files are in the store; empty if unknown.
+    """
+    reason = next(line.strip() for line in (*message.splitlines(), message) if store_hint(line)).rstrip(".")
+    return UpstreamUnavailable(
+        f"the object store{f' of {of}' if of else ''} does not work",
+        code="store-failed",
+        detail=f"{reason}.",
+        hint=store_hint(reason),
+    )

@@ -1,0 +1,120 @@
+"""A server in front of an S3 server that answers slowly and, for some requests, with 503."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from lakehold.servers import HOST
+
+_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+
+_XML = {"Content-Type": "application/xml"}
+_BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+
+
+class FaultyStore(ThreadingHTTPServer):
+    """A forwarder of requests.
+
+    Args:
+        endpoint: The address of the server behind it.
+        delay_s: How long each answer takes, at least.
+        failing: Share of requests that are answered with 503.
+        denied: Requests whose path has this are answered with 403, unless it is empty.
+        seed: Determines which requests, by their order.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(
+        self, endpoint: str, *, delay_s: float = 0.0, failing: float = 0.0, denied: str = "", seed: int = 0
+    ) -> None:
+        super().__init__((HOST, 0), _Forwarding)
+        self.behind = urlsplit(endpoint).netloc
+        self.delay_s = delay_s
+        self.failing = failing
+        self.denied = denied
+        self.statuses: Counter[int] = Counter()
+        """Answers by status."""
+        self.further_parts = 0
+        """Parts of multipart uploads, without the first of each."""
+        self._random = random.Random(seed)
+        self._choosing = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address for clients."""
+        return f"http://{HOST}:{self.server_port}"
+
+    def fails(self, *, is_further_part: bool) -> bool:
+        """Return whether the next request fails, and count further parts."""
+        with self._choosing:
+            self.further_parts += is_further_part
+            return self._random.random() < self.failing
+
+    def answered(self, status: int) -> None:
+        """Count an answer."""
+        with self._choosing:
+            self.statuses[status] += 1
+
+
+class _Forwarding(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FaultyStore
+
+    def _forward(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        time.sleep(self.server.delay_s)
+        if self.server.fails(is_further_part=int(parse_qs(urlsplit(self.path).query).get("partNumber", ["0"])[0]) > 1):
+            self._answer(503, _XML, _BUSY)
+            return
+        if self.server.denied and self.server.denied in unquote(self.path):
+            self._answer(403, _XML, _DENIED)
+            return
+        with closing(HTTPConnection(self.server.behind, timeout=60)) as behind:
+            behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in _HOP | {"expect"}:
+                    behind.putheader(name, value)
+            behind.putheader("Content-Length", str(len(body)))
+            behind.endheaders(body)
+            answer = behind.getresponse()
+            content = answer.read()
+            headers = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
+            if self.command == "HEAD" and (length := answer.getheader("Content-Length")):
+                headers["Content-Length"] = length
+            self._answer(answer.status, headers, content)
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.server.answered(status)
+        self.send_response_only(status)
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write nothing."""
+
+
+@contextmanager
+def in_front_of(endpoint: str, *, delay_s: float = 0.0, failing: float = 0.0) -> Iterator[FaultyStore]:
+    """Run a forwarder until the block ends."""
+    with FaultyStore(endpoint, delay_s=delay_s, failing=failing) as store:
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        try:
+            yield store
+        finally:
+            store.shutdown()

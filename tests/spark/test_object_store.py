@@ -1,0 +1,157 @@
+"""A lake in an object store that is slow, busy, shared with other files, or refuses: what test_catalogs.py does not meet."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.io import load_file_io
+
+from lakehold.errors import UpstreamUnavailable
+from lakehold.lake import Lake
+from lakehold.quality.pages import Pages
+from lakehold.times import now_ms
+from tests import faulty_s3
+from tests.catalog_servers import s3_server
+from tests.conftest import LakeFactory
+from tests.recorded_files import append, line
+from tests.s3_server import S3Server
+
+__all__ = ["s3_server"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.stack]
+
+KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
+LONG_AGO_S = now_ms() / 1_000 - timedelta(days=9).total_seconds()
+
+
+def feed(lake: Lake, directory: Path, *tables: str) -> None:
+    """Create tables of one source."""
+    lake.sql(f"CREATE SOURCE feed FROM FILES '{directory}' FORMAT JSON")
+    for name in tables:
+        lake.sql(
+            f"CREATE TABLE shop.{name} (id BIGINT, v STRING) FROM SOURCE feed (TOPIC '{name}') KEY (id) ENVELOPE UPSERT"
+        )
+
+
+def send(directory: Path, topic: str, offset: int, id_: int, value: str) -> None:
+    body: dict[str, Any] = {"id": id_, "v": value}
+    append(directory / f"{topic}.jsonl", [line(topic, 0, offset, json.dumps(body).encode(), b'{"id":%d}' % id_)])
+
+
+def write(lake: Lake, path: str) -> None:
+    """Write a file below the warehouse."""
+    location = f"{lake.settings.warehouse}/{path}"
+    with load_file_io(lake.catalog.properties, location).new_output(location).create() as file:
+        file.write(b"content")
+
+
+def test_pages_of_checks_are_written_and_forgotten(make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path) -> None:
+    lake = make_lake(**s3_server.new_lake(tmp_path))
+    directory = lake.settings.check_pages_uri
+    for name in ("old", "linked", "new"):
+        write(lake, f"_checks/shop.items/{name}.html")
+    for path in s3_server.files(directory):
+        if path.stem != "new":
+            os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    pages = Pages(directory, load_file_io(lake.catalog.properties, directory))
+    before_ms = now_ms() - int(timedelta(days=1).total_seconds() * 1_000)
+    assert pages.forget(before_ms, {f"{directory}/shop.items/linked.html"}) == 1
+    assert [path.stem for path in s3_server.files(directory)] == ["linked", "new"]
+
+
+def test_a_slow_and_busy_store_loses_nothing(make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path) -> None:
+    """Run batches, reads and maintenance on a store that takes 20 ms a request and answers 503 to 5 % of them."""
+    with faulty_s3.in_front_of(s3_server.endpoint, delay_s=0.02, failing=0.05) as store:
+        place = s3_server.new_lake(tmp_path, store.endpoint)
+        place["catalog_properties"] |= {
+            "s3.retry.min-wait-ms": "20",
+            "s3.multipart.part-size-bytes": str(5 * 2**20),
+            "s3.multipart.threshold": "1",
+        }
+        lake = make_lake(**place, **KEEP_NOTHING)
+        feed(lake, tmp_path / "topics", "items")
+        for offset, value in enumerate(("a", "b", "c")):
+            send(tmp_path / "topics", "items", offset, offset % 2, value)
+            (batch,) = lake.ingest("feed")
+            assert not batch.stopped
+            if offset == 0:
+                first_ms = batch.timestamp_ms
+                lake.sql("CREATE HOLD h ON shop.items")
+        lake.sql(
+            "CREATE TABLE shop.big USING iceberg AS SELECT id, sha2(string(id), 512) AS v FROM range(0, 150000, 1, 1)"
+        )
+        held = lake.sql(f"SUBSCRIBE shop.items AS OF {first_ms}").rows
+        assert [str(report.error) for report in lake.maintain(["shop.items", "shop.big"])] == ["None", "None"]
+        assert sorted(row[1:] for row in held) == [(-1, 0, "a"), (1, 0, "a"), (1, 0, "c"), (1, 1, "b")]
+        assert sorted(lake.sql("SELECT * FROM shop.items").rows) == [(0, "c"), (1, "b")]
+        assert lake.sql("SELECT * FROM shop.items VERSION AS OF 'hold_h'").rows == [(0, "a")]
+        rows = lake.catalog.load_table("shop.big").scan().to_arrow()
+        assert rows.num_rows == 150_000
+    assert store.further_parts > 0
+    assert store.statuses[503] > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"s3.secret-access-key": "wrong"}, "AWS Error"),
+        ({"s3.endpoint": "http://127.0.0.1:9"}, "AWS Error NETWORK_CONNECTION"),
+    ],
+    ids=["credentials", "address"],
+)
+def test_a_store_that_refuses_is_named_with_what_to_change(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path, wrong: dict[str, str], message: str
+) -> None:
+    place = s3_server.new_lake(tmp_path)
+    place["catalog_properties"] |= wrong
+    with pytest.raises(UpstreamUnavailable) as refused:
+        make_lake(**place).sql("SHOW TABLES")
+    assert refused.value.code == "store-failed"
+    assert f'the lake in "{place["warehouse"]}"' in refused.value.message
+    assert message in refused.value.detail
+    assert "s3.endpoint" in refused.value.hint
+
+
+def test_a_table_that_the_store_denies_is_named(make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        lake = make_lake(**s3_server.new_lake(tmp_path, store.endpoint))
+        feed(lake, tmp_path / "topics", "items")
+        send(tmp_path / "topics", "items", 0, 1, "a")
+        (batch,) = lake.ingest("feed")
+        store.denied = "/shop/items/data/"
+        with pytest.raises(UpstreamUnavailable) as refused:
+            lake.sql(f"SUBSCRIBE shop.items AS OF {batch.timestamp_ms}")
+    assert (refused.value.code, 'table "shop.items"' in refused.value.message) == ("store-failed", True)
+    assert "ACCESS_DENIED" in refused.value.detail
+
+
+def test_orphans_go_and_files_of_a_table_whose_name_begins_alike_stay(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
+) -> None:
+    lake = make_lake(**s3_server.new_lake(tmp_path), **KEEP_NOTHING)
+    feed(lake, tmp_path / "topics", "items", "items2")
+    for topic in ("items", "items2"):
+        send(tmp_path / "topics", topic, 0, 1, "a")
+    lake.ingest("feed")
+
+    warehouse = lake.settings.warehouse
+    write(lake, "shop/items/data/of-a-killed-writer.parquet")
+    for path in s3_server.files(warehouse):
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    write(lake, "shop/items/data/of-a-running-writer.parquet")
+    of_the_other = s3_server.files(f"{warehouse}/shop/items2")
+
+    (foreseen,) = lake.maintain(["shop.items"], dry_run=True)
+    (report,) = lake.maintain(["shop.items"])
+    assert (str(foreseen.error), foreseen.orphans) == ("None", 1)
+    assert (str(report.error), report.orphans) == ("None", 1)
+    left = {path.name for path in s3_server.files(f"{warehouse}/shop/items/data")}
+    assert "of-a-killed-writer.parquet" not in left
+    assert "of-a-running-writer.parquet" in left
+    assert s3_server.files(f"{warehouse}/shop/items2") == of_the_other
+    assert lake.sql("SELECT * FROM shop.items UNION ALL SELECT * FROM shop.items2").rows == [(1, "a"), (1, "a")]
