@@ -38,7 +38,8 @@ def test_tables_of_postgres_are_equal_after_each_step_of_the_script(shop: Shop) 
         return run
 
     def creating(table: str) -> str:
-        return Shop.creating(table, "DEBEZIUM UPSERT" if table == "wide" else "DEBEZIUM")
+        envelope = "DEBEZIUM UPSERT" if table == "wide" else "DEBEZIUM"
+        return Shop.creating(table, f"{envelope} WITH (TRUNCATE = 'apply')")
 
     address = shop.database.addresses.postgres(shop.database.name)
     with psycopg.connect(address, autocommit=True) as altering, psycopg.connect(address, autocommit=True) as changing:

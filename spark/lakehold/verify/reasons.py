@@ -11,7 +11,7 @@ from lakehold.model.readers import TableProgress
 from lakehold.times import iso
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.verify.compared_columns import ComparedColumn
-from lakehold.verify.comparison import Difference
+from lakehold.verify.comparison import Difference, Side
 
 _REPLACES = "replace"
 """The operation of a snapshot that rewrites files and changes no row."""
@@ -63,6 +63,11 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
         yield (
             f"{progress.open_errors} messages of the table are in error and were not applied: SELECT * FROM "
             f"mz_catalog.mz_source_errors WHERE table_name = '{table.full_name}'."
+        )
+    if table.options.get("truncate") != "apply" and any(each.side is Side.ONLY_IN_LAKE for each in differences):
+        yield (
+            f"{table.full_name} ignores TRUNCATE, because it was created without WITH (TRUNCATE = 'apply'): rows that are only "
+            f"in the lake go with ALTER SOURCE {full_name_text(table.source)} RESNAPSHOT."
         )
     differing = Counter(name for difference in differences for name in difference.columns)
     nulls = Counter(name for difference in differences for name in difference.nulls)
