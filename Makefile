@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast test-connect test-pythons lint types docs format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast soak test-connect test-pythons lint types docs format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -39,10 +39,13 @@ stack-down: setup ## Stop the stack
 
 ##@ Check
 test: setup-stack setup-browser lint types ## Run every check and every test
-	@$(PYTEST) --durations 30 --durations-min 10
+	@$(PYTEST) -m "not soak" --durations 30 --durations-min 10
 
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
+
+soak: setup-stack ## Run the tests that take longer than a CI run may
+	@$(BIN)/pytest -m soak --verbose --capture no
 
 test-connect: setup ## Run the tests of Spark once more, over Spark Connect
 	@$(PYTEST) --spark-connect tests/spark tests/golden tests/property
