@@ -1,6 +1,9 @@
 """Changes of holds: commit the rows first, then tag the snapshots of the tables that changed holds are on.
 
 The rows are the commit point. If a process dies in between, the next command, batch or maintenance puts the tags right.
+
+Three sets of holds, each within the next (`rules.py`): those that *exist* for users; those that *protect* history, also while
+another process creates them; all *stored* ones. Stored holds that do not protect are abandoned.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class HoldChanges:
 
         Args:
             apply: Computes the new holds, and raises to refuse. It runs again if another writer commits first.
-            frontiers: The frontiers of readable tables on which some hold waits for its first readable time.
+            frontiers: The frontiers (readable windows) of tables on which some hold waits for its first readable time.
             named: Names of holds whose tags are checked even if nothing changes: an earlier change may have died before
                 it put them.
         """
@@ -83,7 +86,7 @@ class HoldChanges:
         self._tag((hold,))
 
     def discard(self, gone: Holds) -> None:
-        """Remove the holds in `gone`, even if their tables are gone, and all holds that nothing protects any more."""
+        """Remove the holds in `gone` and all abandoned ones, and put the tags of their tables, as far as these exist."""
         ids = _ids(gone)
         stored: Holds = ()
         after: Holds = ()

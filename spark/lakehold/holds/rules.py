@@ -20,7 +20,9 @@ from lakehold.timeline.stops import first_in_sync
 from lakehold.times import iso, now_ms
 
 ABANDONED_MS = 600_000
-"""The time for which a hold on undeclared tables, or of an undeclared subscription, is kept: their commit may follow."""
+"""The age, in milliseconds, at which a hold on undeclared tables, or of an undeclared subscription, is *abandoned*.
+
+A statement stores a hold before it commits the definitions that the hold needs. Until this age their commit may follow."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,10 @@ def existing(holds: Holds, definitions: Definitions) -> Holds:
 
 
 def protecting(holds: Holds, definitions: Definitions) -> Holds:
-    """Select the holds whose history must stay: those that exist, and those that another process may be creating now."""
+    """Select the holds that protect history: those that exist, and those that another process may be creating now.
+
+    The others are abandoned: their process died, or their table or subscription was dropped.
+    """
     there, oldest_ms = {hold.hold_id for hold in existing(holds, definitions)}, now_ms() - ABANDONED_MS
     return tuple(hold for hold in holds if hold.hold_id in there or hold.created_at_ms >= oldest_ms)
 

@@ -1,4 +1,7 @@
-"""Expiry of lakehold's own records: batches, errors that were healed, checks and their pages."""
+"""Expiry of lakehold's own records that nothing needs any more: batches, healed errors, verdicts of checks and their pages.
+
+An error is healed when a later good message sets the row of its key (`ingest/write/error_records.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from lakehold.state.store import Log
 SOURCE_ERRORS = f"{SYSTEM_NAMESPACE}.mz_source_errors"
 
 KEPT_MS = 30 * 24 * 60 * 60 * 1000
-"""How long records stay readable after nothing needs them."""
+"""The age, in milliseconds, at which `lakehold maintain` deletes records."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,9 @@ class Records:
 
     Args:
         batches: The history of batches; readers themselves keep the position and progress of a source.
-        checks: The verdicts of checks.
-        pages: Their pages, and those of other checks.
-        tables: The tables, one of which keeps errors.
+        checks: The verdicts of checks, `mz_hold_checks`.
+        pages: The HTML pages of checks; some have no verdict in `checks` that links them.
+        tables: The tables, among them `mz_source_errors`.
         holds: The holds: verdicts on an existing hold stay.
         definitions: The definitions, which show which holds exist.
         procedures: Deletes errors.
@@ -55,12 +58,14 @@ class Records:
     procedures: Procedures
 
     def forget(self, full_name: str, before_ms: int, *, dry_run: bool = False) -> Forgotten:
-        """Delete the rows of a system table that are older than a time (exclusive); does nothing for other tables.
+        """Delete the rows of a system table that nothing needs and that are older than a time (exclusive); skip other tables.
+
+        Open errors stay, however old, and so do verdicts on existing holds.
 
         Args:
             full_name: `namespace.table`.
             before_ms: Epoch milliseconds.
-            dry_run: Only count them.
+            dry_run: Only count what would be deleted.
         """
         if full_name == BATCHES.table:
             return Forgotten(self.batches.forget("committed_at_ms", before_ms, dry_run=dry_run))
@@ -72,16 +77,17 @@ class Records:
 
     def _forget_checks(self, before_ms: int, *, dry_run: bool) -> Forgotten:
         # Read the holds before the checks: a hold that is created in between has no old check.
-        there = {hold.hold_id for hold in protecting(self.holds.holds(), self.definitions.definitions())}
-        rows = self.checks.forget("checked_at_ms", before_ms, lambda check: check.hold_id in there, dry_run=dry_run)
+        kept = {hold.hold_id for hold in protecting(self.holds.holds(), self.definitions.definitions())}
+        rows = self.checks.forget("checked_at_ms", before_ms, lambda check: check.hold_id in kept, dry_run=dry_run)
         linked = {
             check.html_path
             for check in self.checks.values()
-            if check.hold_id in there or check.checked_at_ms >= before_ms
+            if check.hold_id in kept or check.checked_at_ms >= before_ms
         }
         return Forgotten(rows, self.pages.forget(before_ms, linked, dry_run=dry_run))
 
     def _forget_healed(self, before_ms: int, *, dry_run: bool) -> int:
+        """Delete errors that were healed before a time, and return how many; `healed_at` of an open error is null."""
         state = self.tables.table_state(SOURCE_ERRORS)
         if state is None or state.snapshot_id is None:
             return 0

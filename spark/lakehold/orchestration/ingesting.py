@@ -30,7 +30,7 @@ class Ingested:
 
     Attributes:
         changed: Tables that have changed.
-        stopped: The error text of each stopped table, and of the source that waits for a transaction.
+        stopped: The error text by name: of each stopped table, and of each source that waits for an incomplete transaction.
     """
 
     changed: tuple[Changed, ...]
@@ -48,18 +48,19 @@ def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
 
 
 def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingested:
-    """Merge the records that the topics of sources hold now into their tables, and log each batch.
+    """Merge the records that the topics of sources have now into their tables, and report each batch in Airflow's log.
 
-    Tables that are far from having caught up are left to the next run after a while.
+    A run works on tables that catch up for `CATCH_UP_S` seconds, and leaves the rest to the next run.
 
     Args:
         lake: The lake.
         sources: Sources that share topics: shared records are read once.
-        since: When the last run began that announced all its changes. A table that changed after that is announced again, in
-            case its writer died before announcing it.
+        since: When the last run began that announced all its changes (as asset events of Airflow). A table that changed after
+            that is announced again, in case its writer died before announcing it. None: every table with a snapshot is.
 
     Raises:
-        LakeholdError: A source failed with an error that may pass; the others were ingested.
+        LakeholdError: The first error of a source that failed, retryable or not; the other sources were ingested. An incomplete
+            transaction is no failure here: it is in `stopped`.
     """
     from lakehold.ingest.batch_size import CATCH_UP_S  # noqa: PLC0415 - Airflow imports this to read the DAGs
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - see above

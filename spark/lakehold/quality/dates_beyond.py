@@ -1,4 +1,8 @@
-"""Dates and times that Python cannot hold: Great Expectations fetches them here, where PySpark's own `collect` raises."""
+"""Dates and times that Python cannot hold: lets Great Expectations fetch them, although PySpark's `collect` raises.
+
+Python's dates end at the years 1 and 9999. `row_values.fetched` returns a date or time beyond them as its text, and any other
+one as Python's type. Here such a text becomes a date or time that Great Expectations can order and print.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ from lakehold.subscribe.row_values import fetched
 
 
 class _Beyond:
-    """A mixin of values beyond Python's range: such a value compares as the first or last one in range and shows itself."""
+    """A mixin of values beyond Python's range.
+
+    Such a value is ordered (`<`, `>`) as the first or last one in range, equals only one of the same text, and prints its text.
+    """
 
     text = ""
 
@@ -52,9 +59,10 @@ class _TimeBeyond(_Beyond, datetime):
 
 @contextmanager
 def fetching_dates_beyond(frame: DataFrame) -> Iterator[None]:
-    """Let `collect` of frames like `frame` return every date and time inside, in this thread.
+    """Let `collect` of frames of the class of `frame` return every date and time, in this thread, while the context lasts.
 
-    Great Expectations compares in Spark and fetches a few values itself; it has no hook for fetching them differently.
+    Great Expectations compares in Spark and fetches a few values by `collect`; it has no hook for fetching them differently.
+    So this replaces the method of the class, and in other threads the replacement raises as before.
     """
     kind, thread = type(frame), get_ident()
     collect = kind.collect
@@ -77,12 +85,16 @@ def fetching_dates_beyond(frame: DataFrame) -> Iterator[None]:
 def _rows(frame: DataFrame) -> list[Row]:
     row, fields = Row(*frame.columns), frame.schema.fields
     return [
-        row(*(_as_fetched(value, field.dataType) for value, field in zip(values, fields, strict=True)))
+        row(*(_with_beyond(value, field.dataType) for value, field in zip(values, fields, strict=True)))
         for values in fetched(frame)
     ]
 
 
-def _as_fetched(value: Any, kind: DataType) -> Any:
+def _with_beyond(value: Any, kind: DataType) -> Any:
+    """Convert the text of a date or time beyond Python's range; return any other value as it is.
+
+    Values inside arrays, maps and structures stay texts.
+    """
     if not isinstance(value, str):
         return value
     match kind:

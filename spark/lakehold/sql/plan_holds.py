@@ -29,7 +29,7 @@ _NEEDS_HOLDS = (CreateHold, Drop, DropHold, ForSpark, RenameHold, ShowCreateHold
 
 
 def needs_holds(statement: Statement) -> bool:
-    """Return whether the plan of `statement` depends on the holds."""
+    """Return whether the plan of `statement` depends on the holds; of Spark's statements, those that change a table."""
     if isinstance(statement, ExplainDefinition):
         statement = statement.statement
     return isinstance(statement, _NEEDS_HOLDS) and (not isinstance(statement, ForSpark) or bool(statement.target))
@@ -55,7 +55,15 @@ def drop_hold(drop: DropHold, holds: Holds, definitions: Definitions) -> Plan:
 
 
 def drop_holds_on(names: Collection[str], holds: Holds, *, cascade: bool) -> tuple[DropHolds, ...]:
-    """Plan the drop of the holds on tables that are dropped; such a hold goes as a whole, with its other tables.
+    """Plan the drop of the holds on tables that are dropped.
+
+    A hold that is on other tables, too, no longer holds these either; they stay. The hold of a subscription or durable client is
+    dropped as any other: without it the subscriber has lapsed, unless the same statement drops it.
+
+    Args:
+        names: Full names of the dropped tables.
+        holds: All holds.
+        cascade: Whether the statement has CASCADE.
 
     Raises:
         DefinitionError: A table is held, and the statement has no CASCADE.
@@ -73,7 +81,7 @@ def refuse_held(verb: str, target: str, holds: Holds) -> None:
     """Refuse to drop or rename a table that is held.
 
     Raises:
-        DefinitionError: `target` is held, and `verb` is one of these.
+        DefinitionError: `target` is held, and `verb` is DROP or RENAME.
     """
     held = tuple(hold for hold in holds if hold.is_on(target))
     if held and verb in ("DROP", "RENAME"):

@@ -20,7 +20,10 @@ from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.subscribe.timeline_steps import steps
 
 _TIME, _DIFF = "lakehold_t", "lakehold_d"
-_KEPT = {"lakehold_time": _TIME, "lakehold_diff": _DIFF}
+"""The names of timestamp and diff in the view that the query reads."""
+
+_CARRIED = {_TIME: "lakehold_time", _DIFF: "lakehold_diff"}
+"""Their names in the query's result: others, so that copies which `SELECT *` adds can be dropped."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class RowByRow(Relation):
     """A query over one table that filters and computes row by row, so that it can run over the table's diffs.
 
     Args:
-        query: The query; it has `columns_at`.
+        query: The query. Its `columns_at`, where columns are inserted, is not None: the query works row by row.
         name: The table's full name.
         schema: The table's columns, fixed for the whole output.
         reading: Reads diffs.
@@ -76,13 +79,13 @@ class RowByRow(Relation):
         return typed(self._applied(frame).toArrow(), with_diff(self.result))
 
     def _applied(self, diffs: DataFrame) -> DataFrame:
-        """Run the query over a frame of diffs.
+        """Run the query over a frame of diffs, and return a frame of diffs: timestamp, diff, the columns of the query.
 
-        Timestamp and diff are carried along as the first two columns; the copies that `*` may bring are dropped.
+        Timestamp and diff are inserted as the first two columns of the select list; copies that `*` adds are dropped.
         """
         visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
-        carried = "".join(f" {quoted(name)} AS {quoted(kept)}," for kept, name in _KEPT.items())
+        inserted = "".join(f" {quoted(name)} AS {quoted(carried)}," for name, carried in _CARRIED.items())
         view = view_name()
-        result = self.reading.spark.select(self.query.over({}, {self.name: view}, carried), {view: visible})
-        row = result.drop(_TIME, _DIFF)
-        return row.toDF(*frame_names(len(row.columns) - len(_KEPT)))
+        text = self.query.over(tables={}, views={self.name: view}, columns=inserted)
+        result = self.reading.spark.select(text, {view: visible}).drop(_TIME, _DIFF)
+        return result.toDF(*frame_names(len(result.columns) - len(_CARRIED)))

@@ -1,7 +1,7 @@
 """Finds tables of MySQL and MariaDB whose rows changed without messages, by the statements in a connector's schema history. Pure.
 
 `ALTER TABLE … MODIFY` may change values, `DROP PARTITION` removes rows, and no message shows either. The connector writes each
-statement that defines tables to its schema history, in the order of the log.
+statement that defines tables to its schema history, in the order of the log. `gaps.py` lists the tables that need a snapshot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class SchemaHistory:
     """The statements of a schema history, and the tables that they altered.
 
     Attributes:
-        altered: The last alterations of each table, by `database.table` in lower case.
+        altered: The last statements that may have changed rows of a table without messages, by `database.table` in lower case.
     """
 
     def __init__(self) -> None:
@@ -28,10 +28,14 @@ class SchemaHistory:
         self._taken: set[tuple[object, ...]] = set()
 
     def take(self, offset: int, record: Mapping[str, Any]) -> None:
-        """Take the next record of the history.
+        """Read the next record of the history, and add to `altered` the tables whose rows its statement may have changed.
+
+        Args:
+            offset: The offset of the record in the topic of the history.
+            record: The record; each has one statement.
 
         Raises:
-            KeyError, TypeError, ValueError: It is not one of Debezium's.
+            KeyError, TypeError, ValueError: The record is not one of Debezium's.
         """
         position, before = record["position"], {}
         for change in record.get("tableChanges") or ():
@@ -44,7 +48,7 @@ class SchemaHistory:
             self._seen.setdefault(name, set()).update(column.lower() for column in columns)
 
     def _is_new(self, position: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-        """Return whether a statement was not taken; a connector that was killed writes it again."""
+        """Return whether a statement was not read before; a connector that was killed writes its record again."""
         key = (position.get("ts_sec"), position.get("file"), position.get("pos"), record.get("ddl"))
         is_new = key not in self._taken
         self._taken.add(key)
@@ -54,18 +58,19 @@ class SchemaHistory:
         statement = table_statement(text, database)
         if statement is None:
             return
-        of_dropped = {name for name in self._seen if name.partition(".")[0] in statement.databases}
-        for name in statement.names | of_dropped:
+        in_dropped_databases = {name for name in self._seen if name.partition(".")[0] in statement.databases}
+        for name in statement.names | in_dropped_databases:
             columns = Columns(before.get(name, {}), self._columns.get(name, {}), self._seen.get(name, ()))
             found = effect(statement, columns)
             if found is not Effect.NONE:
                 last = self.altered.get(name, FoundAlteration(offset))
-                # Debezium keeps the columns of a table that it knows when CREATE OR REPLACE gives it others.
-                is_unread = statement.replaces and name not in before
+                # Debezium ignores the new columns of CREATE OR REPLACE TABLE: the record lists no change of the table, and the
+                # connector reads the new rows by the old columns.
+                keeps_old_columns = statement.replaces and name not in before
                 self.altered[name] = FoundAlteration(
-                    offset,
-                    offset if found is Effect.REMOVES else last.removed_at,
-                    offset if is_unread else last.unread_at,
+                    changed_at=offset,
+                    removed_at=offset if found is Effect.REMOVES else last.removed_at,
+                    unread_at=offset if keeps_old_columns else last.unread_at,
                 )
 
 

@@ -1,4 +1,7 @@
-"""The lake's side of a comparison: digests of one snapshot of a table, computed where Spark reads it."""
+"""The lake's side of `lakehold verify`: digests of one snapshot of a table, computed where Spark reads it.
+
+Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose digests begin with the same 16 bits (`digest.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from lakehold.verify.digest import BucketSums, column_digests, row_digests
 from lakehold.verify.selected_rows import ROWS_DDL, FirstKey, Selection
 
 _SUMS_DDL = "bucket bigint, rows bigint, low bigint, high bigint"
+"""`BucketSums.to_batch`: `low` and `high` are the sums of the lower and of the upper 32 bits of the rows' digests."""
+
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -26,7 +31,7 @@ class LakeRows:
         table: The table as SQL, with its catalog.
         snapshot_id: The snapshot; None: the table has no rows.
         columns: The compared columns, the key's first.
-        key: How many columns the key has.
+        key: How many columns the key has; at least one, as a table without a key is refused.
     """
 
     spark: SparkSession
@@ -36,7 +41,7 @@ class LakeRows:
     key: int
 
     def sums(self) -> BucketSums:
-        """Digest all rows, and return the sums of their digests by bucket."""
+        """Digest all rows, and return the sums of their digests by the bucket of their key."""
         total = BucketSums()
         if self.snapshot_id is not None:
             parts = self._frame().mapInArrow(_summing(self.key), _SUMS_DDL)
@@ -45,7 +50,12 @@ class LakeRows:
         return total
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
-        """Digest the selected rows. With `first_key` Spark skips files that cannot have them by their statistics."""
+        """Return the digests of single rows, of those buckets or keys that `selection` names.
+
+        Args:
+            selection: The rows.
+            first_key: Values of the first key column that the rows have: Spark skips files whose statistics exclude these values.
+        """
         if self.snapshot_id is None:
             return []
         frame = self._frame()
@@ -61,7 +71,9 @@ class LakeRows:
 
 
 def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    def summed(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Return a function for `mapInArrow` that sums the digests of one Spark partition, by bucket."""
+
+    def sums_of_partition(batches: Batches) -> Iterator[pa.RecordBatch]:
         sums = BucketSums()
         for batch in batches:
             if batch.num_rows:
@@ -69,10 +81,12 @@ def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
                 sums.add(row_digests(digests[:key]), row_digests(digests))
         yield sums.to_batch()
 
-    return summed
+    return sums_of_partition
 
 
 def _selecting(key: int, selection: Selection) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return a function for `mapInArrow` that digests the selected rows of one Spark partition."""
+
     def selected(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:

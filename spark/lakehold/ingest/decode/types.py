@@ -1,7 +1,7 @@
-"""Types: from schemas to Iceberg's, and between Iceberg's and Spark's.
+"""Types: from the schemas of messages (Kafka Connect's) to Iceberg's, and between Iceberg's and Spark's.
 
 Iceberg's types (of `pyiceberg.types`) are the vocabulary. Ids of nested fields are counted from 1 within each column
-and mean nothing: compare with `unify.same`, and let the catalog assign fresh ids.
+and mean nothing: compare with `ingest.decode.unify.same`, and let the catalog assign fresh ids.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.STRING: StringType(),
     SchemaType.BYTES: BinaryType(),
 }
-"""The types of schemas without a logical type and without others inside them."""
+"""The types of schemas without a logical type and without schemas inside them."""
 
 _SPARK_TEXT: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
@@ -116,7 +116,10 @@ def column_types(schema: ConnectSchema) -> tuple[ColumnType, ...]:
 
 
 def iceberg_type(schema: ConnectSchema, ids: Iterator[int] | None = None) -> IcebergType:
-    """Return the type of the column that a schema becomes; its fields get the next of `ids`."""
+    """Return the Iceberg type of a column whose messages have a schema; fields inside get the next of `ids`.
+
+    A logical type has no fields inside, so it needs no id. A map whose keys are not text becomes a list of its entries.
+    """
     ids = ids or count(1)
     if (rule := logical_type(schema)) is not None:
         return rule.type

@@ -25,9 +25,16 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WentBack:
-    """A change with a lower position than an earlier one of its partition, and a later commit time.
+    """A change which shows that the database's log went back.
 
-    A change that is sent again has no later commit time than those seen before. So the database's log has gone back.
+    Its position is lower than the high-water mark, or than an earlier one in the batch, of its partition. But it was committed
+    later than all changes before it. A repeat also has a lower position, but no later commit time.
+
+    Attributes:
+        partition: Partition of the change.
+        offset: Offset of the change.
+        position: Position of the change.
+        earlier: The higher position that was seen before.
     """
 
     partition: int
@@ -40,28 +47,28 @@ class WentBack:
 class BatchStatistics:
     """The counts and extremes over the changes of one batch to one table.
 
-    A change *counts* if it is neither a repeat nor an error; the last one of its key is *applied* (`engine.py`).
+    A change *counts* if it is neither a repeat nor an error; the last one of its key is *applied* (`deduplicate/engine.py`).
 
     Attributes:
         records: All changes, one for each message.
         reasons: How many changes cannot be applied, by the code of their error.
         upserts: Applied changes that write a row.
         deletes: Applied changes that delete a row.
-        repeated: Changes of rows that do not count.
+        repeated: Repeats: upserts and deletes that do not count. Errors and TRUNCATEs are not among them.
         null_key_parts: Applied changes whose key has a null.
         kept: Applied changes that lack a value, because Debezium omits it when it did not change.
         truncates: TRUNCATEs that count.
-        truncate_position: The highest position of these.
+        truncate_position: The highest position of a TRUNCATE that counts.
         streamed_position: The highest position of a streamed change that counts.
         lowest_position: The lowest position of a change that counts.
-        before_missing: Updates without the row before.
-        before_missing_offset: The least offset of these.
-        connectors: The names of the connectors that sent the changes.
+        before_missing: Updates without the row before, repeats among them; in a table without a key all events that lack a row.
+        before_missing_offset: The lowest offset of such an event.
+        connectors: The kinds of the connectors that sent the changes, as Debezium names them: `postgresql`.
         highest_positions: By partition, the highest position that counts.
         snapshot_position: The highest position of a connector snapshot whose rows count.
         snapshot_ends: By partition that has the last row of a connector snapshot, the position of that snapshot.
         key_bounds: By key column, the smallest and largest value of applied changes.
-        latest_ms: The latest commit time of changes with a position.
+        latest_ms: The latest commit time of changes with a position, repeats among them.
         went_back: A change which shows that the upstream log went back.
     """
 
