@@ -1,4 +1,4 @@
-"""Read leases: long reads announce themselves in the lake, so that maintenance keeps the history they still need.
+"""Read leases: long reads leave a note in the lake, so that maintenance keeps the history they still need.
 
 Maintenance keeps expired history for a grace period, in which most reads end. A read that takes longer than a part of the grace
 period, and still needs history older than that part, records a lease in the lake. It renews the lease until it ends.

@@ -65,7 +65,7 @@ def _has_exchanged_columns(before: Shape, now: Shape) -> bool:
 
 
 def _is_rewritten(before: Shape, now: Shape) -> bool:
-    """Return whether files were written again for a column. A new column that may have a default announces itself."""
+    """Return whether files were written again for a column. A new column that may have a default is none: messages show it."""
     was, columns = before["columns"], now["columns"]
     changed = [n for n, (_, written, has_default) in columns.items() if _is_other(was.get(n), written, has_default)]
     return bool(changed) and any(files.may_be_rewritten for _, files in _new_files(before, now))
