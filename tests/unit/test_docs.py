@@ -305,10 +305,14 @@ def test_system_tables_are_those_of_the_schemas() -> None:
     overview, _, columns = text.partition("\n## Units and forms\n")
     assert {inline_code(c[0])[0] for c in table_rows(overview)} == {schema.table for schema in system_tables()}
     for schema in system_tables():
-        described = table_rows(section(columns, f"### {schema.table.removeprefix('mz_catalog.')}"))
+        described = list(table_rows(section(columns, f"### {schema.table.removeprefix('mz_catalog.')}")))
         # A list is described in words.
         types = [(f.name, str(f.field_type).partition("<")[0]) for f in schema.schema.fields]
         assert [(inline_code(c[0])[0], inline_code(c[1])[0]) for c in described] == types
+        # The file adds the unit, and the form of JSON.
+        for cells, field in zip(described, schema.schema.fields, strict=True):
+            meaning = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cells[2]).replace("`", "").replace("→", "->")
+            assert (field.doc or "").startswith(meaning.removesuffix(", see below."))
 
 
 def test_ports_of_the_stack_are_those_of_the_code() -> None:
