@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lakehold.upstream.alter_clauses import Columns, Effect, Structure, effect, table_statement
+from lakehold.upstream.alter_clauses import Columns, Effect, Structure, effect, reuses_a_name, table_statement
 from lakehold.upstream.found import FoundAlteration
 
 
@@ -60,8 +60,8 @@ class SchemaHistory:
             found = effect(statement, columns)
             if found is not Effect.NONE:
                 last = self.altered.get(name, FoundAlteration(offset))
-                # Debezium keeps the columns of a table that it knows when CREATE OR REPLACE gives it others.
-                is_unread = statement.replaces and name not in before
+                # For a table that exists, Debezium ignores the columns of CREATE OR REPLACE TABLE.
+                is_unread = (statement.replaces and name not in before) or reuses_a_name(statement, columns)
                 self.altered[name] = FoundAlteration(
                     offset,
                     offset if found is Effect.REMOVES else last.removed_at,
