@@ -186,7 +186,7 @@ def test_the_relation_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -
     mariadb.execute(
         "CREATE DATABASE shop",
         "CREATE TABLE shop.orders (id BIGINT UNSIGNED PRIMARY KEY, Total DECIMAL(12, 2) NOT NULL, twice INT AS (2) VIRTUAL, "
-        "kind ENUM('a(1)', 'unsigned') DEFAULT 'unsigned')",
+        "hidden INT INVISIBLE, kind ENUM('a(1)', 'unsigned') DEFAULT 'unsigned')",
         "CREATE VIEW shop.paid AS SELECT Total, id FROM shop.orders",
     )
     names = ["shop.orders", "shop.paid", "shop.none"]
@@ -199,6 +199,7 @@ def test_the_relation_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -
             _column("id", "bigint", "bigint(20) unsigned", is_nullable=False, is_key=True),
             _column("Total", "decimal", "decimal(12,2)", is_nullable=False),
             _column("twice", "int", "int(11)", is_generated=True),
+            _column("hidden", "int", "int(11)", is_invisible=True),
             _column("kind", "enum", "enum('a(1)','unsigned')", has_default=True),
         )
     }

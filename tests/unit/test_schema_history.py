@@ -141,6 +141,26 @@ def test_a_column_that_is_new_or_has_another_type_is_compared(
     assert _effect(text, [*others, *added, column]) == effect
 
 
+@pytest.mark.parametrize(
+    ("text", "is_unread"),
+    [
+        ("ALTER TABLE t RENAME COLUMN n TO word, RENAME COLUMN word TO n", True),
+        ("ALTER TABLE t RENAME COLUMN IF EXISTS n TO `Word`, RENAME COLUMN word TO n", True),
+        ("ALTER TABLE t CHANGE n word INT, CHANGE COLUMN word n VARCHAR(20)", True),
+        ("ALTER TABLE t DROP COLUMN word, RENAME COLUMN n TO word", False),
+        ("ALTER TABLE t RENAME COLUMN n TO m", False),
+        ("ALTER TABLE t CHANGE n N INT", False),
+        ("ALTER TABLE t RENAME INDEX n TO word", False),
+        ("ALTER TABLE t RENAME TO word", False),
+    ],
+)
+def test_debezium_does_not_know_the_columns_after_one_takes_the_name_of_another(text: str, is_unread: bool) -> None:
+    history = _history()
+    history.take(2, _record(3, text, [_ID, _KIND, _N]))
+    altered = history.altered.get("shop.t", FoundAlteration(0))
+    assert (altered.unread_at == 2) is is_unread
+
+
 def test_a_statement_that_a_restarted_connector_writes_again_is_taken_once() -> None:
     history = _history()
     history.take(2, _record(3, "ALTER TABLE t DROP PARTITION p", _T))

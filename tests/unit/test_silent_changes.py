@@ -149,3 +149,9 @@ def test_a_table_out_of_the_publication_is_snapshotted_once(world: World) -> Non
         RequestSnapshot,
         RecordMembers,
     ]
+
+
+def test_a_table_dropped_upstream_has_no_shape_to_record(world: World) -> None:
+    world.shapes = {}
+    goal = target(A)
+    assert not any(isinstance(step, RecordShapes) for step in plan(goal, world.inspect(goal)).steps)

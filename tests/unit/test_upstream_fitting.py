@@ -36,6 +36,18 @@ def test_an_added_column_that_is_never_sent_is_skipped() -> None:
     assert world.config["column.exclude.list"] == r"(?-i:public\.a\.to\.day)"
 
 
+def test_the_connector_reads_invisible_columns_by_their_names() -> None:
+    seen, hidden = (FoundColumn(name, "int(11)", FoundType("int", "int(11)")) for name in ("seen", "hidden"))
+    world = World(frozenset({"shop.t"}), is_mariadb=True, columns={"shop.t": (seen, hidden)})
+    goal = target({"a": "shop.t"}, capture=OF_MARIADB)
+    assert reconcile(world, goal)
+    assert world.config is not None
+    assert "column.exclude.list" not in world.config
+    world.columns = {"shop.t": (seen, replace(hidden, is_invisible=True))}
+    assert reconcile(world, goal)
+    assert world.config["column.exclude.list"] == r"(?-i:lakehold\.no\.column)"
+
+
 def test_an_added_column_with_the_avro_name_of_another_is_skipped() -> None:
     a_b, added = (FoundColumn(name, "integer", FoundType("int4", "integer")) for name in ("a-b", "a_b"))
     world = World(frozenset({"public.a"}), columns={"public.a": (a_b,)})

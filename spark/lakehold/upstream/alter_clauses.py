@@ -154,8 +154,29 @@ def effect(statement: TableStatement, columns: Columns) -> Effect:
     """Return what a statement may do to the rows of a table that it names."""
     if not statement.clauses or statement.ignores:
         return Effect.REMOVES
-    dropped = {*filter(None, map(_dropped_column, statement.clauses))}
+    dropped = _dropped_columns(statement)
     return max(_effect(clause, columns, dropped) for clause in statement.clauses)
+
+
+def reuses_a_name(statement: TableStatement, columns: Columns) -> bool:
+    """Return whether a column gets the name that another one has before the statement, as when two swap their names.
+
+    Debezium renames one column after the other, and so loses the one whose name is reused.
+    """
+    had = {each.lower() for each in columns.before} - _dropped_columns(statement)
+    return any(old != new and new in had for old, new in filter(None, map(_renamed, statement.clauses)))
+
+
+def _renamed(clause: Sequence[Token]) -> tuple[str, str] | None:
+    """Return the old and the new name of the column that a clause renames."""
+    match _phrase(clause)[:2]:
+        case ["RENAME", "COLUMN"]:
+            old, _, new = ([token.text.lower() for token in _named(clause[2:])] + [""] * 3)[:3]
+            return old, new
+        case ["CHANGE", *_]:
+            old, new = [*_column_names(clause[1:]), "", ""][:2]
+            return old, new
+    return None
 
 
 def _alter(tokens: Sequence[Token], database: str) -> TableStatement | None:
@@ -261,6 +282,10 @@ def _holds(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _described(columns: Structure, name: str) -> Mapping[str, Any] | None:
     return next((column for each, column in columns.items() if each.lower() == name), None)
+
+
+def _dropped_columns(statement: TableStatement) -> set[str]:
+    return {*filter(None, map(_dropped_column, statement.clauses))}
 
 
 def _dropped_column(clause: Sequence[Token]) -> str | None:

@@ -123,7 +123,10 @@ def _collisions(columns: Sequence[FoundColumn], wanted: Wanted) -> list[tuple[Fo
 
 
 def _of_columns(found: Columns, wanted: Wanted) -> dict[str, str]:
-    """Return options that leave out the columns which cannot be sent, unless they are in a key, and that mark binary domains."""
+    """Return options that leave out columns which cannot be sent, unless they are in a key.
+
+    They also mark binary domains, and make Debezium read invisible columns.
+    """
     database = wanted.capture.database
     out = [
         f"{table}.{column.name}"
@@ -132,5 +135,7 @@ def _of_columns(found: Columns, wanted: Wanted) -> dict[str, str]:
         if not column.is_key
     ]
     out += [f"{table}.{column.name}" for table, columns in found.items() for _, column in _collisions(columns, wanted)]
+    if any(column.is_invisible for columns in found.values() for column in columns):
+        out.append(value_options.NO_COLUMN)
     domains = {c.domain for columns in found.values() for c in columns if c.domain and sent_type(c, database) == BYTES}
     return value_options.without_columns(out) | (value_options.typed_unless(domains) if domains else {})

@@ -63,6 +63,7 @@ class FoundColumn:
         is_generated: The database computes the column's values.
         domain: The bare name of the declared type, if that is a domain.
         has_default: A row that names no value for the column gets one that is not null.
+        is_invisible: `SELECT *` does not return the column, as MySQL and MariaDB may have it.
         number: The number that the column keeps when it is renamed; 0 where the database has none, as MySQL and MariaDB.
     """
 
@@ -76,4 +77,5 @@ class FoundColumn:
     is_generated: bool = False
     domain: str = ""
     has_default: bool = False
+    is_invisible: bool = False
     number: int = 0

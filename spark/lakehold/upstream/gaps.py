@@ -73,9 +73,10 @@ def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTab
 
 
 def unrecorded_shapes(wanted: Wanted, found: Found) -> Mapping[str, Shape]:
-    """Return the shapes of tables that differ from the recorded ones."""
+    """Return the shapes of tables that differ from the recorded ones; a table that was dropped has none."""
     shapes = found.database.shapes if found.database is not None else {}
-    return {name: shapes[name] for name in wanted.upstream_tables if found.shapes.get(name) != shapes.get(name)}
+    existing = [name for name in wanted.upstream_tables if name in shapes]
+    return {name: shapes[name] for name in existing if found.shapes.get(name) != shapes[name]}
 
 
 def is_keyless(upstream: str, found: Found) -> bool:

@@ -135,11 +135,11 @@ def unlogged_hints(tables: Iterable[str], wanted: Wanted, found: Found) -> Itera
 
 
 def replaced_hints(tables: Iterable[CapturedTable], wanted: Wanted) -> Iterator[str]:
-    """Yield a sentence for each table that CREATE OR REPLACE TABLE gave other columns."""
+    """Yield a sentence for each table of which Debezium does not know the columns."""
     for table in tables:
         yield (
-            f"table {table.upstream} was created by CREATE OR REPLACE TABLE, of which Debezium does not read the columns: "
-            f"connector {wanted.connector} takes its first snapshot again, of all its tables"
+            f"Debezium does not know the columns of table {table.upstream}, because of a CREATE OR REPLACE TABLE, or of columns "
+            f"that took each other's names: connector {wanted.connector} takes its first snapshot again, of all its tables"
         )
 
 

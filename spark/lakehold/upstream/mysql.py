@@ -43,7 +43,8 @@ _RELATION = """
 """The second column is a hash index of InnoDB: MariaDB makes one over whole texts, as a hidden column that it also logs."""
 _COLUMNS_OF = """
     SELECT %s, ordinal_position, column_name, data_type, column_type, is_nullable = 'YES', column_key = 'PRI',
-           extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%', coalesce(column_default, 'NULL') <> 'NULL'
+           extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%', coalesce(column_default, 'NULL') <> 'NULL',
+           extra LIKE '%%INVISIBLE%%'
     FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
 """The query for one table. MariaDB opens only the table whose name a query of this schema compares by an equals sign."""
@@ -115,7 +116,7 @@ class MysqlUpstream:
         with self._connected() as connection:
             found = _rows(connection, query, *(part for name in names for part in (name, *name.split(".", 1))))
         columns: dict[str, list[FoundColumn]] = {}
-        for table, _, name, kind, text, is_nullable, is_key, is_generated, has_default in found:
+        for table, _, name, kind, text, is_nullable, is_key, is_generated, has_default, is_invisible in found:
             column_type = FoundType(kind.lower(), text)
             column = FoundColumn(
                 name,
@@ -125,6 +126,7 @@ class MysqlUpstream:
                 is_key=bool(is_key),
                 is_generated=bool(is_generated),
                 has_default=bool(has_default),
+                is_invisible=bool(is_invisible),
             )
             columns.setdefault(table, []).append(column)
         return {table: tuple(of_table) for table, of_table in columns.items()}

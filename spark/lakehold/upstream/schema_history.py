@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lakehold.upstream.alter_clauses import Columns, Effect, Structure, effect, table_statement
+from lakehold.upstream.alter_clauses import Columns, Effect, Structure, effect, reuses_a_name, table_statement
 from lakehold.upstream.found import FoundAlteration
 
 
@@ -64,13 +64,13 @@ class SchemaHistory:
             found = effect(statement, columns)
             if found is not Effect.NONE:
                 last = self.altered.get(name, FoundAlteration(offset))
-                # Debezium ignores the new columns of CREATE OR REPLACE TABLE: the record lists no change of the table, and the
-                # connector reads the new rows by the old columns.
-                keeps_old_columns = statement.replaces and name not in before
+                # For a table that exists, Debezium ignores the columns of CREATE OR REPLACE TABLE: the record lists no change of the
+                # table, and the connector reads the new rows by the old columns.
+                is_unread = (statement.replaces and name not in before) or reuses_a_name(statement, columns)
                 self.altered[name] = FoundAlteration(
                     changed_at=offset,
                     removed_at=offset if found is Effect.REMOVES else last.removed_at,
-                    unread_at=offset if keeps_old_columns else last.unread_at,
+                    unread_at=offset if is_unread else last.unread_at,
                 )
 
 

@@ -18,6 +18,12 @@ INTERVALS: Final = "interval.handling.mode"
 KEPT: Final = frozenset({UNSIGNED, INTERVALS})
 """Options that an existing connector keeps: others would give its columns types that tables cannot follow."""
 EXCLUDED: Final = "column.exclude.list"
+NO_COLUMN: Final = "lakehold.no.column"
+"""Names no column of a captured table.
+
+With a list of columns, Debezium snapshots one table by the names of its columns; without one by `SELECT *`, which returns no
+invisible columns (DBZ-8430).
+"""
 _NOT_OF_A_WORD = re.compile(r"[^\w]")
 
 
