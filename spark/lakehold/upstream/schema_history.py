@@ -64,8 +64,8 @@ class SchemaHistory:
             found = effect(statement, columns)
             if found is not Effect.NONE:
                 last = self.altered.get(name, FoundAlteration(offset))
-                # For a table that exists, Debezium ignores the columns of CREATE OR REPLACE TABLE: the record lists no change of the
-                # table, and the connector reads the new rows by the old columns.
+                # For a table that exists, Debezium ignores the columns of CREATE OR REPLACE TABLE: the record lists no change
+                # of the table, and the connector reads the new rows by the old columns.
                 is_unread = (statement.replaces and name not in before) or reuses_a_name(statement, columns)
                 self.altered[name] = FoundAlteration(
                     changed_at=offset,
