@@ -1,4 +1,4 @@
-"""The shop's workload: an endless series of transactions, the same for the same seed. Pure: it is not a database.
+"""The shop's workload: an endless series of transactions, the same for the same seed. It only makes statements, and runs none.
 
 The series keeps its own picture of the shop, so that every statement finds its rows, if all earlier statements ran.
 """

@@ -1,6 +1,7 @@
 """Commands on roles, which SQL statements call.
 
-A lake that has roles always has a superuser: the first role becomes one, and the last superuser must be dropped last.
+A lake that has roles always has a superuser: the first role becomes one, and the last superuser can only be dropped
+after all other roles.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lakehold.times import now_ms
 
 @dataclass(frozen=True)
 class RoleCommands:
-    """The commands on the roles of one lake. Only superusers change roles; anybody may create the first one.
+    """The commands on the roles of one lake. Only superusers change roles; without roles, anybody may create one.
 
     Args:
         guard: Has the store of the roles, and the role of this process (setting `role`).
@@ -62,13 +63,14 @@ class RoleCommands:
         return _find(self.guard.store.change(created), name)
 
     def drop(self, name: str) -> None:
-        """Drop a role and its grants; its holds stay without an owner.
+        """Drop a role and its grants. Its holds stay without an owner: roles with CREATE can change and drop them.
 
         Raises:
             DefinitionError: The role does not exist, or is the last superuser while there are other roles.
             PermissionDenied: The role of this process is not a superuser.
         """
 
+        # A function of the roles, because the store calls it again if another process changed them first.
         def dropped(roles: Roles) -> Roles:
             gone = _find(roles, name)
             self._check_superuser(roles, f'drop role "{name}"')
@@ -78,7 +80,8 @@ class RoleCommands:
                     f'role "{name}" is the last superuser',
                     code="last-superuser",
                     detail="Nobody could manage the other roles any more.",
-                    hint="Create another superuser first, or drop the other roles: without roles everything is allowed.",
+                    hint="Create another superuser first, or drop the other roles before this one: without roles everything is "
+                    "allowed.",
                 )
             return left
 

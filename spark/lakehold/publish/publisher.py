@@ -113,10 +113,11 @@ class Publisher:
 
         Raises:
             SubscriberBusy: Another process publishes it.
-            SubscriberLapsed: Its hold was moved past what is published.
+            SubscriberLapsed: The history after what is published is no longer kept, and the subscription has ON LAPSE = 'stop'.
             LeaseLost: Another process took over; what this one has published remains.
             DefinitionError: Its tables cannot be read, or its output cannot be written.
         """
+        # A lease needs the subscriber's row. Under the lease the row is read again: its position and epoch are final then.
         self._store.register(subscriber_of(self._entry))
         with leased(self._store, self._entry.object_id, self._settings) as lease:
             subscriber = self._store.register(subscriber_of(self._entry))
@@ -126,7 +127,14 @@ class Publisher:
             yield from self._commits(opened, stop, lease, subscriber.epoch)
 
     def _opened(self, subscriber: Subscriber) -> Opened:
-        """Open the SUBSCRIBE at the position where its output ends."""
+        """Open the SUBSCRIBE where its output ends, and move its hold there.
+
+        The first time, open it with its snapshot. After a lapse, start over with a new snapshot, which the next commit puts in
+        place of all earlier rows.
+
+        Raises:
+            SubscriberLapsed: The history is no longer kept, and the subscription has ON LAPSE = 'stop'.
+        """
         position_ms = published_position_ms(subscriber, self._published)
         try:
             if position_ms is None:
@@ -156,6 +164,7 @@ class Publisher:
                     waiting.add(each)
                     continue
                 ends = stop is None or stop.is_set()
+                # The first commit, and that of a restart, are made without rows, too: they record the position.
                 if waiting is None and (self._published is None or self._restarts_at_ms is not None):
                     waiting = _Waiting(OutputFiles(self._output.prepare(opened.subscription.output.schema)))
                 if waiting is not None:

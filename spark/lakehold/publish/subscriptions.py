@@ -81,9 +81,10 @@ class Subscriptions:
             output.drop()
 
     def let_go(self) -> None:
-        """Clean up after a `DROP SUBSCRIPTION` or a `forget` that was killed halfway.
+        """Clean up after a `DROP SUBSCRIPTION` or a durable client's `forget()` that was killed halfway.
 
-        Holds are read first: a client is registered before its hold is created, and a subscription that has begun is declared.
+        The order of the reads matters: holds, subscribers, definitions. A client is registered before its hold is created, and a
+        subscription is declared before it is registered. So what a later read lacks was removed.
         """
         holds = self.holds.all()
         subscribers = self.store.subscribers()
@@ -92,7 +93,7 @@ class Subscriptions:
         for subscriber in subscribers:
             if subscriber.kind is SubscriberKind.SUBSCRIPTION and subscriber.subscriber_id not in declared:
                 self.store.forget(subscriber.subscriber_id)
-        # The hold of an undeclared subscription does not count, and any change of holds removes it.
+        # An undeclared subscription's hold is abandoned after `ABANDONED_MS`: the next change of any hold removes it then.
         self.holds.drop_all(tuple(h for h in holds if h.keeper is SubscriberKind.CLIENT and h.kept_by not in clients))
 
     def publisher(self, name: str) -> Publisher:
@@ -179,6 +180,7 @@ class Subscriptions:
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms
         held_ms = hold.at_ms if hold is not None else None
+        # Reading on from a position needs the state just before it.
         lapsed = position_ms is not None and (hold is None or (held_ms is not None and held_ms > position_ms - 1))
         state = "running" if runs else "lapsed" if lapsed else "new" if position_ms is None else "idle"
         return (

@@ -23,7 +23,7 @@ _TIMESTAMP_DIGITS = 3
 
 
 def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
-    """Parse `SELECT … AS OF t` or `WITH … SELECT … AS OF t`; None for a query without a time at its end, which is Spark's."""
+    """Parse `SELECT … AS OF t` or `WITH … SELECT … AS OF t`; None for a query without a time at its end, which Spark runs."""
     cursor.rewind(0)
     tokens = cursor.take_until(lambda: _at_as_of(cursor))
     if not cursor.accept("AS", "OF"):
@@ -44,7 +44,13 @@ def _at_as_of(cursor: Cursor) -> bool:
 
 
 def parse_timestamp(cursor: Cursor) -> int:
-    """Parse a timestamp: epoch milliseconds, or text or `TIMESTAMP '…'` in ISO 8601, in UTC unless it has an offset."""
+    """Parse a timestamp and return epoch milliseconds.
+
+    It is a number of epoch milliseconds, or ISO 8601 in single quotes, after TIMESTAMP or not, in UTC unless it has an offset.
+
+    Raises:
+        StatementError: There is no timestamp at the cursor, or it is finer than a millisecond.
+    """
     token = cursor.peek()
     if token.token_type is TokenType.NUMBER and cursor.source_text(token).isdecimal():
         cursor.advance()

@@ -1,7 +1,7 @@
 """Read leases: long reads leave a note in the lake, so that maintenance keeps the history they still need.
 
-Maintenance keeps expired history for a grace period, in which most reads end. A read that takes longer than a part of the grace
-period, and still needs history older than that part, records a lease in the lake. It renews the lease until it ends.
+Maintenance keeps history for a grace period longer than promised, and most reads end within it. A read that takes longer than a
+sixth of the grace period, and still needs history older than that, records a lease in the lake, and renews it.
 """
 
 from __future__ import annotations
@@ -97,12 +97,18 @@ class ReadLeases:
 
     @property
     def pause_ms(self) -> int:
-        """Return how long a read runs before its lease is recorded, and how often the lease is renewed."""
+        """Return how long a read runs before its lease is recorded, and how often the lease is renewed.
+
+        It is a fraction of the grace period, so that there are more attempts if some fail.
+        """
         return max(_LEAST_PAUSE_MS, self.grace_ms // 6)
 
     @contextmanager
     def acquire(self, tables: Sequence[str], from_ms: int) -> Iterator[ReadLease]:
-        """Protect `tables` from `from_ms` onward (inclusive) while the block reads them."""
+        """Protect the history of `tables` from `from_ms` onward (inclusive) by a lease, if the block runs longer than `pause_ms`.
+
+        Until the lease is recorded, only what the lake keeps anyway protects the read: retention, the grace period, and holds.
+        """
         lease = ReadLease(self, tables, from_ms)
         lease.begin()
         try:

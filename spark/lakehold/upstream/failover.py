@@ -30,8 +30,9 @@ def is_on_other_timeline(found: Found) -> bool:
 
 
 def refuse_restored(wanted: Wanted, found: Found, *, resnapshot: bool = False) -> None:
-    """Refuse a database that lacks what the lake has applied, or the time of lakehold's last inspection: it was restored.
+    """Refuse a database that was restored: it lacks what the lake has applied, or has an older time of the last inspection.
 
+    lakehold keeps the time of its last inspection in the lake and in the database, as the comment on the signal table.
     With `resnapshot` a database on another timeline is accepted once its log is longer than what the lake has applied.
     """
     database = found.database
@@ -58,6 +59,7 @@ def refuse_uncertain_failover(wanted: Wanted, found: Found, database: FoundDatab
     log, earlier = _log(found), found.log
     if log is None or earlier is None or not is_on_other_timeline(found):
         return
+    # `refuse_restored` has refused a log that does not continue the earlier one.
     branch = _lsn(log.branched_from(earlier) or 0)
     where = f"A standby was promoted: timeline {log.timeline} left timeline {earlier.timeline} at {branch}."
     if not earlier.is_awaited:
@@ -73,7 +75,7 @@ def refuse_uncertain_failover(wanted: Wanted, found: Found, database: FoundDatab
 
 
 def failover_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
-    """Yield a sentence if the database has a standby that could not take its place without a re-snapshot, or unnoticed.
+    """Yield a sentence if a failover to a standby would need a re-snapshot, or if lakehold might not notice the failover.
 
     A physical slot counts as a standby. It may be that of a tool which archives the log: nothing that every user may read
     distinguishes the two, and a sentence too many is better than a failover that loses changes.
@@ -103,7 +105,7 @@ def failover_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[s
 
 
 def slot_lost(wanted: Wanted, detail: str) -> UpstreamError:
-    """Return the error of a lost replication slot: the database has not kept the changes since."""
+    """Return the error of a lost replication slot: the database no longer keeps all changes after the connector's position."""
     return UpstreamError(
         f'replication slot "{wanted.capture.slot}" is lost',
         code="slot-lost",
@@ -122,6 +124,7 @@ def _refuse_lost_branch(wanted: Wanted, found: Found, database: FoundDatabase) -
             f"It is on timeline {log.timeline} of its log{_branched(log)}, which does not continue timeline "
             f"{earlier.timeline}{_branched(earlier)}, from which the lake has changes"
         )
+    # What the lake had applied of the earlier timeline; `wanted.applied_position` may already be of the new one.
     elif found.applied_position is not None and found.applied_position > branch:
         lost = (
             f"Its log left timeline {earlier.timeline} at {_lsn(branch)} for timeline {log.timeline}, and the lake has changes "

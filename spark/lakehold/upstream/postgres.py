@@ -44,6 +44,7 @@ _POLL_INTERVAL_S = 0.1
 _SEARCHED_WITHIN_S = 10.0
 """Time for searching the rows of all tables of a statement."""
 
+# An amount of money in the server's locale shows whether lakehold can read the text that Debezium would send.
 _DATABASE = """
     SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
            has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text
@@ -184,14 +185,21 @@ class PostgresUpstream:
             return members_of(connection, publication)
 
     def write_sync_point(self, _table: str) -> LogPosition:
-        """Write a transaction of nothing but a logical message to the log, and return its position. No table changes."""
+        """Write a transaction of nothing but a logical message to the log, and return its position. No table changes.
+
+        The table is of interest to other databases, which have no such messages.
+        """
         with self._connected() as connection:
             refuse_standby(connection, self._where)
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
         return LogPosition(WAL, (position,))
 
     def create_publication(self, step: CreatePublication) -> None:
-        """Create a publication, unless somebody just did."""
+        """Create a publication of exactly some tables, with a comment that marks it as the source's own.
+
+        If a publication of this name exists meanwhile, it stays as it is, and the next inspection finds whose it is.
+        """
+        # ONLY, as in `change_publication`.
         tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(_table(table)) for table in step.tables)
         name = sql.Identifier(step.name)
         with self._connected() as connection, suppress(errors.DuplicateObject), connection.transaction():
@@ -216,7 +224,10 @@ class PostgresUpstream:
                     connection.execute(drop)
 
     def complete_publication(self, step: CompletePublication) -> None:
-        """Make a publication complete: with all operations, and with everything of some tables that it lists."""
+        """Let a publication send all operations, and all rows and columns of some tables that it lists.
+
+        Dropping and adding a table removes its column list and row filter.
+        """
         name = sql.Identifier(step.name)
         publish = (
             "ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)"
@@ -264,7 +275,12 @@ class PostgresUpstream:
         return at_ms
 
     def send_signal(self, table: str, signal: str) -> None:
-        """Send the connector a signal, as `requested_snapshot` gives it, through its signal table, which keeps no row."""
+        """Send the connector a signal through its signal table, which keeps no row.
+
+        Args:
+            table: The signal table, `schema.name`.
+            signal: JSON with `id`, `type` and `data`, such as `requested_snapshot` returns.
+        """
         content = json.loads(signal)
         row = [content["id"], content["type"], json.dumps(content["data"])]
         with self._connected() as connection, connection.transaction():
@@ -290,7 +306,10 @@ class PostgresUpstream:
         self._when_released(name, copying(name), None, replicates=True)
 
     def can_read(self, slot: str, publication: str) -> bool:
-        """Return whether PostgreSQL can decode all that it logged for a slot. It cannot where the publication was missing."""
+        """Return whether PostgreSQL can decode all that it logged for a slot.
+
+        It decodes a change with the publication as of that change, and fails where the publication did not exist.
+        """
         options = "NULL, NULL, 'proto_version', '1', 'publication_names', %s"
         try:
             self._when_released(

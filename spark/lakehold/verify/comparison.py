@@ -58,7 +58,7 @@ class Comparison:
         differences: The first keys that differ.
         different: How many keys were found to differ.
         is_whole: Whether all keys were compared; otherwise more may differ.
-        unresolved: How many keys changed each time they were read, and so could not be compared.
+        unresolved: How many keys kept changing while they were read, and so could not be compared.
         reasons: Why rows may differ, in sentences.
     """
 

@@ -1,4 +1,4 @@
-"""Finds the keys that differ among those that seem to: the others changed between the reads of the two sides. Pure.
+"""Separates keys that differ from keys that only seem to, because they changed between the reads of the two sides. Pure.
 
 lakehold reads a key in the database, then in a snapshot of the lake that has all changes up to that point, then in the database
 again. So a round has two states of the database, and one of the lake from between them:
@@ -30,7 +30,7 @@ class Resolved:
 
     Attributes:
         differing: The rows of keys that differ: the database's and the lake's.
-        unresolved: Keys that changed in each round.
+        unresolved: Keys of which `ROUNDS` rounds did not decide whether they are equal or differ, because they kept changing.
     """
 
     differing: dict[int, tuple[tuple[Row, ...], tuple[Row, ...]]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def resolve(
     read_database: Callable[[Sequence[int]], Rows],
     read_lake: Callable[[Sequence[int]], Rows],
 ) -> Resolved:
-    """Read keys again, round by round, until each is equal, differs, or has changed in each round.
+    """Read keys again, round by round, until each is equal or differs; give up after `ROUNDS` rounds.
 
     Args:
         before: The rows of the database, at a point that the lake's snapshot has reached.
@@ -74,21 +74,28 @@ def resolve(
 
 
 def difference(database: Sequence[Row], lake: Sequence[Row], columns: Sequence[str]) -> Difference:
-    """Build the difference of a key from its rows on both sides; `columns` are the names of the compared columns."""
-    names = (database or lake)[0].names
+    """Describe how the rows of one key differ; at least one side has a row.
+
+    Args:
+        database: The rows of the key in the database.
+        lake: The rows of the key in the lake.
+        columns: Names of the compared columns, in the order of `Row.columns`.
+    """
+    key = (database or lake)[0].names
     if not lake:
-        return Difference(names, Side.ONLY_IN_DATABASE)
+        return Difference(key, Side.ONLY_IN_DATABASE)
     if not database:
-        return Difference(names, Side.ONLY_IN_LAKE)
+        return Difference(key, Side.ONLY_IN_LAKE)
     if len(database) > 1 or len(lake) > 1:
-        return Difference(names, Side.SEVERAL_ROWS)
+        return Difference(key, Side.SEVERAL_ROWS)
     pairs = list(zip(columns, database[0].columns, lake[0].columns, strict=True))
+    # `NULL_DIGEST` is unsigned. Rows have digests as Spark's bigint, which is signed.
     null = NULL_DIGEST - (1 << 64) if NULL_DIGEST >> 63 else NULL_DIGEST
     return Difference(
-        names,
+        key,
         Side.VALUES_DIFFER,
-        tuple(name for name, wanted, found in pairs if wanted != found),
-        tuple(name for name, wanted, found in pairs if wanted != found and found == null),
+        columns=tuple(name for name, wanted, found in pairs if wanted != found),
+        nulls=tuple(name for name, wanted, found in pairs if wanted != found and found == null),
     )
 
 
@@ -97,7 +104,10 @@ def _digests(rows: Sequence[Row]) -> tuple[int, ...]:
 
 
 def _is_unchanged(first: Sequence[Row], last: Sequence[Row]) -> bool:
-    """Return whether a key has the same rows at both reads, in the same versions as far as these are known."""
+    """Return whether a key has the same rows at both reads.
+
+    A row's version changes whenever the row is written, even with equal values. Versions are compared if all are known.
+    """
     versions = [sorted(row.version for row in rows) for rows in (first, last)]
     are_known = all(version for each in versions for version in each)
     return _digests(first) == _digests(last) and (not are_known or versions[0] == versions[1])

@@ -1,9 +1,10 @@
 """Loads directly: writes rows that are all new as they are read, in one pass over the records, without deduplicating them.
 
 Deduplication brings the header of each change to the driver, and caches all decoded records for that. The first load of a table
-does not need it: every row is new and occurs once. But only after reading everything is that known. So the first and last records
-of each partition raise the expectation; the rows are written to a staged snapshot; and the snapshot is published only if its
-files confirm the expectation. Otherwise no reader has seen the snapshot, and the changes are deduplicated.
+does not need it, because every row is new and occurs once. But that is known only after everything was read. So lakehold looks
+at the first and last records of each partition. If these are all new rows, it expects the same of the others, and writes all rows
+to a staged snapshot. It publishes the snapshot only if the files confirm the expectation. Otherwise no reader has seen the snapshot,
+and the changes are deduplicated.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Expected:
         edges: Statistics of the batch's first and last records.
         high_water_marks: The table's high-water marks after the batch.
         snapshot_id: The table's snapshot when the expectation was made; None before its first one.
-        guard: A key column with the table's highest value in it, as in `Bounds`; None for a table without rows.
+        guard: A key column and the highest value that the table has in it: new keys must be above. None: the table has no rows.
     """
 
     edges: BatchStatistics
@@ -107,6 +108,7 @@ def expected(
 
 
 def _is_plain(statistics: BatchStatistics) -> bool:
+    """Return whether all changes are upserts of whole rows with a key, from one kind of connector, without errors and repeats."""
     odd = (
         statistics.errors
         + statistics.repeated
@@ -165,7 +167,9 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
         lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"
     )
     if staged is None:
+        # The append wrote no row.
         raise Unexpected
+    # `_as_applied` gave a null key to each change that is not as expected.
     if publishing.tables.nulls_added(staged.table, changes.key[0], staged.snapshot.snapshot_id) != 0:
         raise Unexpected
     _require_new(publishing, how, name, changes.key, staged)
@@ -175,9 +179,10 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
 
 
 def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
-    """Mark all changes as applied; changes that contradict the expectation lose their key, which shows afterwards.
+    """Mark all changes as applied, and set the key of those that contradict the expectation to null.
 
-    No other way to find them is as cheap: counting splits the code that Spark generates for a row.
+    `load` finds these nulls in the statistics of the files. That is cheaper than counting the changes while they are written:
+    counting splits the code that Spark generates for a row.
     """
     plain = F.col(ERROR).isNull() & (F.col(OP) == Op.UPSERT.value) & (F.coalesce(F.size(KEPT), F.lit(0)) <= 0)
     plain = plain & ~F.col(BEFORE_MISSING) & F.col(CONNECTOR).eqNullSafe(F.lit(next(iter(edges.connectors), None)))
@@ -186,7 +191,8 @@ def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
     if edges.snapshot_position is None:
         plain = plain & F.col(POSITION).isNull()
     else:
-        # The high-water marks already say whether the snapshot has ended: they are written before everything is read.
+        # `Expected.high_water_marks` says whether the connector snapshot ends in this batch. The edges decided that, so no other
+        # record may contradict it.
         phases = SNAPSHOT_PHASES if edges.snapshot_ends else (Phase.SNAPSHOT.value,)
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.highest_positions)
