@@ -1,6 +1,6 @@
 """Assets: each table is one, and its changes are events of the asset.
 
-DAGs that depend on a table start with these events: nothing polls.
+DAGs that depend on a table start with these events, and need no sensor.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class FoundPublication:
     """A publication of PostgreSQL.
 
     Attributes:
-        is_own: This source created it.
+        is_own: This source created it: its comment says so (`postgres_publication.own_mark`).
         is_foreign: Another source of lakehold created it.
         is_for_all: The publication is FOR ALL TABLES.
         tables: Tables whose changes it publishes, `schema.table`.

@@ -187,7 +187,7 @@ class PostgresUpstream:
     def write_sync_point(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes.
 
-        The table is of interest to other databases, which have no such messages.
+        MySQL, which has no such messages, writes to the signal table instead.
         """
         with self._connected() as connection:
             refuse_standby(connection, self._where)

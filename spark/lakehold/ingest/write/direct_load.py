@@ -2,9 +2,9 @@
 
 Deduplication brings the header of each change to the driver, and caches all decoded records for that. The first load of a table
 does not need it, because every row is new and occurs once. But that is known only after everything was read. So lakehold looks
-at the first and last records of each partition. If these are all new rows, it expects the same of the others, and writes all rows
-to a staged snapshot. It publishes the snapshot only if the files confirm the expectation. Otherwise no reader has seen the snapshot,
-and the changes are deduplicated.
+at the first and last records of each partition. If these are all new rows, it expects the same of the others, and writes all
+rows to a staged snapshot. It publishes the snapshot only if the files confirm the expectation. Otherwise no reader has seen the
+snapshot, and the changes are deduplicated.
 """
 
 from __future__ import annotations
