@@ -44,7 +44,7 @@ _POLL_INTERVAL_S = 0.1
 _SEARCHED_WITHIN_S = 10.0
 """Time for searching the rows of all tables of a statement."""
 
-# An amount of money in the server's locale shows whether lakehold can read the text that Debezium would send.
+# The text of an amount of money, in the locale of the user, shows whether the connector can read it.
 _DATABASE = """
     SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
            has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text
