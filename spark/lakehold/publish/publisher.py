@@ -138,6 +138,7 @@ class Publisher:
         position_ms = published_position_ms(subscriber, self._published)
         try:
             if position_ms is None:
+                # This can lapse, too: AS OF may be before what is kept by now.
                 start_ms = self._input_hold.start(self._follower.statement.as_of_ms, self._follower.latest_ms)
                 return self._follower.from_snapshot(start_ms)
             self._input_hold.resume(position_ms)

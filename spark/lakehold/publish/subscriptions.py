@@ -89,6 +89,7 @@ class Subscriptions:
         holds = self.holds.all()
         subscribers = self.store.subscribers()
         declared = {entry.object_id for entry in self.definitions.definitions().subscriptions.values()}
+        # A client's id is its name, as in `Hold.kept_by`.
         clients = {s.subscriber_id for s in subscribers if s.kind is SubscriberKind.CLIENT}
         for subscriber in subscribers:
             if subscriber.kind is SubscriberKind.SUBSCRIPTION and subscriber.subscriber_id not in declared:
