@@ -224,7 +224,9 @@ class LakeParts:
 
         holds, leases = self.hold_store, self.read_lease_store
         survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, self.settings)
-        procedures = Procedures(self._call, self.settings.catalog_name)
+        procedures = Procedures(
+            self._call, self.settings.catalog_name, is_in_object_store=self.settings.warehouse_path is None
+        )
         pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
         batches, checks = self.state.log(BATCHES), self.state.log(HOLD_CHECKS)
         records = Records(batches, checks, pages, self.tables, holds, self.definitions, procedures)

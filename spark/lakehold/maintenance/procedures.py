@@ -51,10 +51,12 @@ class Procedures:
     Args:
         call: Runs a statement.
         catalog_name: Spark's name of the lake's catalog.
+        is_in_object_store: Whether the tables are in a store that Hadoop does not know.
     """
 
     call: CallProcedure
     catalog_name: str
+    is_in_object_store: bool = False
 
     def expire_snapshots(self, full_name: str, snapshot_ids: Sequence[int]) -> int:
         """Expire exactly these snapshots and delete the files that only they refer to. Returns how many files were deleted.
@@ -115,8 +117,10 @@ class Procedures:
             dry_run: Only count them.
         """
         before = literal(_EPOCH + timedelta(milliseconds=before_ms))
-        # Iceberg lists the files: Hadoop, which would otherwise, knows no object store.
-        arguments = f"older_than => {before}, dry_run => {str(dry_run).lower()}, prefix_listing => true"
+        arguments = f"older_than => {before}, dry_run => {str(dry_run).lower()}"
+        if self.is_in_object_store:
+            # Iceberg's own client lists the files. In a directory it would fail when one of them goes meanwhile; Hadoop does not.
+            arguments += ", prefix_listing => true"
         return len(self._run("remove_orphan_files", full_name, arguments))
 
     def record_orphan_search(self, full_name: str, at_ms: int) -> None:
