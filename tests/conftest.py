@@ -101,6 +101,13 @@ def connect_session(spark_connect: str) -> SparkSession:
     return SparkSession.builder.remote(spark_connect).getOrCreate()
 
 
+@pytest.fixture(autouse=True)
+def shared_session_first(request: pytest.FixtureRequest) -> None:
+    """Start the shared session before a test that may start one of its own: a process keeps the jars of its first session."""
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("spark")
+
+
 @pytest.fixture
 def make_lake(spark: SparkSession, tmp_path: Path) -> Iterator[LakeFactory]:
     """Open lakes over the shared session, each with its own catalog; settings are passed as arguments."""
