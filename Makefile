@@ -44,7 +44,7 @@ test: setup-stack setup-browser lint types ## Run every check and every test
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
 
-soak: setup-stack ## Run the tests that take longer than a CI run may, or need a process of their own
+soak: setup-stack ## Run the tests that take longer than a CI run may
 	@$(BIN)/pytest -m soak --verbose --capture no
 
 test-connect: setup ## Run the tests of Spark once more, over Spark Connect

@@ -23,8 +23,7 @@ from tests.s3_server import S3Server
 
 __all__ = ["s3_server"]
 
-# After tests that start sessions of their own, Spark's process may lack the store's jars: `make soak` runs these alone.
-pytestmark = [pytest.mark.spark, pytest.mark.stack, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
 KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
 LONG_AGO_S = now_ms() / 1_000 - timedelta(days=9).total_seconds()

@@ -19,13 +19,7 @@ pytestmark = pytest.mark.spark
 RUNNABLE = [page for page in PAGES if any(part.runs and not part.is_live for part in parts(page.read_text()))]
 
 
-def _parameter(page: Path) -> object:
-    """Return a page as a parameter; the store's jars must be in the process's first session, see `test_object_store.py`."""
-    needs_store = page.stem == "put-the-lake-into-an-object-store"
-    return pytest.param(page, id=page.stem, marks=[pytest.mark.soak] if needs_store else [])
-
-
-@pytest.mark.parametrize("page", [_parameter(page) for page in RUNNABLE])
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
 def test_a_page_does_what_it_shows(page: Path, terminal: Terminal, request: pytest.FixtureRequest) -> None:
     shop = PageShop(terminal, lambda: request.getfixturevalue("s3_server"))
     read(page, terminal, lambda name: STEPS[name](shop))
