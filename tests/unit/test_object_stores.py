@@ -112,6 +112,12 @@ def test_only_servers_that_are_not_of_aws_get_fewer_checksums(
         ("java.lang.NoClassDefFoundError: software/amazon/awssdk/core/exception/SdkException", "fetch iceberg-aws"),
         ("java.lang.NoClassDefFoundError: com/google/cloud/storage/Storage", "fetch iceberg-gcp"),
         ("java.lang.ClassNotFoundException: com.azure.core.Client", "fetch iceberg-azure"),
+        (
+            'Caused by: org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"',
+            "iceberg-aws",
+        ),
+        ('org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "gs"', "fetch iceberg-gcp"),
+        ('org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "abfss"', "iceberg-azure"),
         ("software.amazon.awssdk.core.exception.SdkClientException: Unable to load region from", "AWS_REGION"),
         (
             "software.amazon.awssdk.services.s3.model.NoSuchBucketException: (Service: S3, Status Code: 404)",

@@ -10,10 +10,13 @@ _JARS = (
     "Start Spark with LAKEHOLD_WAREHOUSE in this store, which brings the jars, or add them to spark.jars: "
     "python -m lakehold.artifacts fetch {jars} writes where they are."
 )
+_NO_CLASS = "(NoClassDefFoundError|ClassNotFoundException): "
+_NO_SYSTEM = "No FileSystem for scheme "
+"""Words of Hadoop, which Iceberg asks for a store whose client it cannot load."""
 _HINTS = (
-    (r"(NoClassDefFoundError|ClassNotFoundException): software.amazon.awssdk", _JARS.format(jars="iceberg-aws")),
-    (r"(NoClassDefFoundError|ClassNotFoundException): com.google.(cloud|auth)", _JARS.format(jars="iceberg-gcp")),
-    (r"(NoClassDefFoundError|ClassNotFoundException): com.azure", _JARS.format(jars="iceberg-azure")),
+    (rf'{_NO_CLASS}software.amazon.awssdk|{_NO_SYSTEM}"s3', _JARS.format(jars="iceberg-aws")),
+    (rf'{_NO_CLASS}com.google.(cloud|auth)|{_NO_SYSTEM}"gs"', _JARS.format(jars="iceberg-gcp")),
+    (rf'{_NO_CLASS}com.azure|{_NO_SYSTEM}"(abfs|wasb)', _JARS.format(jars="iceberg-azure")),
     (r"Unable to load region", "Set AWS_REGION, or client.region in LAKEHOLD_CATALOG_PROPERTIES."),
     (
         r"AWS Error|Service: S3,|awssdk",
