@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from lakehold import artifacts
 from lakehold.errors import EnvironmentMissing
+from lakehold.iceberg.object_stores import jar_set
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.session import EXTENSION
 from lakehold.settings import Settings
@@ -27,6 +28,13 @@ _SOURCES = {
 
 _DRIVERS = {"sqlite": ("org.sqlite.JDBC", "sqlite-jdbc"), "postgresql": ("org.postgresql.Driver", "postgresql")}
 """The driver's class and its artifact, by the database of a catalog."""
+
+_STORE_CLIENTS = {
+    "iceberg-aws": ("software.amazon.awssdk.services.s3.S3Client", "iceberg-aws-bundle"),
+    "iceberg-gcp": ("com.google.cloud.storage.Storage", "iceberg-gcp-bundle"),
+    "iceberg-azure": ("com.azure.storage.file.datalake.DataLakeFileClient", "iceberg-azure-bundle"),
+}
+"""A class of the client of an object store and its artifact, by the set of artifacts."""
 
 _NOT_FOUND = re.compile(r"failed to find (the )?data source|ClassNotFoundException", re.I)
 
@@ -46,7 +54,8 @@ def refuse_incomplete(spark: SparkSession, settings: Settings) -> None:
     extensions = spark.conf.get("spark.sql.extensions", None) or ""
     conf = {}
     if missing:
-        packages = artifacts.coordinates("spark")
+        sets = filter(None, ("spark", jar_set(settings)))
+        packages = {artifact: found for name in sets for artifact, found in artifacts.coordinates(name).items()}
         conf["spark.jars.packages"] = ",".join(packages[name] for name in missing)
     if EXTENSION not in extensions:
         conf["spark.sql.extensions"] = ",".join(filter(None, (extensions, EXTENSION)))
@@ -61,9 +70,16 @@ def _missing_artifacts(spark: SparkSession, settings: Settings) -> Iterator[str]
             yield artifact
     uri = spark_catalog_conf(settings)[f"spark.sql.catalog.{settings.catalog_name}.uri"]
     driver, artifact = next((found for name, found in _DRIVERS.items() if uri.startswith(f"jdbc:{name}:")), ("", ""))
-    # The address is no driver's: none of them opens a connection.
-    if driver and not _is_known(spark, "jdbc", {"driver": driver, "url": "jdbc:none:", "dbtable": "none"}):
+    if driver and not _has_class(spark, driver):
         yield artifact
+    client, artifact = _STORE_CLIENTS.get(jar_set(settings) or "", ("", ""))
+    if client and not _has_class(spark, client):
+        yield artifact
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether Spark finds a class, which it loads as the driver of a database; no driver has the address."""
+    return _is_known(spark, "jdbc", {"driver": name, "url": "jdbc:none:", "dbtable": "none"})
 
 
 def _is_known(spark: SparkSession, source: str, options: Mapping[str, str]) -> bool:

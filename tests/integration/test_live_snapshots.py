@@ -105,7 +105,9 @@ class Accounts:
         raise AssertionError(f"the snapshot is not complete within {_SNAPSHOT_WITHIN_S} s")
 
 
-@pytest.mark.parametrize(("kind", "said_as", "times"), [("incremental", "Incremental", 1), ("blocking", "Initial", 2)])
+@pytest.mark.parametrize(
+    ("kind", "reported_as", "times"), [("incremental", "Incremental", 1), ("blocking", "Initial", 2)]
+)
 def test_a_snapshot_of_some_rows_leaves_the_others_that_change(
     make_lake: LakeFactory,
     database: SourceDatabase,

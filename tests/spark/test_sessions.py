@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,10 @@ from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError
 from lakehold.lake import connect
+from tests.catalog_servers import s3_server
+from tests.s3_server import S3Server
+
+__all__ = ["s3_server"]
 
 pytestmark = pytest.mark.spark
 
@@ -86,11 +91,40 @@ with lakehold.connect("lake", spark=given) as lake:
         raise AssertionError("the session lacks an extension")
 """
 
+IN_AN_OBJECT_STORE = """
+import json
+import sys
+
+import lakehold
+from lakehold import artifacts
+from pyspark.sql import SparkSession
+
+jars = ",".join(map(str, artifacts.jars("spark")))
+given = SparkSession.builder.master("local[1]").config("spark.jars", jars).getOrCreate()
+with lakehold.connect(**json.loads(sys.argv[1]), spark=given) as lake:
+    try:
+        lake.sql("SELECT 1")
+    except lakehold.LakeholdError as error:
+        assert error.detail.startswith("Missing: iceberg-aws-bundle, the extension "), error.detail
+        assert "spark.jars.packages=org.apache.iceberg:iceberg-aws-bundle:" in error.hint, error.hint
+    else:
+        raise AssertionError("the session lacks the store's client")
+"""
+
 
 @pytest.mark.usefixtures("jvm")
 @pytest.mark.parametrize("program", [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE])
 def test_all_that_a_given_session_lacks_is_named_at_once(tmp_path: Path, program: str) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("jvm")
+def test_the_client_of_an_object_store_is_named_with_what_else_a_given_session_lacks(
+    tmp_path: Path, s3_server: S3Server
+) -> None:
+    place = json.dumps(s3_server.new_lake(tmp_path))
+    subprocess.run([sys.executable, "-c", IN_AN_OBJECT_STORE, place], cwd=tmp_path, check=True)
 
 
 @pytest.mark.usefixtures("jvm")

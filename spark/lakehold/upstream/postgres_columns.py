@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
@@ -39,10 +40,11 @@ _COLUMNS = f"""
         SELECT attrelid, attnum, t.typbasetype, t.typtypmod, t.typndims::int
         FROM below JOIN pg_type t ON t.oid = below.type AND t.typtype = 'd'
     )
-    SELECT "table", attname, format_type(atttypid, atttypmod), coalesce(e.typname, t.typname),
-           format_type(coalesce(e.oid, t.oid), modifier), coalesce(e.typtype, t.typtype)::text, e.oid IS NOT NULL, dimensions,
-           is_nullable AND NOT d.typnotnull, is_key, is_generated, CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END,
-           has_default, attnum
+    SELECT "table", coalesce(e.typname, t.typname) AS type_name, format_type(coalesce(e.oid, t.oid), modifier) AS type_text,
+           coalesce(e.typtype, t.typtype)::text AS kind,
+           attname AS name, format_type(atttypid, atttypmod) AS text, e.oid IS NOT NULL AS is_array, dimensions,
+           is_nullable AND NOT d.typnotnull AS is_nullable, is_key, is_generated,
+           CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END AS domain, has_default, attnum AS number
     FROM attribute JOIN below USING (attrelid, attnum)
     JOIN pg_type t ON t.oid = below.type AND t.typtype <> 'd'
     JOIN pg_type d ON d.oid = atttypid
@@ -57,7 +59,8 @@ def columns_of(
 ) -> dict[str, tuple[FoundColumn, ...]]:
     """Fetch the columns of tables, by `schema.name`; tables that do not exist are skipped."""
     columns: dict[str, list[FoundColumn]] = {}
-    for table, name, text, type_name, type_text, kind, *flags in connection.execute(_COLUMNS, [list(tables)]):
-        column = FoundColumn(name, text, FoundType(type_name, type_text, TypeKind(kind)), *flags)
-        columns.setdefault(table, []).append(column)
+    rows = connection.cursor(row_factory=dict_row).execute(_COLUMNS, [list(tables)])
+    for row in rows:
+        type_ = FoundType(row.pop("type_name"), row.pop("type_text"), TypeKind(row.pop("kind")))
+        columns.setdefault(row.pop("table"), []).append(FoundColumn(type=type_, **row))
     return {table: tuple(of_table) for table, of_table in columns.items()}

@@ -200,17 +200,17 @@ class IcebergApplier:
         return _done(batch, carrier.changes, report_of(table, found.statistics, written, identity), after)
 
     def _evolve(
-        self, batch: TableBatch, changes: Changes, state: TableState | None, marks: HighWaterMarks
+        self, batch: TableBatch, changes: Changes, state: TableState | None, reached: HighWaterMarks
     ) -> tuple[ColumnType, ...]:
         """Create the table, or change its schema, as the changes require. Returns the columns of the table to write.
 
-        `marks` are those of the table after the batch.
+        `reached` are the high-water marks of the table after the batch.
         """
         entry, table, writing = batch.arrival.entry, batch.table, self.writing
         name = writing.name(table.full_name)
         buckets = int(str(table.options.get("buckets", writing.buckets)))
         properties = state.properties if state is not None else {}
-        remembered = evolve.history_properties(properties, changes, batch.progress.high_water_marks, marks)
+        remembered = evolve.history_properties(properties, changes, batch.progress.high_water_marks, reached)
         if state is None:
             plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, remembered=remembered)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
