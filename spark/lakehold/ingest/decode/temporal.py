@@ -2,8 +2,8 @@
 
 The rules of `logical.py` use them. PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as
 in Debezium's own sinks; Debezium sends them as the numbers below. Every other number becomes exactly the date or time it means
-(nanoseconds are rounded down to microseconds), or null if the column cannot hold that. Every expression is null for null, and never fails a query. None depends on the session's
-time zone.
+(nanoseconds are rounded down to microseconds), or null if the column cannot hold that. Every expression is null for null, and
+never fails a query. None depends on the session's time zone.
 """
 
 from __future__ import annotations
