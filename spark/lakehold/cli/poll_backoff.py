@@ -45,7 +45,7 @@ class PollBackoff:
         Args:
             source: Its name.
             waited_ms: How long it has waited so far; a source that waits for less than 10 seconds is not paused.
-            poll_s: How long its last poll took, in seconds.
+            poll_s: How long the poll took that found it waiting, in seconds; sources are polled together.
         """
         if waited_ms >= _WAITS_LONG_MS:
             self._paused_until_s[source] = self._clock_s() + min((_SHARE - 1) * poll_s, _MAX_PAUSE_S)
