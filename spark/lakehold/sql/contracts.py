@@ -1,6 +1,7 @@
 """Contracts in files: `<namespace.table>.json` names the columns of a fed table whose statement names none.
 
 A fed table is one that a source fills (CREATE TABLE … FROM SOURCE).
+
 A file has `table`, `doc`, `key` and `schema`, which is Iceberg's JSON (specification, "Appendix C: JSON serialization"). The
 files of the system tables have this form, too, with further fields that lakehold decides for a fed table.
 """

@@ -1,9 +1,8 @@
 """Effects of statements upstream: lakehold removes upstream objects before the commit, and creates them after it.
 
 Upstream objects are what a source that captures a database needs: its connector in Kafka Connect, topics and, of PostgreSQL, a
-replication slot and a publication.
-So every upstream object belongs to a definition, even if a process dies in between. The statement, run again, or the next
-ingest finishes the rest.
+replication slot and a publication. With this order each of them belongs to a definition, even if a process dies in between. The
+statement, run again, or the next ingest finishes the rest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reader of small Avro files: Iceberg's manifests and manifest lists, which `live_files` reads by the hundred.
 
 Many share a schema, which is parsed once; many repeat records of others, which are not decoded again.
+
 fastavro parses the schema of every file again, which takes longer than decoding the records of a small manifest.
 """
 
