@@ -11,6 +11,7 @@ import pytest
 
 from lakehold.cli import ingest
 from lakehold.cli.command_output import JsonOutput
+from lakehold.cli.poll_backoff import PollBackoff
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.readers import MAIN_READER, Waiting
@@ -45,7 +46,7 @@ class WaitingLake:
 
 def test_sources_that_wait_at_the_same_time_are_reported_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "stop_on_signal", lambda: Polls(3))
-    monkeypatch.setattr(ingest.PollBackoff, "is_due", lambda *_: True)
+    monkeypatch.setattr(PollBackoff, "is_due", lambda *_: True)
     notices = io.StringIO()
     output = JsonOutput(io.StringIO(), notices)
     assert ingest.run_ingest(cast("Lake", WaitingLake()), ["a", "b"], output, NoProgress(), follow=True)

@@ -110,7 +110,7 @@ class TopicDecoder:
         registry: The registry of Avro schemas; None for JSON.
         spark: Returns the session.
         max_record_bytes: Longer records are errors.
-        has_heads: Whether the fields around rows are decoded for all records: whole transactions need them.
+        has_heads: Whether changes show their transaction, as the source has a transaction topic; see `Wanted`.
     """
 
     written: FormatType
