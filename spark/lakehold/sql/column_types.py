@@ -36,6 +36,7 @@ _SIMPLE = {
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_PRECISION = 38
+_SMALL = re.compile(r"\d{1,4}", re.ASCII)
 _MAX_DEPTH = 50
 """Deeper than any schema, and far from the depth at which a recursive parser gives up."""
 
@@ -109,11 +110,11 @@ def _simple_string(parsed: exp.Expr | None) -> str:
 
 def _decimal(parameters: list[exp.Expr]) -> str:
     """Write a decimal type with both parameters: Spark's defaults are precision 10 and scale 0."""
-    numbers = [int(p.name) if p.name.isdigit() else -1 for p in parameters]
-    precision, scale = [*numbers, *(10, 0)[len(numbers) :]]
-    if not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
+    written = [parameter.name for parameter in parameters]
+    precision, scale, *more = [*(int(w) if _SMALL.fullmatch(w) else -1 for w in written), *(10, 0)[len(written) :]]
+    if more or not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
         hint = f"precision is 1 to {_MAX_PRECISION}, scale 0 to precision"
-        raise _NotStorable(f"DECIMAL({precision}, {scale}) is out of range", hint)
+        raise _NotStorable(f"DECIMAL({', '.join(written)}) is out of range", hint)
     return f"decimal({precision},{scale})"
 
 

@@ -74,7 +74,9 @@ class MysqlRows:
             else:
                 is_whole = first_key.type == "bigint"
                 values = [int(text) if is_whole else text for text in first_key.values]
-                cursor.execute(f"{query} WHERE {quoted_name(first_key.column, ConnectionType.MYSQL)} IN %s", [values])
+                # The driver formats a query that has values: names and texts keep their percent signs.
+                of_keys = f"{query} WHERE {quoted_name(first_key.column, ConnectionType.MYSQL)} IN ".replace("%", "%%")
+                cursor.execute(f"{of_keys}%s", [values])
             yield from text_batches((self._line(row) for row in cursor), len(texts))
 
     def _line(self, row: tuple[Any, ...]) -> bytes:
