@@ -104,6 +104,19 @@ def test_cancelling_ends_the_waiting(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("stopped")
+def test_an_interrupt_while_the_first_server_starts_starts_no_further_one(tmp_path: Path) -> None:
+    class Interrupted(tuple[Small, ...]):
+        def __iter__(self) -> Iterator[Small]:
+            yield from tuple(self[:-1])
+            raise KeyboardInterrupt
+
+    servers = Interrupted([Waiting(tmp_path), AfterWaiting(tmp_path), Cache(tmp_path)])
+    with pytest.raises(KeyboardInterrupt):
+        lifecycle.start_together(servers, Event(), lambda _: None)
+    assert lifecycle.status(servers[1]).state == "stopped"
+
+
+@pytest.mark.usefixtures("stopped")
 def test_a_server_keeps_no_inherited_file_open(tmp_path: Path) -> None:
     """Check that no lock or pipe of the shell stays open in the server."""
     reading, writing = os.pipe()

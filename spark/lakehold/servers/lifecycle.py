@@ -87,9 +87,10 @@ def start_together(servers: Sequence[Server], cancelled: Event, on_event: OnEven
 
     with ThreadPoolExecutor(max_workers=len(servers)) as threads:
         started: dict[str, Future[None]] = {}
-        for server in servers:
-            started[server.name] = threads.submit(start_after, [started[name] for name in server.needs], server)
+        # Ctrl-C may come while the first server starts and the others are still handed out: the end of the block waits for all.
         try:
+            for server in servers:
+                started[server.name] = threads.submit(start_after, [started[name] for name in server.needs], server)
             wait(started.values(), return_when=FIRST_EXCEPTION)
         finally:
             cancelled.set()
