@@ -138,6 +138,9 @@ class FoundSignals:
         return self.is_ready or (self.may_publish and may_have)
 
 
+WHOLE_ROWS = "FULL"
+"""The value of `binlog_row_image` with which events have all columns of the row, before and after a change."""
+
 PLAIN = "table"
 UNLOGGED = "unlogged table"
 TEMPORARY = "temporary table"
@@ -337,6 +340,7 @@ class Found:
         altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
         acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
+        row_image: The setting `binlog_row_image` of MySQL and MariaDB; inspected where a captured table has no key.
     """
 
     connector: FoundConnector | None = None
@@ -361,3 +365,4 @@ class Found:
     altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
     acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    row_image: str = WHOLE_ROWS

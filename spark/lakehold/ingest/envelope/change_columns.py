@@ -84,12 +84,14 @@ class Phase(StrEnum):
 
     STREAM = "stream"
     SNAPSHOT = "snapshot"
+    SNAPSHOT_START = "snapshot-start"
+    """The first row of the snapshot of a table. That of a single row may be the last one instead."""
     SNAPSHOT_END = "snapshot-end"
     """The last row of the snapshot of a table."""
     AD_HOC = "ad-hoc"
 
 
-SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_END.value)
+SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_START.value, Phase.SNAPSHOT_END.value)
 """The phases of rows of a snapshot that a connector takes by itself; a signal requests an ad-hoc one."""
 
 
