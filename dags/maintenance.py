@@ -1,7 +1,9 @@
 """Expires history that nothing needs, and compacts small files.
 
-For the tables that sources feed and for `mz_catalog`, it expires snapshots that no retention, hold or reader needs, compacts
-small files, and deletes files that no table refers to. After it was killed, run it again. It may run beside batches.
+For the tables that sources feed, the tables of other writers that set RETAIN HISTORY, and `mz_catalog`, it expires snapshots that
+no retention, hold or reader needs, compacts small files, and deletes files that no table refers to.
+
+After it was killed, run it again. It may run beside batches.
 """
 
 from __future__ import annotations

@@ -142,6 +142,10 @@ class Source:
 class Envelope(StrEnum):
     """The way in which a topic's messages describe changes (`envelopes.md`).
 
+    NONE: each message is a row to add. UPSERT: the value of a message is the newest row of its key; a message without a value
+    deletes the row. DEBEZIUM_UPSERT: messages are Debezium's change events, and the newest row of each key counts. DEBEZIUM:
+    change events that also contain the row before the change.
+
     Only the grammar and the module that reads messages test its name; all others test its properties.
     """
 
@@ -253,7 +257,10 @@ class Table:
 
 
 class OnLapse(StrEnum):
-    """The reaction of a subscriber whose hold was moved past its position."""
+    """The reaction of a subscriber whose hold was moved past its position, so that changes are lost: an error, or a new snapshot.
+
+    A *hold* is an object of the lake that keeps tables' history from a timestamp on.
+    """
 
     STOP = "stop"
     RESNAPSHOT = "resnapshot"
@@ -270,7 +277,8 @@ class Subscription:
         tables: Full names of the tables that it reads.
         on_lapse: What happens when its hold was moved past what is published.
         retain_output_ms: How long the output keeps a timestamp; None: for ever.
-        max_lag_ms: How far its hold may lag; None: the setting `default_max_lag_ms`.
+        max_lag_ms: How far its hold may lag behind its tables before maintenance moves it; None: the setting
+            `default_max_lag_ms`.
     """
 
     name: str

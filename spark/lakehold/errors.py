@@ -75,6 +75,8 @@ class LakeholdError(Exception):
 
     Attributes:
         place: The part of a script that caused the error, if known.
+        default_code: The `code` of errors of this class that give none.
+        retryable: The same call may work later, without a change by a person.
     """
 
     default_code: ClassVar[str] = "error"
@@ -164,13 +166,13 @@ class EnvironmentMissing(LakeholdError):
 
 
 class UpstreamError(LakeholdError):
-    """Broker, registry or files contradict what was read from them before."""
+    """Broker, registry, database or files contradict what was read from them before, or what the lake has of them."""
 
     default_code = "upstream"
 
 
 class UpstreamUnavailable(UpstreamError):
-    """Broker, registry or files do not answer; the same call may work later."""
+    """Broker, registry, database, Kafka Connect, Spark Connect or files do not answer; the same call may work later."""
 
     default_code = "upstream-unavailable"
     retryable = True

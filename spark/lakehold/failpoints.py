@@ -1,8 +1,8 @@
-"""Failpoints of batches, holds and maintenance, where a test can end or stop the process.
+"""Failpoints of batches, holds, maintenance and upstream steps, where a test can end or stop the process.
 
 `LAKEHOLD_KILL_AT=<point>` in the environment ends the process with SIGKILL when it first reaches the point,
 `LAKEHOLD_SUSPEND_AT=<point>` stops it there with SIGSTOP until SIGCONT. `<point>:<n>` waits for the n-th time. The
-tests show that nothing is lost or repeated.
+tests show that nothing is lost or repeated. Outside of tests neither variable is set, and a failpoint does nothing.
 """
 
 from __future__ import annotations

@@ -46,6 +46,12 @@ class Lake:
     Args:
         settings: How it is opened.
         spark: A session to use, classic or Connect; None makes one at the first use.
+
+    Attributes:
+        catalog: The Iceberg catalog.
+        definitions: Reads and changes the definitions of sources, tables and other objects.
+        batches: Reads how far the sources' tables are, and records batches.
+        tables: Reads the Iceberg tables.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
@@ -216,8 +222,9 @@ class Lake:
     def batches_of(self, source: str, *, idle_ms: int = 0) -> Generator[BatchReport, None, None]:
         """Ingest as `ingest` does and yield one report at a time; the lease is held until the iterator ends or is closed.
 
-        `idle_ms` is for callers that poll: empty batches are at least so far apart, and the call does not wait for
-        them.
+        `idle_ms` is for callers that poll. A call without new records commits an empty batch, which makes the tables readable
+        at later times; with `idle_ms` it does so only if the last batch is at least so many milliseconds old. The call waits
+        for nothing.
         """
         with self._parts.ingesting.leased(source, idle_ms) as ingesting:
             yield from ingesting.drain()

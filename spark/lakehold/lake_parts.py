@@ -56,11 +56,11 @@ _IDLE_MS = 10_000
 
 
 class LakeParts:
-    """The parts of one open lake.
+    """The parts of one open lake, for `Lake` and for each other.
 
     Args:
         settings: How it is opened.
-        spark: Gives the session, which takes seconds to start.
+        spark: Returns the session, which takes seconds to start at the first call.
     """
 
     def __init__(self, settings: Settings, spark: Callable[[], SparkSession]) -> None:

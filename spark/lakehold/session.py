@@ -92,7 +92,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
 
     Args:
         settings: The settings of the lake.
-        closed: Set by the caller when it stops the session.
+        closed: An event that stands for the lake; `close_session` sets it, and nothing keeps the session alive after that.
 
     Raises:
         UpstreamUnavailable: No server answers at `spark_remote`.
@@ -115,7 +115,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
 
 
 def close_session(session: SparkSession, settings: Settings, closed: threading.Event) -> None:
-    """Close a session of `open_session`.
+    """Close a session of `open_session`, with the event `closed` that was given there.
 
     Classic Spark stops with the last lake that uses it, but never when others started it.
     """
@@ -328,7 +328,10 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:
-    """Make the statements inside read Iceberg's files row by row, see `lakehold.ingest.write.vectorized`."""
+    """Make the statements inside read Iceberg's files row by row: vectorized reads of many small files leak memory.
+
+    `lakehold.ingest.write.vectorized` decides when.
+    """
     return configured(spark, {_VECTORIZATION: "false"})
 
 

@@ -130,7 +130,7 @@ class Settings(BaseSettings):
     """How often a working writer renews its lease, in milliseconds; shorter than `lease_ms`."""
 
     upstream_timeout_ms: int = Field(default=15_000, gt=0)
-    """How long broker and registry may take to answer, in milliseconds."""
+    """How long broker, registry, captured database, Kafka Connect or Spark Connect may take to answer, in milliseconds."""
 
     transaction_timeout_ms: int = Field(default=600_000, ge=0)
     """How long an incomplete transaction may make no progress before an ingest fails, in milliseconds; for sources with a

@@ -1,4 +1,4 @@
-"""The status of every table, from the lake's metadata; for captured sources, Kafka Connect is asked as well."""
+"""The status of every table, for `lakehold status`: from the lake's metadata, and for captured sources also from upstream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = (
 def status_of(lake: Lake) -> Result:
     """Return one row for each table that a source feeds: readable window, live rows, open errors, what stopped it.
 
-    For a table that is catching up, the row also has how much its reader has read and has still to read. For a table
+    For a table that is catching up, the row also has how many offsets its reader has read, and how many are left. For a table
     that waits for an upstream transaction, it names the transaction. Notices report connectors that do not run, parts of
     messages that no table can hold, and new columns that may lack values in older rows.
     """

@@ -12,7 +12,7 @@ def now_ms() -> int:
 
 
 def next_timestamp(last_ms: int | None) -> int:
-    """Return the timestamp for the batch after `last_ms`: the clock, but later than the last."""
+    """Return the timestamp for the batch after `last_ms`: the clock, but later than the last; None: there was none."""
     now = now_ms()
     return now if last_ms is None else max(now, last_ms + 1)
 

@@ -13,10 +13,12 @@ from lakehold.sql.result import Result
 from lakehold.times import iso
 
 COLUMNS = ("table", "source", "messages", "since", "upper", "behind")
+"""`messages` were read for the table. It is readable on [`since`, `upper`). `behind` is how many records its reader still has to
+read; null once the table is in sync."""
 
 
 def run_backfill(lake: Lake, tables: Sequence[str], output: Output, progress: Progress) -> int:
-    """Fill tables, and show their progress.
+    """Bring new or stopped tables in sync with the others of their sources, and show their progress.
 
     Returns:
         The exit code: 0 when all tables are in sync, 1 when one has an error, `INTERRUPTED` when Ctrl-C came first.

@@ -21,6 +21,7 @@ from lakehold.sql.result import Result
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("mz_timestamp", "at", "table", "messages", "inserted", "updated", "deleted", "repeated", "errors")
+"""One row for each table that a batch changed. `repeated` messages were applied before; `errors` could not be applied."""
 _MAX_PAUSE_S = 30.0
 _IDLE_MS = 10_000
 _WAITING_MS = 10_000

@@ -11,6 +11,7 @@ from lakehold.sql.result import Result
 from lakehold.times import iso
 
 COLUMNS = ("table", "kept_from", "snapshots", "files", "bytes", "tags", "rewritten", "orphans", "rows")
+"""Fields of `MaintenanceReport`; `kept_from` is the time from which the table stays readable."""
 
 
 def run_maintain(  # noqa: PLR0913 - a command's options

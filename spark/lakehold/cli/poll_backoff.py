@@ -38,6 +38,14 @@ class PollBackoff:
         return self._clock_s() >= self._paused_until_s.get(source, 0)
 
     def record_wait(self, source: str, waited_ms: int, poll_s: float) -> None:
-        """Pause a source that has waited long; the pause grows with the time `poll_s` that its last poll took."""
+        """Pause a source that has waited long for the rest of a transaction.
+
+        The pause grows with the time that its polls take, because each of them reads all that waits again.
+
+        Args:
+            source: Its name.
+            waited_ms: How long it has waited so far; a source that waits for less than 10 seconds is not paused.
+            poll_s: How long the poll took that found it waiting, in seconds; sources are polled together.
+        """
         if waited_ms >= _WAITS_LONG_MS:
             self._paused_until_s[source] = self._clock_s() + min((_SHARE - 1) * poll_s, _MAX_PAUSE_S)

@@ -17,6 +17,7 @@ from lakehold.sql.result import Result
 from lakehold.times import iso
 
 COLUMNS = ("table", "position", "at", "timestamps", "rows", "snapshot_id", "restarted")
+"""Fields of `PublishReport`: all output below `position` (exclusive) is published, and `at` is the position as text, in UTC."""
 _POLL_S = 1.0
 _MAX_PAUSE_S = 30.0
 

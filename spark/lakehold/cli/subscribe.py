@@ -1,4 +1,4 @@
-"""`lakehold subscribe`: rows as timestamps complete; Ctrl-C ends it between timestamps."""
+"""`lakehold subscribe`: rows as timestamps complete; Ctrl-C ends it after a complete row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_subscribe(lake: Lake, text: str, output: Output, progress: Progress, *, 
 
     Args:
         lake: The lake.
-        text: A SUBSCRIBE, whose first word may be missing.
+        text: A SUBSCRIBE, whose first word may be missing: a table's name is enough.
         output: Where rows go.
         progress: Shows how many rows there were.
         follow: Whether to wait for more.

@@ -19,7 +19,10 @@ COMPARISON_COLUMNS = (
     *("table", "upstream", "at", "snapshot_id", "equal", "rows_in_database", "rows_in_lake", "different", "complete"),
     *("unresolved", "key", "columns", "skipped", "differences", "reasons"),
 )
-"""Fields of the output for programs: one object for each table."""
+"""Fields of the output for programs: one object for each table.
+
+If not `complete`, the comparison ended early and more keys may differ. `unresolved` keys kept changing while they were read.
+"""
 
 
 EQUAL, DIFFERENT, NOT_COMPARED = 0, 1, 2

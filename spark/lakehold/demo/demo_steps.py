@@ -1,4 +1,4 @@
-"""The steps that the recorded and the live demo share."""
+"""The steps that the recorded and the live demo share; Airflow's demo only defines the tables by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop's rows as exact text, from PostgreSQL and from a lake, and their differences.
+"""The shop's rows as exact text, from PostgreSQL and from a lake, and their differences: the demo compares them at its end.
 
 Each column has one text in both: PostgreSQL's cast to text, times in UTC, arrays as JSON.
 """

@@ -1,4 +1,7 @@
-"""Advances of holds: concurrent calls share few commits, and each caller gets the outcome of its own advance."""
+"""Advances of holds: concurrent calls share few commits, and each caller gets the outcome of its own advance.
+
+A hold keeps tables readable from a time on. An advance moves that time, so that older history may expire.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from lakehold.state.holds import HeldTable, Hold, Holds
 
 @dataclass(frozen=True)
 class Advance:
-    """One call of `ALTER HOLD name ADVANCE [TO to_ms]`."""
+    """One call of `ALTER HOLD name ADVANCE [TO to_ms]`; None: to the first time that retention alone keeps readable."""
 
     name: str
     to_ms: int | None

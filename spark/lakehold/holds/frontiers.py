@@ -35,7 +35,8 @@ class FrontierReader:
 
         Args:
             tables: Tables that holds are on.
-            back_to_ms: A time that may be older than the oldest snapshot in a table's metadata.
+            back_to_ms: A time that must be covered: where a table's metadata does not show what was current then, earlier
+                metadata files are read. None: the current metadata is enough.
         """
         wanted = {table.full_name: table for table in tables}
         found = {

@@ -1,4 +1,7 @@
-"""Combines the requests of many threads: each commit takes all requests that came during the commit before it."""
+"""Combines the requests of many threads: each commit takes all requests that came during the commit before it.
+
+Advances of holds use it: hundreds of readers that each move a hold cause a few commits.
+"""
 
 from __future__ import annotations
 

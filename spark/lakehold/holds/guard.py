@@ -1,4 +1,4 @@
-"""Checks of the privileges that the program's role has now."""
+"""Checks of the privileges that the program's role (the setting `role`) has now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Guard:
 
     Args:
         store: The lake's roles.
-        role: The setting `role`.
+        role: Name of the role that this program acts as; None: it names none, which suffices while the lake has no roles.
     """
 
     store: Store[Role]

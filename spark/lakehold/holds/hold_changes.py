@@ -1,5 +1,7 @@
 """Changes of holds: commit the rows first, then tag the snapshots of the tables that changed holds are on.
 
+A hold keeps tables readable from a time on; the Iceberg tags keep other tools from expiring the snapshots that it needs.
+
 The rows are the commit point. If a process dies in between, the next command, batch or maintenance puts the tags right.
 
 Three sets of holds, each within the next (`rules.py`): those that *exist* for users; those that *protect* history, also while

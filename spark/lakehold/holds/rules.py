@@ -32,7 +32,7 @@ class Frontier:
     Attributes:
         table: The table.
         since_ms: Read frontier, inclusive: the first time that can still be read, for whatever reason it is kept.
-        upper_ms: Write frontier, exclusive.
+        upper_ms: Write frontier, exclusive: the first time that is not readable yet.
         retained_ms: The first time that retention alone keeps readable, inclusive; never before `since_ms`.
         stops: Times at which the table was stopped and cannot be read (`lakehold.timeline.stops`). A hold moves to their end.
     """

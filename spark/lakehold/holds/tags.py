@@ -1,6 +1,7 @@
 """Iceberg tags on the snapshots that holds need: other tools that expire snapshots keep those with a tag.
 
-`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version.
+`hold_<name>` is on the snapshot at the time of a hold, `mz_<timestamp>` on that of each later version. A version is a snapshot
+together with the timestamp from which the table showed it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Changes of an Iceberg table's rows in one commit, which fails if anyone else committed since they were read.
 
+The state of the lake (`lakehold.state.iceberg_state`) and the output tables of subscriptions are written in this way, without
+Spark.
+
 A commit is built from PyIceberg's own parts (files, manifest, snapshot, requirements) instead of its transactions: a
 transaction copies the whole metadata some forty times per commit, and its overwrite keeps a manifest for each earlier one.
 """

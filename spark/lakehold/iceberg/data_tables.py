@@ -198,11 +198,10 @@ class DataTables:
     def nulls_added(self, state: TableState, column: str, snapshot_id: int) -> int | None:
         """Count the nulls of `column` in the data files that a snapshot added; None if some file has no count.
 
-        A direct load asks so whether a staged append brought rows without a key, before it publishes them.
+        With it a direct load tests whether a staged append brought rows without a key, before it publishes them.
 
         The files are those of the manifests that the snapshot wrote. If Spark merged older manifests into these, their files
-        count
-        too: the number may be too high, never too low. It is 0 for an unknown snapshot.
+        count too: the number may be too high, never too low. It is 0 for an unknown snapshot.
         """
         field_id = state.schema.find_field(column).field_id
         snapshot = state.table.snapshot_by_id(snapshot_id)

@@ -1,4 +1,8 @@
-"""Expiry that keeps a small table small: now and then, a commit also expires old snapshots and deletes their files."""
+"""Expiry that keeps a small table small: now and then, a commit also expires old snapshots and deletes their files.
+
+This is for the tables of the lake's state, which `compare_and_set.py` commits many times a minute. Tables with data keep what
+retention and holds need: `lakehold.maintenance` expires their snapshots.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The records of the batch that is being planned: read once, and decoded once for each table, before anything is written.
 
+`batch.py` makes an `ArrivingRecords` for each batch of a *reader*: the tables of one source that share a position in its topics.
 The planner reads a range (`read`). From the `HEADERS` of its records (partition, offset, transaction; not Kafka's headers) it
 finds where the batch ends, possibly earlier (`take`). Then each table of the batch applies the same changes, without those
 after the end. Reading has no effects, so it comes before the intent.
@@ -151,15 +152,16 @@ class ArrivingRecords:
     def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool) -> DecodedTopic:
         """Decode a table's topic.
 
-        With `scan_schemas` the messages are searched for the schemas that they use. Without it the registry says which schemas
-        the topic has, which is faster (`TopicDecoder.wanted`).
+        `stored_key` has the key's columns of the Iceberg table, none before the table's first batch. With `scan_schemas` the
+        messages are searched for the schemas that they use. Without it the registry says which schemas the topic has, which is
+        faster (`TopicDecoder.wanted`).
         """
         topic, is_shared = self._topics[table.topic].decoded(table, stored_key, scan_schemas=scan_schemas)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
     def decoded_edges(self, table: Table, stored_key: tuple[ColumnType, ...]) -> DecodedTopic:
-        """Decode the first and the last records of each partition of a table's topic, which are kept until `close`.
+        """Decode the first and the last records of each partition of a table's topic; the result is kept until `close`.
 
         To be called after `take`, which decides where the batch ends.
         """

@@ -1,4 +1,7 @@
-"""Backfills tables: brings each new or stopped one in sync with its source. A table that fails stops alone."""
+"""Backfills tables: brings each new or stopped one in sync with its source. A table that fails stops alone.
+
+`Lake.backfill` and `lakehold backfill` run this. It only chooses tables and reports on them: `Ingesting.fill` runs the batches.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from lakehold.state.batch_protocol import BatchStore
 from lakehold.timeline.timelines import Timelines
 
 Filled = Callable[[str, Collection[str]], Generator[BatchReport, None, None]]
-"""Runs the batches that tables of a source need; the lease is held until the iterator ends or is closed."""
+"""Runs the batches that some tables need: takes a source and full names of its tables, and yields a report for each batch.
+
+The lease of the source is held until the iterator ends or is closed.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,9 +37,9 @@ class BackfillReport:
         source: The source that feeds it.
         since_ms: From when on it is readable, epoch milliseconds; None: it is not readable yet.
         upper_ms: The first time that is not readable yet; None before its first batch.
-        messages: How many messages of its topic were read for it.
+        messages: How many messages of its topic were read for it in this call.
         backlog: Its progress, if it is still catching up.
-        was_catching_up: Whether it had to catch up.
+        was_catching_up: Whether it was not in sync with its source, or not readable, when the call began.
         is_there: Whether it is in sync with its source now, and readable.
         error: Why it is not in sync, or not readable.
     """
@@ -58,7 +64,7 @@ class Backfilling:
         batches: The states of readers.
         tables: The Iceberg tables, which shows those that no source feeds.
         timelines: The readable windows of tables.
-        filled: Runs the batches of a source.
+        filled: Runs the batches that tables of a source need.
     """
 
     definitions: DefinitionReader
@@ -89,7 +95,17 @@ class Backfilling:
     def run(
         self, names: Sequence[str], on_batch: Callable[[BatchReport], None], progress: Progress, stop: Event | None
     ) -> list[BackfillReport]:
-        """Fill tables and report on each, see `lakehold.lake.Lake.backfill`."""
+        """Fill tables, source after source, and report on each of them.
+
+        Args:
+            names: Full names of the tables; a table that is in sync and readable is only reported.
+            on_batch: Called with the report of each batch when it is committed.
+            progress: Shows how much is read.
+            stop: Ends the call when set, between two batches; None: nothing does.
+
+        Raises:
+            DefinitionError: A table does not exist, or no source feeds it; nothing was begun.
+        """
         defined = self.definitions.definitions()
         sources = {name: self._source(name, defined) for name in dict.fromkeys(names)}
         there = {*filter(self._is_there(defined), sources)}

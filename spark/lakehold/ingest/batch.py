@@ -1,4 +1,7 @@
-"""One batch, from fetching offsets to its commit: read `next_batch` from top to bottom.
+"""One batch of a reader, from planning to its commit: read `next_batch` from top to bottom.
+
+A *reader* is a group of tables of one source that share a position: `main` for those in sync, others for tables that catch up.
+`source_ingest.py` and `catching_up.py` call `next_batch`, `recovery.py` calls `finish_batch` after a crash.
 
 The intent, which is in the lake before any table is touched, names everything that a batch does. Run again after a crash,
 the batch reads the same offsets under the same timestamp, and skips every effect that exists already.
@@ -33,13 +36,13 @@ class BatchReport:
     Args:
         source: The source.
         reader: `main`, or the reader of tables that catch up.
-        timestamp_ms: The batch's timestamp.
-        records: Number of messages read.
+        timestamp_ms: The batch's timestamp, epoch milliseconds.
+        records: Number of messages, added up over the tables: one that two tables take counts twice.
         tables: The batch's effects on each table that had messages, or from which a repeated snapshot removed rows.
         stopped: The tables that stopped in this batch, each with its error.
         waiting: The incomplete upstream transaction for which the source waits.
         malformed: Number of lines in the files of a FILES source that are not messages.
-        elapsed_ms: The time from the start of planning (after a crash: of recovery) until the last table was written.
+        elapsed_ms: Milliseconds from the start of planning (after a crash: of recovery) until the last table was written.
     """
 
     source: str
@@ -121,6 +124,7 @@ def _read(of: LeasedSource, state: ReaderState, planned: Planned, arriving: Arri
 
 def _begin(of: LeasedSource, state: ReaderState, planned: Planned) -> Intent:
     """Write the intent, which fixes the batch's timestamp and its end offsets."""
+    # Only the names count: maintenance leaves these tables alone while the batch is open.
     parents: dict[str, int | None] = dict.fromkeys(state.tables)
     ends, transactions = planned.plan.position, planned.transactions
     intent = Intent(state.source, state.reader, of.next_timestamp(), ends, parents, transactions)

@@ -1,4 +1,8 @@
-"""Lets new and stopped tables catch up: they read batches of their own until they reach the offsets of `main`, and join it."""
+"""Lets new and stopped tables catch up: they read batches of their own until they reach the offsets of `main`, and join it.
+
+`main` is the reader of the tables that are in sync. Tables that catch up have other readers, each with a position of its own;
+`source_ingest.py` runs them.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,10 @@ class CatchingUp:
 
         The readers take turns of one batch, so that one with little to read does not wait for one with much. After `budget_s`, no
         reader gets another turn.
+
+        Args:
+            names: Names of the readers.
+            budget_s: Seconds; each reader gets one turn at least. None: until each has joined, failed or must wait.
         """
         batch_sizes = {name: BatchSize(self.of.planner.limits) for name in names}
         going, begins, began_s = [*names], True, time.monotonic()

@@ -1,4 +1,8 @@
-"""A source under a lease: its readers, and the collaborators of its batches."""
+"""A source under a lease: its readers, and the collaborators of its batches.
+
+`source_opening.py` builds it (as `Ingesting`), and all steps of an ingest take it: batches, recovery, and tables that catch up. A
+*reader* is a group of the source's tables that share a position: `main` for those in sync, others for tables that catch up.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ class LeasedSource:
         lanes: Work on tables in parallel.
         object_ids: Returns the ids of the source's tables as they are defined now.
         snapshots: The state of the tables' connector snapshots as upstream reports it; topics alone need not show it.
-        seen_upstream_ms: See `ReaderState`; None: nothing new.
+        seen_upstream_ms: When the captured database was inspected, epoch milliseconds, to be kept with `main`; None: it was not.
         columns_of: Returns the columns of a table in the database.
     """
 

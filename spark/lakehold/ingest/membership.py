@@ -1,4 +1,8 @@
-"""Membership: which reader reads which table. Tables come and go, stop, catch up and join. Pure: readers in, readers out."""
+"""Membership: which reader reads which table. Tables come and go, stop, catch up and join. Pure: readers in, readers out.
+
+A *reader* is a group of tables of one source that share a position: `main` for those in sync, others for tables that catch up.
+The steps of an ingest store the results, under the lease of the source.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Brings one table to a batch's timestamp, even if the batch has no message for it. A table that fails stops alone."""
+"""Brings one table to a batch's timestamp, even if the batch has no message for it. A table that fails stops alone.
+
+`batch.py` calls `bring_to_timestamp` for each table after it has written the batch's intent. The changes themselves are written
+in `write/`; here is what else a batch shows about a table. A connector sends the first rows of a table as a *connector snapshot*,
+and may do so again: in a *re-snapshot* of all its tables, or in a *repeated snapshot* of one table, which lakehold requested.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Plans a reader's next batch, bounded by records and bytes. Planning has no effects."""
+"""Plans a reader's next batch, bounded by records and bytes. Planning has no effects.
+
+A *reader* is a group of tables of one source that share a position: `main` for those in sync, others for tables that catch up
+with `main`. `whole_transactions.py` has the planner for sources whose batches must contain whole upstream transactions.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ class Planned:
         waiting: Topics with events after the batch.
         fetch_again_ms: When fetching offsets again may show that more of the records can be in a batch (epoch milliseconds);
             None: time does not matter.
-        replaced: The re-snapshot that it contains completely.
+        replaced: The re-snapshot (the connector has snapshotted all tables again) that it contains completely.
     """
 
     plan: ReadPlan
@@ -57,7 +61,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Planner:
-    """The planner of a source's batches.
+    """The planner of a source's batches, which may end at any record.
 
     Args:
         reader: Reads records.

@@ -1,4 +1,7 @@
-"""Recovery before a source is read on: finish batches that a crash left open, and stop tables whose upstream lost records."""
+"""Recovery before a source is read on: finish batches that a crash left open, and stop tables whose upstream lost records.
+
+`source_ingest.py` calls both functions at the start of each ingest and backfill. A batch is *open* from its intent to its commit.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def recover(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchReport,
         own = fetched.without(fetched.topics - topics)
         found = of.faults(own, state)
         if of_no_topic := [error for topic, error in found.items() if topic not in topics]:
-            # A fault of a file belongs to no topic: any table may have had messages there.
+            # A fault of a file of a FILES source belongs to no topic: any table may have had messages there.
             raise of_no_topic[0]
         if stopped := {table: found[of.topic(table)] for table in state.tables if of.topic(table) in found}:
             yield stop(of, name, stopped)

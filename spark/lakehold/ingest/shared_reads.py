@@ -68,6 +68,7 @@ class SharedReads:
         self._states = states
         self._joined: dict[str, _Joined] = {}
         self._fetched = FetchedOffsets(frozenset(), {})
+        # The transaction topic whose end was fetched before all others, and the sources that have got the present offsets.
         self._ordered: str | None = None
         self._given: set[str] = set()
         self._fails_together = False

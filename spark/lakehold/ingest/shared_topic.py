@@ -23,7 +23,7 @@ class SharedTopic:
 
     Args:
         decoder: Decodes.
-        records: The records, or a function that has Spark read them.
+        records: The records in the driver, also called `here`, or a function that has Spark read them.
         tables: The tables that take them.
     """
 
@@ -50,7 +50,13 @@ class SharedTopic:
     def decoded(
         self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[DecodedTopic, bool]:
-        """Return the records decoded for a table, and whether another table's decoding served; see `TopicDecoder.wanted`."""
+        """Return the records decoded for a table, and whether another table's decoding served.
+
+        Args:
+            table: The table.
+            stored_key: The key's columns of its Iceberg table, if that exists.
+            scan_schemas: Whether to look up in the records which schemas they use, rather than take those of the registry.
+        """
         wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, scan_schemas=scan_schemas)
         is_shared = (found := self._found(wanted)) is not None
         if found is None:

@@ -47,7 +47,10 @@ class Lanes:
         return own or self._spark()
 
     def of(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Choose a lane for each topic, the largest first, so that all lanes have about as much to do."""
+        """Choose a lane for each topic, the largest first, so that all lanes have about as much to do.
+
+        `sizes` has the number of records of each topic, about. Returns the number of each topic's lane, from 0.
+        """
         lanes, loads = {}, [0] * (len(self._threads) + 1)
         for topic in sorted(sizes, key=lambda topic: (-sizes[topic], topic)):
             lanes[topic] = loads.index(min(loads))
@@ -55,7 +58,7 @@ class Lanes:
         return lanes
 
     def run(self, work: Sequence[tuple[int, Callable[[], Result]]]) -> list[Result]:
-        """Run work, each in its lane, and return the results in the order of `work`.
+        """Run work, each function in the lane whose number it comes with, and return the results in the order of `work`.
 
         An error is raised after all have ended: no table is left in the middle of a write.
         """

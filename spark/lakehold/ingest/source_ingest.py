@@ -4,6 +4,9 @@ A source has a reader `main` for the tables that are in sync. Other readers are 
 while the source ran, or stopped by an error. These read batches of their own up to the position of `main`, and join it at
 identical offsets; so a table recovers by itself once the cause of its stop is removed. Meanwhile `main` continues with new
 records: a backfill is a temporary reader, which slows down no other table.
+
+The *write frontier* is the first timestamp at which the tables of `main` cannot be read yet. Each batch of `main` moves it, also
+an empty one.
 """
 
 from __future__ import annotations
@@ -154,9 +157,9 @@ class Ingesting(LeasedSource):
             if not state.tables:
                 return None
             own = fetched.without(fetched.topics - self._topics_of_main())
-            may_stand = ran or self._moved_lately(state, meanwhile=meanwhile)
+            frontier_may_stay = ran or self._moved_lately(state, meanwhile=meanwhile)
             planned, report = next_batch(
-                self, state, partial(self.planner.plan, state, own), partial(self._is_wanted, state, may_stand)
+                self, state, partial(self.planner.plan, state, own), partial(self._is_wanted, state, frontier_may_stay)
             )
             if report is None:
                 return self._ended(planned, state)
@@ -166,7 +169,7 @@ class Ingesting(LeasedSource):
                 was_readable = all(progress.since_ms is not None for progress in state.tables.values())
                 return planned if was_readable else self._ended(planned, self.main())
 
-    def _is_wanted(self, state: ReaderState, may_stand: bool, planned: Planned) -> bool:
+    def _is_wanted(self, state: ReaderState, frontier_may_stay: bool, planned: Planned) -> bool:
         """Return whether to run a batch: it has news, or moves the write frontier.
 
         The frontier does not move while a transaction is overdue.
@@ -175,7 +178,7 @@ class Ingesting(LeasedSource):
             # The transaction may have arrived; record that now, as long batches may come before the end of this call.
             self._record_waiting(planned)
             state = self.main()
-        return planned.has_news or not (may_stand or self._is_overdue(planned, state))
+        return planned.has_news or not (frontier_may_stay or self._is_overdue(planned, state))
 
     def _ended(self, planned: Planned, state: ReaderState) -> Planned:
         """Return the last plan, asking to fetch offsets again if a table lacks only the end of a partition to be readable.

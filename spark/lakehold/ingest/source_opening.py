@@ -1,4 +1,7 @@
-"""Opens sources for ingesting, from a lake's definitions. Sources that read the same topics of the same place share reads."""
+"""Opens sources for ingesting, from a lake's definitions.
+
+Sources that read the same topics of the same broker or directory share reads.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,12 @@ class Opening:
     def leased(
         self, source: str, idle_ms: int = 0, catch_up_s: float | None = None
     ) -> AbstractContextManager[Ingesting]:
-        """Hold the lease of one source until the context ends; see `Ingesting` for the rest.
+        """Hold the lease of one source until the context ends.
+
+        Args:
+            source: Its name.
+            idle_ms: See `Ingesting`.
+            catch_up_s: See `Ingesting`.
 
         Raises:
             DefinitionError: The source does not exist, or it has no tables.
@@ -116,7 +124,7 @@ class Opening:
             yield from ingesting.fill(tables)
 
     def _holding(self, idle_ms: int, catch_up_s: float | None) -> Leased:
-        """Return a function that holds sources; sources of one place share what they read."""
+        """Return a function that holds sources; it lets sources of one broker or directory share reads."""
         defined = self.definitions.definitions()
         at_place: dict[Hashable, SharedReads] = {}
 

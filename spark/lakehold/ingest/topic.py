@@ -3,7 +3,8 @@
 Looking up the schemas in many records would be one more pass over the topic. So they are taken from the topic's subjects in the
 registry, and looked up in the records only if these turn out to be incomplete.
 
-A schema id that the registry does not know leaves its records undecodable: they are errors, like any other bad record.
+`shared_topic.py` uses this for the records of each topic. A schema id that the registry does not know leaves its records
+undecodable: they are errors, like any other bad record.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class TopicDecoder:
     def wanted(
         self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
     ) -> tuple[Wanted, bool]:
-        """Return what a table wants decoded of a topic's records, and whether these schemas are all that the records use.
+        """Return the schemas and the shape in which a table wants records decoded, and whether the records name no other schemas.
+
+        The shape is Debezium's, with the rows before and after a change, or flat: the value is the row.
 
         Args:
             table: The table; it declares the columns of bare JSON.
@@ -168,7 +171,12 @@ class TopicDecoder:
     def decode_together(
         self, part: TopicPart, wanted: Sequence[Wanted], kept: Callable[[DataFrame], DataFrame]
     ) -> DecodedTogether:
-        """Decode the records of a topic for tables with different needs; `kept` as for `decode_together`.
+        """Decode the records of a topic for tables with different needs.
+
+        Args:
+            part: The records.
+            wanted: The needs of the tables.
+            kept: Returns the same rows, cached: the tables read them one after the other.
 
         Raises:
             TypeConflict: The schemas of one table contradict each other.
@@ -202,10 +210,12 @@ class TopicDecoder:
 
 
 def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
+    """Fetch the schemas of ids that records name, without those that the registry lacks."""
     return AvroIds(registry.schema_texts(i for i in ids if isinstance(i, int)))
 
 
 def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
+    """Convert the texts with which JSON records begin, up to their payload: they contain the schema."""
     return JsonHeads(tuple(sorted(map(str, found))))
 
 

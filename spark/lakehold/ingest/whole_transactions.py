@@ -1,4 +1,10 @@
-"""Plans batches of whole transactions: a plan within the limits is cut back, or enlarged until a transaction is complete."""
+"""Plans batches of whole transactions: a plan within the limits is cut back, or enlarged until a transaction is complete.
+
+Debezium can write a *transaction topic*, which has a BEGIN and an END for each upstream transaction; the END counts the
+transaction's events by table. So the planner reads `RECORDS` of that topic, and `HEADERS` of the others: the transaction, the
+order and the log position of each event. `transactions/boundary.py` finds in them where the last whole transaction ends; the
+rules are in `docs/internals/transactions.md`.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +43,10 @@ class WholeTransactions(Planner):
     """The planner of batches for a source with a transaction topic.
 
     Args:
-        records: Reads headers from raw records.
+        records: Reads the transaction topic, and `HEADERS` from raw records.
         topics_of: The topic of each table with a Debezium envelope, whose events are counted.
         driver_limits: Plans within these limits are read in the driver.
-        lag_ms: How much later than messages that were sent after it a message may be written.
+        lag_ms: Milliseconds by which a message may reach Kafka later than messages that were sent after it.
         snapshots_all: Whether a re-snapshot contains all tables.
     """
 

@@ -1,4 +1,8 @@
-"""Long-lived librdkafka clients: opening one costs more than reading a small batch."""
+"""Long-lived librdkafka clients: opening one costs more than reading a small batch.
+
+They fetch offsets, read small batches (Spark reads large ones), and create, fill and delete the topics of captured databases. An
+offset range is `[start, end)` of a partition; lakehold keeps its own positions, and uses no consumer groups.
+"""
 
 from __future__ import annotations
 

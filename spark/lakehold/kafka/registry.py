@@ -1,4 +1,8 @@
-"""The schema registry: schema texts by id, and the schema ids of subjects."""
+"""The schema registry: schema texts by id, and the schema ids of subjects.
+
+A *subject* has the versions of one schema. Those of a topic are usually named `<topic>-key` and `<topic>-value`. An id is global,
+and is in each record that was written with the schema.
+"""
 
 from __future__ import annotations
 

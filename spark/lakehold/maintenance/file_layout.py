@@ -1,4 +1,4 @@
-"""Files of a table that are worth rewriting. Pure.
+"""Files of a table that are worth rewriting: `survey` asks for them when it plans a table's maintenance. Pure.
 
 A rewrite costs reading and writing, and the old files stay until no history needs them. So a file is rewritten while it is
 small, together with others, and later only when many of its rows are deleted.
@@ -15,7 +15,8 @@ from pyiceberg.manifest import DataFileContent
 from lakehold.subscribe.live_files import LiveFile
 
 SMALL_FILE_BYTES = 32 * 1024 * 1024
-"""Data files below this size are compacted. It is two row groups of a fed table: a merge skips as much within a larger file."""
+"""Data files below this size are compacted. It is two row groups of a table that a source feeds: a merge skips as much within a
+larger file."""
 
 SMALL_FILES_MOST = 8
 """Number of small files in a partition at which they are compacted."""

@@ -25,7 +25,8 @@ class Needs:
 
     Attributes:
         kept_from_ms: From when on the table stays readable, inclusive; None: all of its history stays.
-        abandoned_before_ms: An unpublished snapshot made before then (exclusive) belongs to no write in progress.
+        abandoned_before_ms: An unpublished snapshot (staged by a write, and never the table's current one) that was made
+            before then (exclusive) belongs to no write in progress.
         is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
     """
 
@@ -40,7 +41,7 @@ def kept_from_ms(
     """Return from when on a table must stay readable, inclusive; None: all of its history.
 
     Args:
-        upper_ms: The table's write frontier.
+        upper_ms: The table's write frontier: the first time that is not readable yet.
         now_ms: The clock: a table may be ahead of it.
         retention_ms: How much history it promises.
         grace_ms: How much longer a read may take that began with the oldest promised history.
@@ -55,7 +56,7 @@ def kept_from_ms(
 
 
 def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...]:
-    """Return the versions that reads at `from_ms` and later see."""
+    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see; all for None."""
     if from_ms is None:
         return timeline.versions
     place = bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp)

@@ -1,4 +1,4 @@
-"""Iceberg's Spark procedures, as lakehold calls them."""
+"""Iceberg's Spark procedures (`CALL catalog.system.…`), as maintenance calls them."""
 
 from __future__ import annotations
 

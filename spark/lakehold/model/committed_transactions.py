@@ -1,4 +1,8 @@
-"""Upstream transactions that earlier batches committed: kept with the reader, as high-water marks are with a table."""
+"""Upstream transactions that earlier batches committed: kept with the reader, as high-water marks are with a table.
+
+Only sources with a transaction topic have them. They let the planner of batches recognise events that a restarted connector
+sends again.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """High-water marks of a Debezium table, kept between batches in its snapshots' summaries and with its reader.
 
-`positions` has the high-water marks of `envelopes.md`: per partition the highest position applied. Changes at or below it were
-applied before. `snapshot` names the connector snapshot that the table shows, and whether it is complete. `latest_ms`
-distinguishes a change that is sent again from a log that has gone back: the changes of the latter are newer than all before.
-`repeated` names the last snapshot of this table alone that was repeated (`lakehold.ingest.write.repeats`).
+`positions` has the high-water marks of `docs/reference/envelopes.md`: per partition the highest position applied. Changes at or
+below it were applied before. `snapshot` names the connector snapshot that the table shows, and whether it is complete.
+`latest_ms` distinguishes a change that is sent again from a log that has gone back: the changes of the latter are newer than all
+before. `repeated` names the last snapshot of this table alone that was repeated (`lakehold.ingest.write.repeats`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SnapshotProgress:
 
     Args:
         position: Its log position, which all its rows share.
-        end_seen: Whether its last row was read.
+        end_seen: Whether all of it is known to be sent: its last row or a later change was read, or upstream reported it.
         complete: Whether all of it was read.
         replaces_through: Rows whose last change has at most this Iceberg sequence number are older than this snapshot. Once it is
             complete, those that it does not contain are deleted. None if the table had no rows before it.

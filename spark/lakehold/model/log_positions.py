@@ -7,6 +7,8 @@
     MariaDB with GTIDs     `domain-server-number`         the id         number, in the log of that domain
     SQL Server             `00000025:00000d98:00a2`       the id         the three numbers
 
+A `LogPosition` orders commits and sync points. Changes are ordered by a `Position` (`high_water_marks.py`), from other fields.
+
 SQL Server's transactions are ordered in this way for `ENVELOPE DEBEZIUM UPSERT`; lakehold does not capture such a database.
 
 Each event of PostgreSQL has an id of its own, with its own LSN, and no event contains the LSN at which its transaction commits.

@@ -108,8 +108,8 @@ class Waiting:
 class Intent:
     """A batch that was begun and is not committed: everything that is needed to run it again.
 
-    It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. `parents` are the tables it feeds and
-    the snapshot that each had then (None: none). `transactions` becomes that of the reader.
+    It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. The keys of `parents` are the tables that it
+    feeds; the values, ids of snapshots, are not used. `transactions` becomes that of the reader.
     """
 
     source: str
@@ -138,7 +138,7 @@ class ReaderState:
         waiting: The transaction it waits for.
         seen_upstream_ms: For `main` of a source that captures a database: when the database was last inspected, epoch
             milliseconds, as the database keeps it, too. None for others.
-        catch_up_from: Where a reader that catches up began.
+        catch_up_from: The offsets at which a reader that catches up began.
         catch_up_to: The end offsets for it when an ingest last fetched them; `main`'s own position shows how far `main` is.
         updated_at_ms: When the row was written, epoch milliseconds.
     """

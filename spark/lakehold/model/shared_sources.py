@@ -1,4 +1,7 @@
-"""Finds sources that can share their reads: they read a topic from the same offsets on, in the same format."""
+"""Finds sources that can share their reads: they read a topic of the same broker or directory, in the same format.
+
+Whether they are at the same offsets, too, is found when they read (`lakehold.ingest.shared_reads`).
+"""
 
 from __future__ import annotations
 

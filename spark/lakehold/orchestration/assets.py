@@ -25,7 +25,8 @@ class Changed:
     Args:
         table: Full name.
         snapshot_id: The newest snapshot.
-        at_ms: The timestamp of that snapshot, epoch milliseconds.
+        at_ms: When that snapshot was committed; of an output table, the timestamp below which (exclusive) all is published.
+            Epoch milliseconds.
     """
 
     table: str

@@ -1,4 +1,7 @@
-"""Checks of the quality and holds DAGs: changed tables, once per snapshot, and the tables that holds keep."""
+"""Checks of the quality and holds DAGs: changed tables, once per snapshot, and tables at the times of holds.
+
+A check runs the table's suite of Great Expectations. A hold keeps tables readable from a time on.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
         tables: Their full names; none: all that sources feed and that can be read.
 
     Returns:
-        The failures, by table.
+        The failures, by table: the expectations that are not met, or the error that prevented the check.
     """
     names = tables or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
     checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.values() if not c.hold_id and not c.is_comparison}

@@ -1,4 +1,7 @@
-"""Work of the holds DAG: it moves holds that exceed their MAX LAG, and holds that a person asks it to advance."""
+"""Work of the holds DAG: it moves holds that exceed their MAX LAG, and holds that a person asks it to advance.
+
+A hold keeps tables readable from a time on; MAX LAG limits how far that time may be behind the tables.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CALLERS = 32
-"""Number of advances that share a commit."""
+"""Number of advances that run at once: those that come during a commit share the next one."""
 
 
 def enforce_lag(lake: Lake) -> list[str]:
-    """Move holds that exceed their MAX LAG, and return their names."""
+    """Move holds that exceed their MAX LAG to exactly that lag, and return their names."""
     moved = lake.holds.enforce_lag()
     for hold in moved:
         log.warning("hold %s exceeded its MAX LAG and keeps history from %s UTC on", *_name_and_time(hold))
@@ -33,7 +36,13 @@ def enforce_lag(lake: Lake) -> list[str]:
 
 
 def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, str]:
-    """Advance holds, many in one commit, and return the failures by name."""
+    """Advance holds, many in one commit, and return the failures by name.
+
+    Args:
+        lake: The lake.
+        holds: Their names.
+        to_ms: The time from which they then keep history; None: the oldest time that retention keeps readable anyway.
+    """
 
     def advanced(name: str) -> str | None:
         try:

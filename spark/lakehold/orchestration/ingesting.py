@@ -1,4 +1,7 @@
-"""Work of the ingest and backfill DAGs."""
+"""Work of the ingest and backfill DAGs: they bring messages into tables, and report which tables have changed.
+
+Airflow calls a changed table an asset event, which starts other DAGs (`assets.py`).
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,14 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
 
 
 def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetime | None) -> list[Changed]:
-    """Return the tables that are `touched`, or have a snapshot that is not older than `since`."""
+    """Return the tables that are `touched`, or whose newest snapshot is not older than `since`.
+
+    Args:
+        lake: The lake.
+        tables: Full names; tables without a snapshot are skipped.
+        touched: Full names of tables that this run has changed.
+        since: As for `ingest`.
+    """
     found = []
     for name in tables:
         try:
@@ -107,7 +117,7 @@ def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetim
 
 
 def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
-    """Return the tables of other writers that subscriptions read and that have changed."""
+    """Return the tables of other writers that subscriptions or durable clients read, and that have changed since `since`."""
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
     return changed(lake, sorted(held - set(defined.tables)), set(), since)
@@ -127,7 +137,7 @@ class Filled:
 
 
 def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
-    """Group the tables called `wanted`, or all new and stopped ones, by the reader that they will share.
+    """Group the tables called `wanted`, or all new and stopped ones, by the source that feeds them.
 
     Raises:
         DefinitionError: A table does not exist, or no source feeds it.

@@ -1,4 +1,4 @@
-"""Work of the maintenance DAG."""
+"""Work of the maintenance DAG: it expires history that nothing needs, and compacts small files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> dict[str, str]:
-    """Maintain tables, or all if none is named, and return the failures by name."""
+    """Maintain tables, or all if none is named, and return the failures by name; with `dry_run` only log what would be done."""
     failures: dict[str, str] = {}
     for report in lake.maintain(tables or None, dry_run=dry_run):
         kept = iso(report.kept_from_ms) if report.kept_from_ms is not None else "ever"

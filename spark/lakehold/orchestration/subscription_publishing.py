@@ -33,7 +33,7 @@ class Published:
 
 
 def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) -> list[str]:
-    """Return the subscriptions called `wanted`; else those that read one of `tables`; without either, all.
+    """Return the subscriptions called `wanted`; else those that read one of `tables`, which changed; without either, all.
 
     Raises:
         DefinitionError: A subscription does not exist.

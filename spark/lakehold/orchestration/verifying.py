@@ -1,4 +1,7 @@
-"""Comparisons of captured tables with their databases, in the quality DAG."""
+"""Comparisons of captured tables with their databases, in the quality DAG.
+
+A table is captured if its source has a connector of its own, which lakehold created for a database.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The overview: a whole lake on one page. Gather facts -> find problems -> lay out -> write HTML. Starts no Spark.
 
-`gather` reads the catalog, and no data; all later steps are pure. `render` asks its caller where a person can act.
+`lakehold status --html` and the page in Airflow's UI show it. `gather` reads the catalog, and no
+data; all later steps are pure. `render` asks its caller where a person can act (`Links`): it gets the URL of each action.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The drawing of a table and the text of each mark: facts -> lanes along one axis. Pure."""
+"""The drawing of a table and the text of each mark: facts -> lanes along one axis of time. Pure.
+
+A lane is one row of the drawing: the snapshots, the readable window, a hold, a follower (a subscription or durable client), or
+the verdict of a check. `overview_page` puts the drawings on the page.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,12 @@ _STRIP_TICKS_MOST = 40
 
 
 class Shape(StrEnum):
-    """The form of a mark: the first four have a length, the others are at a point."""
+    """The form of a mark: the first four have a length, the others are at a point.
+
+    A column stands for several snapshots, a tick for one. A base is the readable window in a strip; a bar is that window in a
+    lane, or the history that a hold keeps; `allowed` is the history that its MAX LAG lets it keep. The others are the time of a
+    hold, the position of a follower and the time that a check was about.
+    """
 
     COLUMN = "column"
     BASE = "base"
@@ -33,7 +42,15 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """One mark: `height` is a share of the lane's; `text` describes it."""
+    """One mark of a lane or strip.
+
+    Attributes:
+        shape: Its form.
+        span: Where it is along the axis.
+        text: A description, which the page shows for it; empty: none.
+        level: Severity of what it shows.
+        height: Its share of the lane's height, up to 1.
+    """
 
     shape: Shape
     span: Span

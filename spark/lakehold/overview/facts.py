@@ -117,8 +117,8 @@ class TableFacts:
         name: `namespace.table`.
         source: The source that feeds it; None: another program writes it, and a hold or follower needs it.
         state: Its state.
-        since_ms: Read frontier, inclusive; None: it is not readable yet.
-        upper_ms: Write frontier, exclusive; None before the first batch.
+        since_ms: Read frontier, inclusive: the first time at which it can be read; None: it is not readable yet.
+        upper_ms: Write frontier, exclusive: the first time that is not readable yet; None before the first batch.
         rows: Rows, at most; None: unknown.
         open_errors: Messages in error that no later one has healed.
         unfilled: New columns that may lack values in older rows.

@@ -46,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of the summary: `number` of `total`."""
+    """A number of the summary: `number` of `total`; a total of 0 is not shown."""
 
     name: str
     number: int

@@ -1,4 +1,7 @@
-"""Times to places: pure. A place is a percentage of the width from the left, so that a picture fits any width."""
+"""Times to places, for the drawings of tables: pure.
+
+A place is a percentage of the drawing's width from the left, so that it fits any width.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Problem:
         text: What it is, in a few words.
         detail: Sentences.
         hint: What to do.
-        action: The command that does it, if one does.
+        action: The command that does what `hint` says, if one does.
         target: The object of the action: a source, a subscription or a table.
     """
 

@@ -13,7 +13,11 @@ from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress, Wait
 
 
 class State(StrEnum):
-    """The state of a table."""
+    """The state of a table.
+
+    A table that a source feeds is `live` (in sync with its source), `catching-up` with it, `stopped` by an error, `new` before
+    its first batch, or `loading` before its first snapshot is complete. A `foreign` table is written by another program.
+    """
 
     STOPPED = "stopped"
     CATCHING_UP = "catching-up"
@@ -25,10 +29,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class TableStatus:
-    """The status of a table that `source` feeds; `reader` and `progress` are None before it was first ingested.
+    """The status of one table.
 
-    `state` is `live` in sync with its source, `catching-up` with it, `stopped` by an error, `new` before its first batch, or
-    `loading` before its first snapshot is complete. `backlog` is its progress while it catches up.
+    Attributes:
+        full_name: `namespace.table`.
+        source: The source that feeds it; empty for a foreign table.
+        state: Its state.
+        reader: State of the reader that reads the table's topic; None before it was first ingested.
+        progress: The table's progress in that state; None before it was first ingested.
+        backlog: How much is left to read while it catches up; None for others.
     """
 
     full_name: str

@@ -1,4 +1,7 @@
-"""Deliveries to a durable client: one per timestamp, each acknowledged by the client."""
+"""Deliveries to a durable client: one per timestamp, each acknowledged by the client.
+
+A durable client is a program that follows a SUBSCRIBE, and continues after a restart where it stopped (`durable.py`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from lakehold.subscribe.output_batches import OutputChunk, Row
 from lakehold.subscribe.row_values import tuples
 
 QUIET_S = 10.0
-"""How often a follower without new rows stores its position."""
+"""How often a client that follows the lake without new rows stores its position."""
 
 
 class Delivery:
@@ -89,8 +92,8 @@ class DeliveryRun:
     """One run of a client: tracks what was delivered and what is acknowledged.
 
     Args:
-        position: The client's stored position.
-        position_ms: Its value; None before the first snapshot.
+        position: Stores the client's position.
+        position_ms: All below it (exclusive) was acknowledged before this run; None before the first snapshot.
     """
 
     def __init__(self, position: DeliveryPosition, position_ms: int | None) -> None:

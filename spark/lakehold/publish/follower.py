@@ -1,4 +1,7 @@
-"""Follower of a SUBSCRIBE: reads its output from a position onward, and reports how far the output is complete."""
+"""Follower of a SUBSCRIBE: reads its output from a position onward, and reports how far the output is complete.
+
+Publishers of subscriptions and durable clients read through it. A position is the first timestamp that was not processed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of an output table: created from the columns of a subscription's output, and extended as these grow."""
+"""Columns of a subscription's output table: created from the columns of its output, and extended as these grow."""
 
 from __future__ import annotations
 

@@ -43,7 +43,13 @@ SMALL_MANIFEST_FILES = 1_000
 
 @dataclass(frozen=True)
 class Published:
-    """The progress recorded in an output table; `position_ms` is exclusive."""
+    """The progress recorded in an output table.
+
+    Attributes:
+        position_ms: All output below it (exclusive) is in the table.
+        epoch: The publisher's epoch at that commit, see `EPOCH_PROPERTY`.
+        publisher: The process that committed it.
+    """
 
     position_ms: int
     epoch: int
@@ -144,6 +150,11 @@ class OutputTable:
 
     def publish(self, publication: Publication, epoch: int, publisher: str) -> int:
         """Commit `publication` to the table, and return the id of the new snapshot.
+
+        Args:
+            publication: The content of the commit.
+            epoch: The epoch of the process that publishes.
+            publisher: Names that process.
 
         Raises:
             LeaseLost: Another publisher has published more, or has taken over.

@@ -1,4 +1,7 @@
-"""Publishes a subscription: the output of its SUBSCRIBE is committed to its output table, each timestamp exactly once."""
+"""Publishes a subscription: the output of its SUBSCRIBE is committed to its output table, each timestamp exactly once.
+
+`lakehold publish`, `lake.publish` and the subscriptions DAG run it.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,11 @@ from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_from", "publisher")
-"""Columns of SHOW SUBSCRIPTIONS."""
+"""Columns of SHOW SUBSCRIPTIONS.
+
+`state` is `new` (nothing published), `running`, `idle`, or `lapsed`: changes that are not published yet can no longer be read.
+`published_below` (exclusive) and `held_from` are epoch milliseconds; `at` is `published_below` as text, in UTC.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Runs suites of Great Expectations on a table as of a time, and keeps the verdicts.
 
-Great Expectations takes seconds to import: only `expectations` and `run` import it, and they are imported when a suite runs.
+Great Expectations takes seconds to import: only `expectations` and functions of `suite_run` import it, when a suite runs.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lakehold.quality.suites import Expectation, Suite
 
 FUTURE = "future"
-"""Parameter of suites: the first instant that is the future, as text (ISO 8601, UTC)."""
+"""Parameter of suites, which `{"$PARAMETER": "future"}` refers to: the first instant that is the future (ISO 8601, UTC)."""
 
 FUTURE_MS = "future_ms"
 """Parameter of suites: the first instant that is the future, as epoch milliseconds."""

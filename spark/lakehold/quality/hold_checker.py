@@ -1,4 +1,7 @@
-"""The CHECK of a hold: the suites of its tables run at the hold's time, and the verdicts are kept with the hold."""
+"""The CHECK of a hold: the suites of its tables run at the hold's time, and the verdicts are kept with the hold.
+
+A hold keeps tables readable from a time on. `HoldCommands` calls this when a hold with a CHECK is created or advanced.
+"""
 
 from __future__ import annotations
 

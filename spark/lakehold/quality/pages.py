@@ -1,4 +1,4 @@
-"""The pages of checks, which only maintenance deletes."""
+"""The HTML pages of checks, one for each verdict: `verdict_page` writes them, and only maintenance deletes them, here."""
 
 from __future__ import annotations
 

@@ -85,8 +85,9 @@ class Checks:
         Args:
             full_name: `namespace.table`.
             snapshot_id: The snapshot that the table shows at `at_ms`; None: it has no rows then.
-            at_ms: The time it is read at, epoch milliseconds: later times are the future.
-            is_present: The time is now; of the newest snapshot it may be as well.
+            at_ms: The time it is read at, epoch milliseconds: times later than this by `CLOCKS_APART_MS` are the future.
+            is_present: Whether the table is checked as it is now, so that it may be compared with its database. A check of the
+                newest snapshot counts as one, too.
 
         Raises:
             DefinitionError: The table does not exist, or its suite cannot be used.

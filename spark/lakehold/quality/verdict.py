@@ -1,4 +1,4 @@
-"""The results of a suite, as plain values."""
+"""The results of a suite, as plain values. A comparison of a table with its database has the same form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Verdict:
         full_name: The table.
         snapshot_id: The snapshot; None: the table had none, and no rows.
         at_ms: The time it was read at, epoch milliseconds.
-        suite: The suite's file, or `generated`.
+        suite: The suite's file, `generated`, or `database` for a comparison with the table's database.
         outcomes: In the suite's order.
         html_path: The page that shows it: a path on this machine, or a URI.
         checked_at_ms: When the suite ran, epoch milliseconds.

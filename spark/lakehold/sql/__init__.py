@@ -1,1 +1,1 @@
-"""SQL statements: text -> statement -> plan -> effects. Parsing and planning have no effects, and only `engine` knows Spark."""
+"""SQL statements: text -> statement -> plan -> effects. Parsing and planning have no effects, and use no Spark session."""

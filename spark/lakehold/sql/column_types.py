@@ -1,4 +1,7 @@
-"""Types in a column list: sqlglot parses them, lakehold checks that Iceberg can store them and writes them as Spark does."""
+"""Types in the column list of CREATE TABLE … FROM SOURCE.
+
+sqlglot parses them, lakehold checks that Iceberg can store them and writes them as Spark does.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Contracts in files: `<namespace.table>.json` names the columns of a fed table whose statement names none.
 
+A fed table is one that a source fills (CREATE TABLE … FROM SOURCE).
+
 A file has `table`, `doc`, `key` and `schema`, which is Iceberg's JSON (specification, "Appendix C: JSON serialization"). The
 files of the system tables have this form, too, with further fields that lakehold decides for a fed table.
 """
@@ -103,7 +105,11 @@ def column_docs(full_name: str, directory: Path | None) -> dict[str, str]:
 
 
 def declared_type(of: IcebergType, path: str) -> str:
-    """Write the type of a declared column as in a column list; `path` names the column in the error."""
+    """Write the type of a declared column as in a column list; `path` names the column in the error.
+
+    Raises:
+        _InvalidContract: A declared column cannot have this type, or a part of it is required.
+    """
     match of:
         case DecimalType():
             if of.scale > of.precision:

@@ -1,4 +1,7 @@
-"""Statements that change the definitions in one commit; lakehold plans them again if another writer commits first."""
+"""Statements that change the definitions in one commit; lakehold plans them again if another writer commits first.
+
+Definitions are the connections, sources, tables of sources and subscriptions that a lake has: rows of one system table.
+"""
 
 from __future__ import annotations
 

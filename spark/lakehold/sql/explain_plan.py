@@ -1,4 +1,4 @@
-"""Descriptions of effects, for EXPLAIN of statements on definitions."""
+"""Descriptions of effects, for EXPLAIN of one statement on definitions or of a whole transaction (EXPLAIN BEGIN). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Statements that rename and drop holds in one commit; lakehold plans them again if another writer commits first."""
+"""Statements that rename and drop holds in one commit; lakehold plans them again if another writer commits first.
+
+A hold keeps tables readable from a time on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of SHOW HOLDS, which has names in place of the ids in holds."""
+"""The answer of SHOW HOLDS: the holds, which keep tables readable from a time on, with names in place of ids."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from lakehold.state.holds import Holds
 from lakehold.state.roles import Roles
 
 HOLD_COLUMNS = ("namespace", "name", "at", "tables", "max_lag", "check", "kept_by", "owner", "forced_from")
+"""`at` is the time from which the tables stay readable. `kept_by` is the subscription or client that advances the hold, and
+`forced_from` the time at which it was when MAX LAG last moved it (epoch milliseconds, as `at`)."""
 
 
 def list_holds(holds: Holds, definitions: Definitions, roles: Roles) -> Result:

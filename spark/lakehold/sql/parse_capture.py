@@ -1,4 +1,7 @@
-"""Parsing `FROM POSTGRES | MYSQL | MARIADB CONNECTION … VIA CONNECT … INTO KAFKA …`: a source with its own connector."""
+"""Parsing `FROM POSTGRES | MYSQL | MARIADB CONNECTION … VIA CONNECT … INTO KAFKA …`: a source with its own connector.
+
+The source *captures* a database: lakehold creates a Debezium connector in Kafka Connect, which writes the changes to topics.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,14 @@ def parse_into(cursor: Cursor) -> Kafka:
 
 
 def capture_of(source: str, database: Database, connect: str, kafka: Kafka) -> Capture:
-    """Build the capture of a source from its clauses; names that the clauses leave out follow from that of the source."""
+    """Build the capture of a source from its clauses; names that the clauses leave out follow from that of the source.
+
+    Args:
+        source: Name of the source.
+        database: The clause FROM.
+        connect: Name of the connection to Kafka Connect.
+        kafka: The clause INTO.
+    """
     plain = _NOT_OF_A_NAME.sub("_", source.lower())
     is_postgres = database.type is ConnectionType.POSTGRES
     prefix = str(kafka.options.get("topic_prefix", plain))

@@ -1,4 +1,7 @@
-"""Parsing `CREATE HOLD`, `ALTER HOLD`, `DROP HOLD`, `SHOW HOLDS` and `SHOW CREATE HOLD`."""
+"""Parsing `CREATE HOLD`, `ALTER HOLD`, `DROP HOLD`, `SHOW HOLDS` and `SHOW CREATE HOLD`.
+
+A hold keeps tables readable from a time on. Each function parses what follows the words that name its statement.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES"})
 
 
 def parse_subscribe(cursor: Cursor) -> Subscribe:
-    """Parse `[TO] namespace.table | (query)`, then one modifier, WITH, AS OF and UP TO in any order."""
+    """Parse `[TO] namespace.table | (query)`, then one modifier, WITH, AS OF and UP TO in any order, each at most once.
+
+    A modifier is WITHIN TIMESTAMP ORDER BY, ENVELOPE UPSERT or ENVELOPE DEBEZIUM.
+    """
     cursor.accept("TO")
     relation = _relation(cursor)
     modifier = ""

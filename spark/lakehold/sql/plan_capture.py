@@ -1,4 +1,8 @@
-"""Planning of upstream effects, for statements on sources that capture a database. Pure."""
+"""Planning of upstream effects, for statements on sources that capture a database. Pure.
+
+Such a source has a Debezium connector of its own. Upstream are the objects that it needs: the connector, topics and, of
+PostgreSQL, a replication slot and a publication. To reconcile a source is to bring these to what the definitions say.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +33,18 @@ def with_topic(table: Table, source: Source) -> Table:
 
 
 def reconciling(table: Table, definitions: Definitions) -> tuple[Reconcile, ...]:
-    """Plan what a new table needs upstream."""
+    """Plan what a new table needs upstream: its source is reconciled after the commit; nothing if it captures no database."""
     return (Reconcile(table.source),) if definitions.source(table.source).capture is not None else ()
 
 
 def releasing(dropped: Sequence[Definition], definitions: Definitions) -> tuple[Release, ...]:
-    """Plan what is removed upstream with the definitions `dropped`."""
+    """Plan what is removed upstream with the definitions `dropped`: one release for each capturing source of a dropped table."""
     names = dict.fromkeys(definition.source for definition in dropped if isinstance(definition, Table))
     return tuple(Release(name) for name in names if definitions.source(name).capture is not None)
 
 
 def altered(name: str, *, resnapshot: bool, definitions: Definitions) -> Reconcile:
-    """Plan ALTER SOURCE.
+    """Plan ALTER SOURCE `name` REPAIR, or RESNAPSHOT: the connector then reads all its tables again.
 
     Raises:
         DefinitionError: The source captures no database.

@@ -1,4 +1,7 @@
-"""Planning of statements on holds, and of drops of tables that are held. Pure."""
+"""Planning of statements on holds, and of drops of tables that are held. Pure.
+
+A hold keeps tables readable from a time on. A subscriber (a subscription or durable client) has one on the tables it reads.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def needs_holds(statement: Statement) -> bool:
 
 
 def create_hold(create: CreateHold, sql: str, holds: Holds) -> Plan:
-    """Plan CREATE HOLD; with IF NOT EXISTS an existing hold of the name stays as it is."""
+    """Plan CREATE HOLD; with IF NOT EXISTS an existing hold of the name stays as it is. `sql` is the statement as written."""
     new = replace(create.hold, sql=sql)
     existing = next((hold for hold in holds if hold.name == new.name), None)
     if existing is None or not create.if_not_exists:
@@ -58,7 +61,8 @@ def drop_holds_on(names: Collection[str], holds: Holds, *, cascade: bool) -> tup
     """Plan the drop of the holds on tables that are dropped.
 
     A hold that is on other tables, too, no longer holds these either; they stay. The hold of a subscription or durable client is
-    dropped as any other: without it the subscriber has lapsed, unless the same statement drops it.
+    dropped as any other: without it the subscriber has lapsed (changes that it has not taken may expire), unless the same
+    statement drops it.
 
     Args:
         names: Full names of the dropped tables.

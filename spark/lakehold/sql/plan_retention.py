@@ -1,4 +1,7 @@
-"""Planning of ALTER TABLE … RETAIN HISTORY: a fed table has the setting in its definition, others in a property."""
+"""Planning of ALTER TABLE … RETAIN HISTORY, which sets how much of a table's history stays readable.
+
+A table that a source feeds has the setting in its definition, any other in a property of the Iceberg table.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from lakehold.sql.statement_effects import ChangeTable, Plan, RunOnSpark
 
 
 def retain_history(name: str, retained_ms: int | None, definitions: Definitions) -> Plan:
-    """Plan the change of the history that the table `name` keeps; None removes the table's own setting."""
+    """Plan the change of the history that the table `name` keeps, in milliseconds; None removes the table's own setting."""
     if name not in definitions.tables:
         return Plan((_property(name, retained_ms),))
     table = definitions.tables[name].definition

@@ -1,4 +1,7 @@
-"""Checks of subscriptions and their output tables against the definitions."""
+"""Checks of subscriptions and their output tables against the definitions.
+
+The output table is the one that CREATE SUBSCRIPTION … INTO names: lakehold appends the output of the SUBSCRIBE to it.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,11 @@ def check_subscription(subscription: Subscription, definitions: Definitions) -> 
 
 def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
     """Refuse to change an output table by hand: it contains only what its subscription published.
+
+    Args:
+        verb: The kind of change, for the error; empty if a statement changes no table.
+        target: Full name of the table that a statement would change.
+        definitions: The definitions of the lake.
 
     Raises:
         DefinitionError: `target` is an output table, and `verb` would change it.

@@ -56,7 +56,7 @@ class LakeReads:
             return Result(tuple(frame.columns), fetched(frame))
 
     def read_changes(self, subscribe: Subscribe) -> Result:
-        """Read the rows of a SUBSCRIBE up to UP TO, or to the earliest `upper` of its tables."""
+        """Read the rows of a SUBSCRIBE up to UP TO, or as far as all its tables are readable now, whichever is earlier."""
         opened = self.subscribing.open(subscribe)
         found = [chunk.rows for chunk in opened.chunks()]
         return Result(opened.columns, tuples(pa.concat_tables(found)) if found else [], opened.notices)

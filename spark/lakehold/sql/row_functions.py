@@ -38,4 +38,4 @@ xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifn
 """
 ROW_FUNCTIONS = frozenset(_NAMES.split())
 """The functions of one row that Spark 4.1 registers. A query with another function is still correct but slower: lakehold
-computes it at both ends of the window, and subtracts."""
+computes its result at each timestamp, and subtracts the result before."""

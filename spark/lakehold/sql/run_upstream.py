@@ -1,7 +1,8 @@
 """Effects of statements upstream: lakehold removes upstream objects before the commit, and creates them after it.
 
-So every upstream object belongs to a definition, even if a process dies in between. The statement, run again, or the next
-ingest finishes the rest.
+Upstream objects are what a source that captures a database needs: its connector in Kafka Connect, topics and, of PostgreSQL, a
+replication slot and a publication. With this order each of them belongs to a definition, even if a process dies in between. The
+statement, run again, or the next ingest finishes the rest.
 """
 
 from __future__ import annotations
@@ -109,7 +110,14 @@ def _hinting_at_keep_upstream(source: str) -> Iterator[None]:
 
 
 def explain(plan: Plan, before: Definitions, after: Definitions, upstream: Upstream) -> Result:
-    """Describe the steps of a plan, one row each, with the hints as notices."""
+    """Describe the steps of a plan, one row each, with the hints as notices; nothing is changed.
+
+    Args:
+        plan: The plan.
+        before: The definitions as they are.
+        after: The definitions as they would be after the plan.
+        upstream: Plans the upstream steps, for which it inspects the database and Kafka Connect.
+    """
     rows: list[tuple[str]] = []
     notices: list[str] = []
     for effect in plan.effects:

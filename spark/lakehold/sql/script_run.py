@@ -1,4 +1,4 @@
-"""Running a script: parse all of it, then plan and run one statement after the other."""
+"""Running a script, for `lake.sql` and `lakehold sql`: parse all of it, then plan and run one statement after the other."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class FedTables(Protocol):
-    """The state of fed tables and sources outside of the definitions, which a drop removes."""
+    """The state of fed tables (those that sources fill) and of sources outside of the definitions, which a drop removes."""
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop the Iceberg table with its data, if it exists."""

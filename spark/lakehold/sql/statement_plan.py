@@ -1,4 +1,7 @@
-"""Planning: statement and definitions -> plan. Pure: all checks that need the definitions are here, and no effects."""
+"""Planning: statement and definitions -> plan. Pure: all checks that need the definitions are here, and no effects.
+
+`script_run` then makes the effects of the plan, or explains them.
+"""
 
 from __future__ import annotations
 

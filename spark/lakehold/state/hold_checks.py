@@ -1,4 +1,7 @@
-"""Verdicts of checks, of holds and of tables, as rows of `mz_catalog.mz_hold_checks`."""
+"""Verdicts of checks, of holds and of tables, as rows of `mz_catalog.mz_hold_checks`.
+
+A check runs a *suite* (expectations of Great Expectations about a table's rows), or compares a table with its database.
+"""
 
 from __future__ import annotations
 

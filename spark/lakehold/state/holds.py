@@ -16,7 +16,7 @@ from lakehold.state.subscribers import SubscriberKind
 
 
 class Check(StrEnum):
-    """The effect of a failed suite on a hold and its advances."""
+    """The effect of a failed suite (expectations about the rows of its tables) on a hold and its advances."""
 
     REQUIRE = "require"
     RECORD = "record"
@@ -25,7 +25,10 @@ class Check(StrEnum):
 
 @dataclass(frozen=True)
 class HeldTable:
-    """A table that a hold is on; `object_id` is its id in `mz_objects`, or its Iceberg UUID if no source feeds it."""
+    """A table that a hold is on.
+
+    `object_id` is its id in `mz_objects` if a source feeds it (`is_fed`), else its Iceberg UUID.
+    """
 
     object_id: str
     full_name: str

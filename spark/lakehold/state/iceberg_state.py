@@ -1,4 +1,7 @@
-"""The state of a lake in tables of `mz_catalog`: each change is a compare-and-set on a table's current snapshot."""
+"""The state of a lake in tables of `mz_catalog`: each change is a compare-and-set on a table's current snapshot.
+
+Read `store.py` first: it has the interfaces that are implemented here. The tables are small, and PyIceberg reads and writes them.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,14 @@ class Leases(ABC):
 
 
 class HeldLease:
-    """A lease that this process holds; call `confirm` before every commit."""
+    """A lease that this process holds; call `confirm` before every commit.
+
+    Args:
+        store: The store of the lease.
+        source: The name of the object: a source, or the id of a subscriber.
+        holder: Names this process and its use of the lease.
+        settings: How long a lease lasts, and how often it is renewed.
+    """
 
     def __init__(self, store: Leases, source: str, holder: str, settings: Settings) -> None:
         self._store = store
@@ -122,7 +129,12 @@ class HeldLease:
 
 @contextmanager
 def leased(store: Leases, source: str, settings: Settings, wait_ms: int = 0) -> Iterator[HeldLease]:
-    """Hold the lease of `source` inside; raises `SourceBusy` if another process has it for longer than `wait_ms`."""
+    """Hold the lease of `source`, a source or the id of a subscriber, until the context ends.
+
+    Raises:
+        SourceBusy: Another process has it for longer than `wait_ms`.
+        SubscriberBusy: Another process runs the subscriber; nothing waits for that.
+    """
     lease = HeldLease(store, source, f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}", settings)
     lease.acquire(wait_ms)
     try:

@@ -1,6 +1,8 @@
 """Plain queries over diffs, answered by Arrow in this process instead of by Spark.
 
-Arrow selects columns and compares them with constants; nulls have the meaning that Spark gives them.
+A diff is a row with the timestamp at which it was added to a table (`mz_diff` is 1) or removed (-1). A plain query only selects
+columns of one table and compares them with constants; run over a table's diffs, it gives the diffs of its result. Nulls have the
+meaning that Spark gives them.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class ArrowQuery:
     def of(self, diffs: pa.Table) -> pa.Table:
         """Run the query over diffs of the table.
 
+        `diffs` ends with the columns of the table; those before them (timestamp and diff) come first in the result, too.
         The result has to be consolidated even if the diffs were: rows that differed in other columns may now be equal.
         """
         first = diffs.num_columns - len(self.table)

@@ -1,4 +1,6 @@
-"""Reader of small Avro files. Many share a schema, which is parsed once; many repeat records, which are not decoded again.
+"""Reader of small Avro files: Iceberg's manifests and manifest lists, which `live_files` reads by the hundred.
+
+Many share a schema, which is parsed once; many repeat records of others, which are not decoded again.
 
 fastavro parses the schema of every file again, which takes longer than decoding the records of a small manifest.
 """
@@ -99,7 +101,7 @@ class RepeatedRecords(Generic[Value]):
 
     Args:
         value_of: Converts a record to the value that is kept.
-        at_most: Records kept per schema.
+        at_most: Records kept per schema; when there are so many, all of the schema are forgotten.
     """
 
     def __init__(self, value_of: Callable[[Any], Value], at_most: int) -> None:

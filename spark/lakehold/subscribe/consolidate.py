@@ -1,4 +1,8 @@
-"""Consolidation of diffs: each row has at most one diff per timestamp, and no diff is zero."""
+"""Consolidation of diffs: afterwards each row has at most one diff per timestamp, and no diff is zero.
+
+A diff is how many copies of a row a table gained (positive) or lost (negative) at a timestamp. A row that was removed from one
+file and written to another unchanged has a +1 and a -1, which cancel.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,13 @@ def consolidated(diffs: pa.Table, first: Sequence[int] = ()) -> pa.Table:
 
 
 def merged(chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Sum the diffs of equal adjacent rows, also across tables; the order stays."""
+    """Sum the diffs of equal adjacent rows of a timestamp, also across tables; the order stays, and so would sums of zero.
+
+    It is for the rows of a table or result at one time: their diffs are all positive, so no sum is zero.
+
+    Args:
+        chunks: Diffs as for `consolidated`, in which equal rows are next to each other.
+    """
     waiting: pa.Table | None = None
     for chunk in chunks:
         rows = chunk if waiting is None else pa.concat_tables([waiting, chunk])

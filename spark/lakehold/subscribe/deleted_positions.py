@@ -1,4 +1,7 @@
-"""Positions of deleted rows in data files, from deletion vectors (v3) and position deletes (v2)."""
+"""Positions of deleted rows in data files, from deletion vectors (Iceberg format 3) and position deletes (format 2).
+
+`changed_rows` compares them between two snapshots to find the rows that a commit deleted.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class DeletedPositions:
 
     Args:
         io: Opens files.
-        remembered: Cached positions by the delete file's `place`.
+        remembered: Cached positions by the delete file's `place`: its path and, of a deletion vector, its offset there.
     """
 
     def __init__(self, io: FileIO, remembered: Remembered[tuple[str, int | None], Positions]) -> None:

@@ -28,7 +28,8 @@ def upsert(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[pa.Table]
 
     Returns:
         Tables of `mz_timestamp, mz_state, key, other columns`, one row for each timestamp and key, in the order of the diffs.
-        States: `upsert`, `delete`, `key_violation`; the values of the last two are null.
+        States: `upsert`, `delete`, `key_violation`; the values of the last two are null. A key is violated at a timestamp if
+        its diffs are anything but one row added, one removed, or one of each: then several rows have or had the key.
     """
     for groups in _groups(chunks, key):
         values = [(field, groups.after_values(i)) for i, field in groups.value_fields()]
@@ -44,7 +45,7 @@ def debezium(chunks: Iterable[pa.Table], key: Sequence[int]) -> Iterator[pa.Tabl
 
     Returns:
         Tables of `mz_timestamp, mz_state, key`, then `before_*` of all other columns, then `after_*` of all other columns.
-        States: `insert`, `upsert`, `delete`, `key_violation`.
+        States: `insert`, `upsert`, `delete`, and `key_violation` as for `upsert`, whose `before_*` and `after_*` are null.
     """
     for groups in _groups(chunks, key):
         fields = list(groups.value_fields())

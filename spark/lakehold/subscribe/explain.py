@@ -18,7 +18,7 @@ _TIMESTAMPS_SHOWN = 100
 
 
 def explained(opened: Opened) -> Iterator[str]:
-    """Yield the plan, line by line."""
+    """Yield the lines of the plan: the output's columns, its window, how its diffs are found, and each table's changes."""
     subscription, window = opened.subscription, opened.window
     relation, statement = subscription.relation, subscription.statement
     yield f"output {output_name(statement.shape).replace('_', ' ')}: {', '.join(opened.columns)}"

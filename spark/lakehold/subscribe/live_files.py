@@ -1,5 +1,6 @@
 """Lists the files of a snapshot from its manifests: data files, and the delete files that apply to them.
 
+`changed_rows` compares these lists between two snapshots; maintenance finds small files in them.
 PyIceberg reads manifests as format 2: it drops what deletion vectors need, namely their data file and their offset. It also
 decodes them in Python. A hundred snapshots have a hundred lists of hundreds of manifests, so fastavro reads them here.
 """

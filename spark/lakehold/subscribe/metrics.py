@@ -1,4 +1,4 @@
-"""Prometheus metrics of subscriptions: how many begin, and which diffs are read."""
+"""Prometheus metrics of SUBSCRIBE: how many statements begin, and how the diffs that they need are read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ SUBSCRIBES = Counter(
     "SUBSCRIBE statements begun, by output option.",
     labelnames=("output", "snapshot", "progress"),
 )
-"""Exported as `lakehold_subscribes_total`."""
+"""Exported as `lakehold_subscribes_total`.
+
+`output` is a name of `_OUTPUTS`: `raw` stands for a statement without `WITHIN TIMESTAMP ORDER BY` and without an envelope, whose
+rows are the diffs as they are. `snapshot` and `progress` are the options of these names, `true` or `false`.
+"""
 
 DIFFS = Counter(
     "lakehold_subscribe_diffs",
     "Diffs between two snapshots of a table that subscriptions used, by how they were read.",
     labelnames=("read",),
 )
-"""Exported as `lakehold_subscribe_diffs_total`; `read` is `here`, `by_spark` or `shared`."""
+"""Exported as `lakehold_subscribe_diffs_total`.
+
+`read` is `here` (by Arrow, in this process), `by_spark` (more rows than this process reads itself, or files that only Spark can
+read) or `shared` (cached after another subscription read the diff).
+"""
 
 _OUTPUTS: dict[type[OutputShape], str] = {
     Raw: "raw",
@@ -36,7 +44,7 @@ _OUTPUTS: dict[type[OutputShape], str] = {
 
 
 def output_name(shape: OutputShape) -> str:
-    """Return the name of an output option, as labels and the settings that disable it use it."""
+    """Return the name of an output option, as the label `output` and the settings `enable_<name>_in_subscribe` use it."""
     return _OUTPUTS[type(shape)]
 
 

@@ -155,7 +155,8 @@ def misses_filtered_columns(timeline: Timeline, snapshot_id: int) -> bool:
 def summed(diffs: LargeDiffs) -> LargeDiffs:
     """Sum the diffs of equal rows per timestamp, and drop zeros.
 
-    Maps and floats are grouped by an image: Spark takes a null value in a map for 0, and would return -0.0 as 0.0.
+    Columns with maps or floats are grouped by a copy (maps as sorted arrays), and the first original value of a group is
+    returned: Spark takes a null value in a map for 0, and would return -0.0 as 0.0.
     """
     fields = diffs.frame.schema.fields[2:]
     names = [field.name for field in fields]
@@ -171,7 +172,8 @@ def summed(diffs: LargeDiffs) -> LargeDiffs:
 def ordered(diffs: LargeDiffs, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:
     """Sort diffs by timestamp, then by `first`, then by row and diff, as `lakehold.subscribe.consolidate` sorts.
 
-    `row_columns` is the number of columns in the row, for frames with further columns after them.
+    `first` are sort keys, such as those of an envelope's key. `row_columns` is the number of columns in the row, for frames with
+    further columns after them; None: there are none.
     """
     fields = diffs.frame.schema.fields[2:][:row_columns]
     row = [_sortable(F.col(field.name), field.dataType) for field in fields]
@@ -183,7 +185,7 @@ def ordered(diffs: LargeDiffs, first: Sequence[Column] = (), row_columns: int | 
 
 
 def row_column(place: int, of: DataFrame) -> Column:
-    """Return the sort key for the row's column at position `place`."""
+    """Return the sort key for the row's column at the zero-based position `place`, in a frame of diffs."""
     field = of.schema.fields[2 + place]
     return _sortable(F.col(field.name), field.dataType)
 

@@ -1,4 +1,7 @@
-"""Batches as a reader gets them: one per timestamp, with rows that can be read as a stream."""
+"""Batches of a SUBSCRIBE's output as `lake.follow` yields them: one per timestamp, with rows that can be read as a stream.
+
+They are not the batches of an ingest: a table's timestamp may come from a batch of its source or from a foreign commit.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """Rows of the output that belong to the batch of `mz_timestamp`."""
+    """Some or all rows of the output that belong to the batch of `mz_timestamp`; large batches have several chunks."""
 
     mz_timestamp: int
     rows: pa.Table

@@ -1,4 +1,4 @@
-"""Shapes diffs as a SUBSCRIBE requests, and adds progress rows."""
+"""Shapes diffs as a SUBSCRIBE requests, and adds progress rows: rows that only say how far the output is complete."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ class Output:
         row: The columns of the relation.
         progress: Whether to add progress rows.
         up_to_ms: Exclusive upper bound of progress rows; None for no bound.
+
+    Attributes:
+        key: Zero-based positions of an envelope's key among the columns of the relation; empty without an envelope.
+        sorting: The order within a timestamp, in which the relation has to return its diffs.
     """
 
     shape: OutputShape
@@ -108,7 +112,10 @@ class Output:
         return OutputChunk(mz_timestamp, self.schema.empty_table())
 
     def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[OutputChunk]:
-        """Yield a progress row at `mz_timestamp`: no row below that timestamp will follow."""
+        """Yield a progress row, if the statement requests them: no row with a timestamp below `mz_timestamp` will follow.
+
+        `batch_ms` is the timestamp of the batch in which the reader gets the progress row.
+        """
         if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
             values = [pa.array([mz_timestamp], pa.int64()), pa.array([True])]
             values += [pa.nulls(1, column.type) for column in list(self.schema)[2:]]

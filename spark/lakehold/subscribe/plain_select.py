@@ -1,4 +1,7 @@
-"""Syntax tree of plain queries, which only select columns of one table and compare them with constants: values only."""
+"""Syntax tree of plain queries, which only select columns of one table and compare them with constants.
+
+The SQL parser builds it (`sql/plain_query.py`), and `arrow_query` runs it without Spark.
+"""
 
 from __future__ import annotations
 

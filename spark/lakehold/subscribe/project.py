@@ -94,7 +94,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def readable_columns(schema: Schema) -> Schema:
-    """Leave out the columns that cannot be read."""
+    """Return the schema without the columns that cannot be read, because Spark has no type for them; its id stays."""
     readable = [field for field in schema.fields if is_readable(field.field_type)]
     return schema if len(readable) == len(schema.fields) else Schema(*readable, schema_id=schema.schema_id)
 

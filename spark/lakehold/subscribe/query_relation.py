@@ -1,4 +1,8 @@
-"""Changes of the result of any query: at each timestamp its result then, minus its result at the timestamp before."""
+"""Changes of the result of any query: at each timestamp its result then, minus its result at the timestamp before.
+
+Queries that filter and compute row by row are answered from the diffs of their table (`row_by_row_changes`), which costs less.
+This is the way for all others, such as joins and aggregates.
+"""
 
 from __future__ import annotations
 

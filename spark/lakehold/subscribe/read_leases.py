@@ -1,7 +1,7 @@
 """Read leases: long reads leave a note in the lake, so that maintenance keeps the history they still need.
 
-Maintenance keeps history for a grace period longer than promised, and most reads end within it. A read that takes longer than a
-sixth of the grace period, and still needs history older than that, records a lease in the lake, and renews it.
+Maintenance keeps history for a grace period longer than the tables' retention, and most reads end within it. A read that takes
+longer than a sixth of the grace period, and still needs history older than that, records a lease in the lake, and renews it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ReadLeases:
 
     Args:
         store: Stores the leases.
-        grace_ms: How much longer than promised the lake keeps history.
+        grace_ms: How much longer than its retention a table keeps history (the grace period).
         clock: Epoch milliseconds.
     """
 

@@ -1,7 +1,8 @@
 """Relations that a SUBSCRIBE reads: a table, a query that works row by row, or any other query.
 
-A relation gives its rows and their changes as tables of diffs (`mz_timestamp, mz_diff, columns`). They are consolidated, in the
-order of a `Sorting`, with ascending timestamps. Only results too large for this process come in several chunks.
+A relation gives its rows and their changes as tables of diffs (`mz_timestamp, mz_diff, columns`). They are consolidated (equal
+rows of a timestamp are summed), in the order of a `Sorting`, with ascending timestamps. A table has all rows of one or more
+timestamps, except where a result is too large for this process: then consecutive tables share a timestamp.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Relation(ABC):
     def changes(
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
     ) -> Iterator[pa.Table]:
-        """Read the diffs of every timestamp in the interval."""
+        """Read the diffs of every timestamp after `after_exclusive_ms` and before `until_exclusive_ms`."""
 
 
 @dataclass(frozen=True)

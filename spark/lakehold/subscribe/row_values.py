@@ -1,5 +1,7 @@
 """Values of Arrow columns as Python values in rows: PySpark's types, and text for values that Python cannot hold.
 
+Rows of queries, of SUBSCRIBE and for durable clients are made here.
+
 Python's dates and times end at the years 1 and 9999, while tables may hold others. Such a value becomes its text in ISO 8601,
 with a sign before years of more than four digits and before negative ones: `+20232-01-01`, `-0043-03-15T00:00:00`.
 """

@@ -1,5 +1,6 @@
 """A cache of diffs: several subscriptions over the same snapshots read and sum each diff once.
 
+A diff here is that of a *step*: the rows that a table gained or lost from one of its snapshots to the next one that is read.
 The diff of two snapshots never changes, so a cached diff is never out of date. It is only evicted for lack of space.
 """
 
@@ -48,7 +49,7 @@ class ReadDiffs:
         keys: The key of each step, in the order of the steps.
         steps: The steps, timestamps ascending.
         rows: The steps' diffs, in the order of `consolidated`.
-        first: Positions of the columns by which each timestamp's rows are sorted first.
+        first: Zero-based positions of the row's columns by which each timestamp's rows are sorted first.
     """
 
     def __init__(self, keys: Sequence[DiffKey], steps: Sequence[Step], rows: pa.Table, first: tuple[int, ...]) -> None:

@@ -64,7 +64,7 @@ class Sorting:
         return self.sort_consolidated(consolidated(diffs, self.first), spark)
 
     def sort_consolidated(self, found: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
-        """Sort diffs, which are consolidated with `first`, by ORDER BY."""
+        """Sort diffs by ORDER BY; without it they stay in the order that `consolidated` gave them, by `first` and the row."""
         if not self.items:
             return found
         if all(item.place is not None for item in self.items):
@@ -72,7 +72,10 @@ class Sorting:
         return self._sort_by_spark(found, spark())
 
     def on_spark(self, diffs: LargeDiffs, names: Sequence[str]) -> DataFrame:
-        """Sort consolidated diffs on Spark; `names` are the names of the row's columns."""
+        """Sort diffs on Spark; `names` are the names of the row's columns.
+
+        Diffs that are not summed yet are allowed unless `reads_diff`: equal rows come next to each other.
+        """
         frame = diffs.frame
         if not self.items:
             return ordered(diffs, [row_column(place, frame) for place in self.first])

@@ -1,4 +1,4 @@
-"""Spark types of Arrow columns."""
+"""Spark types of Arrow columns, for data frames that are made from Arrow tables of diffs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parsed SUBSCRIBE, as plain values."""
+"""A parsed SUBSCRIBE, as plain values: `sql/parse_subscribe.py` makes them, `subscription_opening` opens them on a lake."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ class Subscribe:
 
     Attributes:
         relation: Full name of a table, or a query.
-        shape: The output option; at most one modifier.
+        shape: The output option: an order or an envelope; `Raw` if the statement has neither.
         snapshot: Whether the output begins with all rows at `as_of_ms`, stamped with that timestamp.
         progress: Whether progress rows report how far the output is complete.
-        as_of_ms: First timestamp, inclusive; None for the latest readable one.
+        as_of_ms: The time of the snapshot; the changes after it (exclusive) follow. None for the latest readable time.
         up_to_ms: End of the output, exclusive. None: it ends at `upper`, or never if it is followed.
     """
 

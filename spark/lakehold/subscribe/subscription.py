@@ -52,7 +52,7 @@ class Subscription:
         return together({name: self.timelines.reaching(timeline, window.as_of_ms) for name, timeline in found.items()})
 
     def chunks(self, timelines: TimelinesByName, window: Window) -> Iterator[OutputChunk]:
-        """Read the output of a window."""
+        """Read the output of the first window: with SNAPSHOT all rows at its beginning, then the changes after that."""
         as_of_ms, until_ms = window.as_of_ms, window.until_ms
         if until_ms <= as_of_ms:
             return
@@ -75,13 +75,18 @@ class Subscription:
     def changes(
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
     ) -> Iterator[OutputChunk]:
-        """Read the changes in an interval."""
+        """Read the output for the changes after `after_exclusive_ms` and before `until_exclusive_ms`.
+
+        A window after the first one has nothing else.
+        """
         diffs = self.relation.changes(timelines, after_exclusive_ms, until_exclusive_ms, self.output.sorting)
         yield from self.output.of(diffs)
 
 
 def window(statement: Subscribe, timelines: TimelinesByName, holds: Callable[[], Holds]) -> Window:
-    """Compute the window that can be read now; `holds` is only called to describe an error.
+    """Compute the first window: from AS OF, else the latest readable time, to UP TO or the end of what can be read now.
+
+    `holds` is only called to describe an error.
 
     Raises:
         StatementBounds: UP TO is before AS OF.

@@ -1,4 +1,7 @@
-"""Opens subscriptions on a lake: resolves what a SUBSCRIBE reads, checks it, and waits until it can be read."""
+"""Opens subscriptions on a lake: resolves what a SUBSCRIBE reads, checks it, and finds the window that can be read now.
+
+The command line, SQL, `lake.follow`, publishers and durable clients all open a SUBSCRIBE here.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,7 @@ class Subscribing:
     def open(self, statement: Subscribe) -> Opened:
         """Open `statement` on the lake as it is now.
 
-        For tables with foreign writers it waits as long as one of their commits may take.
+        For tables with foreign writers, which know nothing of lakehold, it waits as long as one of their commits may take.
 
         Raises:
             DefinitionError: A table or column does not exist.

@@ -1,4 +1,4 @@
-"""Reads what changed in one table from version to version, as diffs: rows with 1 where they were added, -1 where removed.
+"""Reads what changed in one table from snapshot to snapshot, as diffs: rows with 1 where they were added, -1 where removed.
 
 Only files that changed are read: in this process, or by Spark if a step changed many rows. Small steps are read together, so
 that a data file whose rows were removed at several timestamps is opened once. Diffs that were read in this process are cached.
@@ -87,7 +87,7 @@ class TableDiffs:
 
         Args:
             steps: The steps, by ascending timestamp.
-            first: Positions of columns by which each timestamp's rows are sorted before all other columns.
+            first: Zero-based positions of the row's columns by which each timestamp's rows are sorted before all others.
 
         Returns:
             Consolidated tables, in which equal rows of a timestamp are summed; each has all rows of one or more timestamps. For a
@@ -231,7 +231,10 @@ class TableDiffs:
         return ChangedRows(LiveFiles(table, reading.files), DeletedPositions(table.io, reading.positions))
 
     def rows_at(self, at_ms: int, first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
-        """Read all rows of the table at `at_ms`, as diffs of that timestamp; raises as `along` does."""
+        """Read all rows of the table at `at_ms`, as diffs (1) of that timestamp; raises as `along` does.
+
+        `first` is as for `along`.
+        """
         version = self.timeline.at(at_ms)
         if version is None:
             return

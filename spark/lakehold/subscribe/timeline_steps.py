@@ -1,4 +1,7 @@
-"""Steps of a table: its changes from one snapshot to the next, each at its timestamp."""
+"""Steps of a table: its changes from one snapshot to the next, each at its timestamp.
+
+SUBSCRIBE reads the diff of each step (`table_diffs`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from lakehold.timeline.timelines import Timeline
 
 @dataclass(frozen=True)
 class Step:
-    """A table's change from one snapshot to another at `mz_timestamp`; None stands for an empty table."""
+    """A table's change at `mz_timestamp`, from the snapshot `before` to the snapshot `after`: ids; None is an empty table."""
 
     mz_timestamp: int
     before: int | None
@@ -18,7 +21,10 @@ class Step:
 
 
 def steps(timeline: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
-    """Yield the table's changes of snapshot in the interval."""
+    """Yield a step for each snapshot that the table showed after `after_exclusive_ms` and before `until_exclusive_ms`.
+
+    The first step begins with the snapshot at `after_exclusive_ms`. Expired snapshots have no step: the next one covers them.
+    """
     version = timeline.at(after_exclusive_ms)
     before = version.snapshot_id if version is not None else None
     for version in timeline.between(after_exclusive_ms, until_exclusive_ms):

@@ -1,6 +1,8 @@
 """Reads statements that change tables of MySQL and MariaDB: the tables they name, and what they may do to rows. Pure.
 
-Statements that are not understood count as ones that change rows and remove some: a snapshot too many harms nobody.
+`schema_history.py` calls it for each statement in a connector's schema history. Debezium sends a message for each row that
+INSERT, UPDATE or DELETE changes, and none for rows that ALTER TABLE changes: lakehold snapshots such a table again. A clause
+of ALTER TABLE that is not understood counts as one that removes rows: a snapshot too many harms nobody.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 Structure = Mapping[str, Mapping[str, Any]]
-"""The columns of a table by name, as the schema history describes them."""
+"""The columns of a table by name, as the schema history describes them: `typeName`, `length`, `optional` and so on."""
 
 
 class Effect(IntEnum):
-    """The effect that a statement may have, without messages, on the rows of a table that exists before and after it."""
+    """The effect that a statement may have, without messages, on the rows of a table that exists before and after it.
+
+    NONE: every row stays as it was. CHANGES: rows may have other values. REMOVES: rows may also be gone.
+    """
 
     NONE = 0
     CHANGES = 1
@@ -34,7 +39,7 @@ class TableStatement:
     Attributes:
         names: Names of tables, `database.table` in lower case; some of them may be of something else.
         databases: Names of databases that the statement drops, in lower case.
-        clauses: The clauses of an ALTER TABLE; none: another statement, which removes rows.
+        clauses: The clauses of an ALTER TABLE, as tokens; none: another statement, which removes rows.
         ignores: Whether an ALTER IGNORE TABLE removes rows that break a new unique index.
         replaces: Whether the statement is a CREATE OR REPLACE TABLE.
     """
@@ -114,11 +119,14 @@ _EXECUTED_COMMENTS = ("/*M!", "/*!", "*/")
 
 
 def table_statement(text: str, database: str) -> TableStatement | None:
-    """Read a statement; None: it changes no table that exists.
+    """Read a statement.
 
     Args:
         text: The statement.
-        database: The database that the session uses.
+        database: The database that the session uses, for names without one.
+
+    Returns:
+        None: The statement is of another kind, such as CREATE TABLE or TRUNCATE TABLE, or its text cannot be split into tokens.
     """
     if any(mark in text for mark in _EXECUTED_COMMENTS[:2]):
         for mark in _EXECUTED_COMMENTS:
@@ -151,7 +159,7 @@ def _tokens(text: str) -> Sequence[Token]:
 
 
 def effect(statement: TableStatement, columns: Columns) -> Effect:
-    """Return what a statement may do to the rows of a table that it names."""
+    """Return what a statement may do to the rows of a table that it names, whose columns are `columns`."""
     if not statement.clauses or statement.ignores:
         return Effect.REMOVES
     dropped = _dropped_columns(statement)

@@ -1,8 +1,9 @@
 """Plans the upstream objects of a source: the steps from what exists (`Found`) to what the definitions want (`Wanted`). Pure.
 
-It refuses what lakehold cannot do, before anything changes. The first step creates the signal topic and the last one deletes it,
-so that this topic shows whether the other objects are the source's own. A dropped table leaves the connector first, and lakehold
-deletes afterwards what the connector wrote until then.
+`Capturing` inspects, calls this module, applies the steps and repeats. A plan refuses what lakehold cannot do, before anything
+changes. The first step creates the signal topic, which holds requests to the connector and lakehold's own records
+(`journal.py`). The last step deletes it, so that this topic shows whether the other objects are the source's own. A dropped
+table leaves the connector first, and lakehold deletes afterwards what the connector wrote until then.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
 def plan(wanted: Wanted, found: Found) -> Steps:
-    """Compute the steps from what exists to what is wanted; no steps when they are alike.
+    """Compute the steps from what exists to what is wanted, with hints for people; no steps when they are alike.
 
     Raises:
         UpstreamError: Something upstream belongs to somebody else, is missing, or has lost changes: the error says what to do.
@@ -136,7 +137,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
 
 
 def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
-    """Compute the steps with which the connector takes its first snapshot again, of all its tables."""
+    """Compute the steps with which the connector takes its first snapshot again, of all its tables. Raises as `plan` does."""
     wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
     refuse_uncapturable(wanted, found)
@@ -168,7 +169,10 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
 
 
 def plan_snapshot(wanted: Wanted, found: Found, upstream: str) -> Steps:
-    """Compute the steps with which the connector snapshots one table again, which lacks no changes but values of its rows."""
+    """Compute the steps with which the connector snapshots one table again, because its rows have values that no message shows.
+
+    `upstream` is the table in the database. There are no steps if it is not captured or its first snapshot is still to come.
+    """
     wanted = fitted(wanted, found)
     refuse_foreign(wanted, found)
     table = next((each for each in wanted.tables if each.upstream == upstream), None)
@@ -215,7 +219,8 @@ def _stopped(wanted: Wanted, found: Found, *, is_stopped: bool) -> Iterator[Step
 def _publication(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
     """Create or complete the publication, and record the memberships of tables that came in or were `out`.
 
-    To a publication of somebody else lakehold only adds missing tables.
+    `out` are the tables whose changes were missed since the last inspection. A membership shows by its text whether a table left
+    the publication meanwhile (`FoundPublication.members`). To a publication of somebody else lakehold only adds missing tables.
     """
     name = wanted.capture.publication
     tables = tuple(table for table in existing_tables(wanted, found) if not is_unpublishable(table, found))

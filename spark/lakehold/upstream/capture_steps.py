@@ -1,4 +1,8 @@
-"""Steps that change what exists upstream. Each is safe to repeat; its `description` is what EXPLAIN shows."""
+"""Steps that change what exists upstream: data classes that `capture_plan` computes and `step_effects` applies.
+
+Each is safe to repeat; EXPLAIN shows its `description`. `source_id` is the object id of the source, and `prefix` begins the names
+of its topics. What a step records is in the signal topic, from which the journal reads it at the next inspection.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +73,7 @@ class ChangePublication:
 
 @dataclass(frozen=True)
 class CompletePublication:
-    """A step that makes a publication complete: all operations, and everything of the tables that it narrows."""
+    """A step that makes a publication complete: all operations, and all rows and columns of `tables`, which it narrowed."""
 
     name: str
     tables: tuple[str, ...]
@@ -133,7 +137,7 @@ class DropSlot:
 
 @dataclass(frozen=True)
 class CreateConnector:
-    """A step that creates a connector that does nothing yet."""
+    """A step that creates a connector that does nothing until `ResumeConnector`."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
@@ -187,7 +191,7 @@ class ResumeConnector:
 
 @dataclass(frozen=True)
 class RestartConnector:
-    """A step that restarts what failed of a connector; the next inspection shows whether that helped."""
+    """A step that restarts what failed of a connector, for `reason`; the next inspection shows whether that helped."""
 
     name: str
     reason: str
@@ -200,7 +204,7 @@ class RestartConnector:
 
 @dataclass(frozen=True)
 class CheckLog:
-    """A check that PostgreSQL can decode the log of a slot after the publication was created again."""
+    """A step that checks whether PostgreSQL can decode the log of a slot after the publication was created again."""
 
     slot: str
     publication: str
@@ -251,13 +255,15 @@ class RecordFirstSnapshot:
 
 @dataclass(frozen=True)
 class Repeat:
-    """The reason and extent of a repeated snapshot.
+    """The extent of a repeated snapshot, requested because changes of a table were missed or its rows have other values.
+
+    If the lake had not `read` all that was logged before, deleted rows can remain: a second one follows unless it `confirms`.
 
     Attributes:
         topic: The topic of the table upstream.
         tables: The tables of the lake that the topic feeds, full names by object id.
         read: How far all of them have read the topic; None: the connector may not have sent all that was logged before.
-        confirms: The lake has a snapshot of the table that was requested after the changes were missed.
+        confirms: No second snapshot follows: no change was missed, or this is the second one.
     """
 
     topic: str
@@ -274,7 +280,7 @@ class RequestSnapshot:
         prefix: First part of the topics' names.
         upstream: The table in the database.
         object_id: Object id of the lake's table.
-        repeat: Set for a table that had changes before.
+        repeat: Set if changes of the table were missed or its rows are read again; None: it is the table's first snapshot.
         signal_table: The table through which to request it; None: through the topic, which keeps the signal in any case.
     """
 
@@ -305,10 +311,7 @@ class RecordMissed:
 
 @dataclass(frozen=True)
 class RecordMembers:
-    """A step that records the current memberships of tables in a publication, to recognize later when they differ.
-
-    It also records the shapes that the tables had at the inspection.
-    """
+    """A step that records tables' memberships (`FoundPublication.members`) and shapes (`Shape`), to see when they differ."""
 
     prefix: str
     source_id: str
@@ -325,7 +328,7 @@ class RecordMembers:
 
 @dataclass(frozen=True)
 class RecordShapes:
-    """A step that records the shapes of tables, to recognize later when their rows changed without events."""
+    """A step that records the shapes of tables (`Shape`), to recognize later when their rows changed without events."""
 
     prefix: str
     source_id: str
@@ -339,7 +342,7 @@ class RecordShapes:
 
 @dataclass(frozen=True)
 class RecordSyncPoint:
-    """A step that writes a sync point to the log, and records its position for tables whose snapshots are complete.
+    """A step that writes a sync point to the log and records its position: from there joined tables fit the others of the source.
 
     Args:
         prefix: First part of the topics' names.

@@ -1,4 +1,7 @@
-"""The lake's columns of captured tables, from the database's columns and the tables of types. Pure."""
+"""Derives the lake's columns of captured tables from the database's columns. Pure.
+
+`postgres_types.py` and `mysql_types.py` list what Debezium sends for each type, and what such values lose on the way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def sent_type(column: FoundColumn, database: ConnectionType) -> SentType:
 
 
 def columns_of(found: Sequence[FoundColumn], database: ConnectionType) -> tuple[ColumnType, ...]:
-    """Return the lake's columns for a table that has these columns upstream, in order."""
+    """Return the lake's columns for a table that has these columns upstream, in order and without those that are not sent."""
     sent = [(column, sent_type(column, database).schema) for column in found]
     return tuple(
         ColumnType(column.name, iceberg_type(schema), not column.is_nullable)
@@ -45,7 +48,7 @@ def left_out_hints(tables: Iterable[str], found: Columns, database: ConnectionTy
 
 
 def lost_hints(tables: Iterable[str], found: Columns, database: ConnectionType) -> Iterator[str]:
-    """Yield a sentence for each kind of values that some columns of a table lose on the way."""
+    """Yield a sentence for each kind of values that Debezium does not send unchanged, with the columns that may have some."""
     for table in tables:
         columns: dict[str, list[str]] = {}
         for column in found.get(table, ()):

@@ -1,6 +1,8 @@
 """Reconciles what exists upstream of one source with the definitions: inspects, plans and applies steps until no step is left.
 
 Upstream are the connector in Kafka Connect, topics in Kafka, and in the database for example a slot and a publication.
+Statements and ingests call it through `CapturedSources`. The *journal* is what the source's signal and notification topics
+say: requests to the connector, its reports, and what lakehold recorded at earlier inspections.
 """
 
 from __future__ import annotations
@@ -179,7 +181,7 @@ class Capturing:
         return plan(target.wanted, found), faults
 
     def snapshots(self, target: Target) -> Snapshots:
-        """Return what the connector has reported about its snapshots; see `CapturedSources.snapshots`."""
+        """Return which tables' snapshots are complete, requested or repeated, and their sync points, as the journal has them."""
         kafka = shared_client(target.connections.kafka, self._timeout_s)
         journal = self._journal(target, kafka)
         journal.refresh()
@@ -210,7 +212,7 @@ class Capturing:
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
-        """Return the columns that a table's messages will have, derived from the table's current columns in the database."""
+        """Return the columns that messages of a table `upstream` will have, derived from its current columns in the database."""
         config = target.wanted.config
         with self._systems(target) as systems:
             columns = systems.database.columns([upstream]).get(upstream, ())
@@ -224,7 +226,7 @@ class Capturing:
         return UpstreamColumns(sent, key, InitialValues(known, unknown), numbers)
 
     def snapshot_again(self, target: Target, upstream: str, confirm: Callable[[], None]) -> None:
-        """Have the connector snapshot one table again; `confirm` as for `converge`, which raises as this does."""
+        """Have the connector snapshot one table again. Raises as `plan` does; `confirm` is called as by `reconcile`."""
         with self._systems(target) as systems:
             found = self._inspect(target, systems, with_backoff=False)
             found = replace(found, multisets=found.multisets | self._multisets(target.wanted, [upstream]))

@@ -29,7 +29,7 @@ class ChangingSources:
     capturing: Capturing
 
     def release(self, source: str, before: Definitions, after: Definitions) -> Steps:
-        """Remove from upstream what the definitions `before` have and those `after` do not.
+        """Remove from upstream what the definitions `before` have and those `after` do not; returns the applied steps.
 
         Raises:
             LeaseLost: Another process may change the source by now.
@@ -42,10 +42,16 @@ class ChangingSources:
     def reconcile(
         self, source: str, before: Definitions | None = None, *, resnapshot: bool = False, with_backoff: bool = False
     ) -> Steps:
-        """Bring what exists upstream of a source to the current definitions; `before` are those from before a statement.
+        """Bring what exists upstream of a source to the current definitions. Raises as `release` does.
 
-        Raises as `release` does. `resnapshot` has the connector snapshot all tables again. `with_backoff` keeps the pause before
-        a retry of what failed.
+        Args:
+            source: Name of the source.
+            before: The definitions from before a statement: what only these have is removed. None: no statement changed any.
+            resnapshot: Have the connector snapshot all tables again.
+            with_backoff: Keep the pause before a failed snapshot is requested again; otherwise request it at once.
+
+        Returns:
+            The steps that were applied, and hints.
         """
         defined = self.targets.definitions()
         target = self.targets.between(source, before or defined, defined)

@@ -1,4 +1,9 @@
-"""Configurations of Debezium's connectors, as Kafka Connect takes them. Pure."""
+"""Builds configurations of Debezium's connectors, as Kafka Connect takes them. Pure.
+
+Each function returns some options; `wanted.py` puts a source's configuration together. A *signal* is a request to a connector,
+such as for the snapshot of one table. It goes through a topic, or through a table in the database whose changes the connector
+reads. Into this *signal table* Debezium also writes *marks*, rows before and after each portion that such a snapshot reads.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,10 @@ LOG_PREFIX = "lakehold"
 SIGNAL_SCHEMA = "lakehold_signals"
 """The schema (in MySQL and MariaDB the database) of the tables in which connectors mark snapshots of joining tables."""
 SEEN = "lakehold looked at "
-"""Prefix of the time, in epoch milliseconds, that a signal table keeps: a database restored from a backup has an earlier one."""
+"""Text before the time of lakehold's last inspection, epoch milliseconds, that a signal table keeps.
+
+A database restored from a backup has an earlier time.
+"""
 _INCLUDED = "table.include.list"
 _AS_WRITTEN = re.compile(r"\(\?-i:(.*)\)")
 _SIGNAL_TABLE = "signal.data.collection"
@@ -200,9 +208,10 @@ def ad_hoc_snapshots(topics: SideTopics, brokers: str, client: Mapping[str, str]
 
 
 def signal_table_of(reader: str) -> str:
-    """Return the signal table of a connector, which the database knows by its slot, or by its number as a replica.
+    """Return the name of a connector's signal table, `schema.table`.
 
-    The name needs no quotes, because Debezium writes none.
+    `reader` is the name by which the database knows the connector: its replication slot, or its number as a replica. The result
+    needs no quotes, because Debezium writes none.
     """
     name = f"of_{reader}"
     if len(name) > _LONGEST_NAME:
@@ -219,7 +228,7 @@ def seen_ms(text: str) -> int | None:
 
 
 def signal_table(topic_prefix: str, table: str) -> dict[str, str]:
-    """Build the options, beside `ad_hoc_snapshots`, for a signal table that starts snapshots and paces them by marks.
+    """Build the options, beside `ad_hoc_snapshots`, for a signal table, through which snapshots are requested and marked.
 
     The connector sends the table's own changes nowhere.
     """

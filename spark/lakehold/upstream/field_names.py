@@ -42,6 +42,9 @@ def colliding_columns(
 
 
 def as_written(columns: Sequence[FoundColumn], config: Mapping[str, str]) -> tuple[FoundColumn, ...]:
-    """Return the columns that a connector of this configuration writes, by the names that it gives them."""
+    """Return the columns that a connector of this configuration writes, by the names that it gives them.
+
+    A column whose name in messages is that of another one is skipped.
+    """
     out = [column for _, column in colliding_columns(columns, config)]
     return tuple(replace(column, name=field_name(column.name, config)) for column in columns if column not in out)

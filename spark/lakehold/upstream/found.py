@@ -1,4 +1,8 @@
-"""The state of a source's upstream at one moment. Data classes only: `Capturing` fills them."""
+"""The state of a source's upstream at one moment. Data classes only.
+
+`Capturing` fills them, from the database, Kafka Connect, Kafka and the journal: what lakehold and the connector recorded in the
+source's signal and notification topics (`journal.py`). `capture_plan.py` compares them with what the definitions want (`Wanted`).
+"""
 
 from __future__ import annotations
 
@@ -178,7 +182,7 @@ class FoundDatabase:
         may_create: The source's user may create publications.
         money: The text of 1234.5 as type `money` for the source's user.
         failover: The server's settings and slots that decide what a failover loses.
-        shapes: The shapes of the wanted tables that exist, by name.
+        shapes: What the catalogue says now of columns, files and partitions of each wanted table that exists, by name (`Shape`).
     """
 
     wal_level: str
@@ -227,9 +231,9 @@ class FoundSnapshot:
         succeeded: The connector reported that the snapshot is complete.
         failures: Reasons of failures, one for each that the connector reported.
         missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
-        fits_from: The sync point of a table that joined; None: none was recorded.
+        sync_point: The log position from which a table that joined is consistent with the others; None: none was recorded.
         failed_in_row: Failures since the last success or first snapshot, without those for want of a key.
-        again_ms: When to request a snapshot again after such a failure, epoch milliseconds; else 0.
+        again_ms: When to request a snapshot again after such a failure, epoch milliseconds; 0: there was none.
         altered_until: The last snapshot has the effect of statements before this offset of the schema history.
     """
 
@@ -320,7 +324,8 @@ class Found:
         topics: The source's topics that exist, and existing topics with names that it would take.
         snapshots: Connector snapshots, by object id of the table.
         repeats: Repeated snapshots, by object id of the table.
-        members: Recorded memberships in the publication, by the table's name upstream.
+        members: Memberships in the publication as an earlier inspection recorded them, by the table's name upstream;
+            `database.publication.members` are those of now.
         first_snapshot_complete: The connector reported that its first snapshot is complete.
         database: The database; None for MySQL and MariaDB, which are not asked for their tables.
         writes_transactions: Connectors write in Kafka transactions; inspected before a connector is created, else True.
@@ -339,7 +344,8 @@ class Found:
             known.
         altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
         acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
-        shapes: Recorded shapes of tables of PostgreSQL, by the table's name upstream.
+        shapes: Shapes of tables of PostgreSQL (`Shape`) as an earlier inspection recorded them, by the table's name upstream;
+            `database.shapes` are those of now.
         row_image: The setting `binlog_row_image` of MySQL and MariaDB; inspected where a captured table has no key.
     """
 

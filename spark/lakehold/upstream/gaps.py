@@ -1,8 +1,10 @@
 """Find wanted tables that lack something upstream: a snapshot, missed changes, or the table itself. Pure.
 
-lakehold snapshots a table again when its changes were missed. Rows of the lake from before the signal that this snapshot does not
-bring are deleted. Changes that the connector or the lake had not read when the snapshot was requested count as brought by it. So
-lakehold requests a second snapshot when the lake has the first, unless there were no such changes.
+`capture_plan.py` and `hints.py` ask it. When changes of a table were missed, lakehold requests a *repeated snapshot* of it. At
+the end of this snapshot lakehold deletes the rows that the lake had at the request and that the snapshot did not bring. Some
+changes may not have been read at the request, by the connector or by the lake. They are written after it, as rows of the
+snapshot are, and so a row whose deletion was missed can remain. Then lakehold requests a second snapshot once the lake has the
+first.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def existing_tables(wanted: Wanted, found: Found) -> tuple[str, ...]:
 
 
 def joining_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
-    """Yield the tables without a snapshot that exists or is under way."""
+    """Yield the existing tables of which no connector snapshot was taken or is under way, and one may be requested now."""
     present = existing_tables(wanted, found)
     for table in wanted.tables:
         snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
@@ -73,7 +75,7 @@ def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTab
 
 
 def unrecorded_shapes(wanted: Wanted, found: Found) -> Mapping[str, Shape]:
-    """Return the shapes of tables that differ from the recorded ones; a table that was dropped has none."""
+    """Return the shapes of tables (`Shape`) that differ from the recorded ones; a table that was dropped has none."""
     shapes = found.database.shapes if found.database is not None else {}
     existing = [name for name in wanted.upstream_tables if name in shapes]
     return {name: shapes[name] for name in existing if found.shapes.get(name) != shapes[name]}
@@ -163,7 +165,10 @@ def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]
 
 
 def unrecorded_members(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the tables in the publication, as the database names them, whose membership is not recorded."""
+    """Return the tables in the publication, as the database names them, whose membership is not recorded.
+
+    A membership is a text that differs once the table has left the publication and come back (`FoundPublication.members`).
+    """
     members = _members(found)
     return tuple(name for name in existing_tables(wanted, found) if name in members and name not in found.members)
 
@@ -184,7 +189,7 @@ def is_in_lake(object_id: str, repeat: FoundRepeat, wanted: Wanted) -> bool:
 
 
 def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the tables, as the database names them, that need a snapshot of their own and may not be able to have one."""
+    """Return the tables, as the database names them, that need a snapshot of their own; `has_no_key` says which can have none."""
     needing = (
         *joining_tables(wanted, found),
         *tables_missing_changes(wanted, found),

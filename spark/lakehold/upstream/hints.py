@@ -1,4 +1,7 @@
-"""Hints: what a person should know, or do in the database or in the lake. Pure: sentences, each once."""
+"""Hints: what a person should know, or do in the database or in the lake. Pure: sentences, each once.
+
+Statements show the hints of their plan, ingests log them, and `lakehold status` reports those about tables at fault.
+"""
 
 from __future__ import annotations
 

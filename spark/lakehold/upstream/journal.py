@@ -103,13 +103,20 @@ def recorded_missed(object_id: str, upstream: str, altered_until: int = 0) -> st
 
 
 def recorded_members(source_id: str, publication: str, members: Mapping[str, str]) -> str:
-    """Build a signal that records, for lakehold: the memberships of tables, by their names upstream, in a publication."""
+    """Build a signal that records, for lakehold: the memberships of tables in a publication, by the tables' names upstream.
+
+    A membership differs once the table has left the publication and come back (`FoundPublication.members`).
+    """
     data = {"message": f"{', '.join(sorted(members))} in publication {publication}", "members": dict(members)}
     return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
 def recorded_shapes(source_id: str, shapes: Mapping[str, Shape]) -> str:
-    """Build a signal that records, for lakehold: the shapes of tables, by their names upstream."""
+    """Build a signal that records, for lakehold: the shapes of tables, by their names upstream.
+
+    A shape is what PostgreSQL's catalogue says of a table's columns, files and partitions. A later inspection that finds
+    another one shows whether rows changed without messages (`silent_changes.py`).
+    """
     data = {"message": f"shape of {', '.join(sorted(shapes))}", "shapes": dict(shapes)}
     return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
@@ -121,7 +128,7 @@ def recorded_log(source_id: str, log: FoundLog) -> str:
 
 
 def recorded_sync_point(object_id: str, upstream: str, log_position: LogPosition) -> str:
-    """Build a signal that records, for lakehold: the sync point of a table that joined."""
+    """Build a signal that records, for lakehold: a log position from which a table that joined is consistent with the others."""
     where = f"{log_position.log} {'/'.join(map(str, log_position.at))}"
     data = {
         "message": f"{upstream} fits the other tables from {where} on",
@@ -151,11 +158,11 @@ class Journal:
         snapshots: The snapshot of each table, as requested and reported, by object id.
         repeats: The last repeated snapshot of each table, by object id.
         members: The last recorded memberships in the publication, by the table's name upstream.
-        shapes: The last recorded shapes of tables, by the table's name upstream.
+        shapes: The last recorded shapes of tables of PostgreSQL, by the table's name upstream (`recorded_shapes`).
         log: The last recorded log of PostgreSQL; None: none was recorded.
         first_snapshot_notification: Offset of the notification that the connector's first snapshot is complete; None: there is
             none.
-        schema_history: The schema history; empty for PostgreSQL.
+        schema_history: The statements of MySQL or MariaDB that altered tables; empty for PostgreSQL.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Why lakehold could not connect to a database, read from the server's message. Pure."""
+"""Describes why lakehold could not connect to a database, or lost the connection, from the server's message. Pure."""
 
 from __future__ import annotations
 

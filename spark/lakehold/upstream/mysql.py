@@ -1,4 +1,9 @@
-"""MySQL and MariaDB as upstreams: inspect the server, write to the signal table, and write sync points to the log."""
+"""MySQL and MariaDB as upstreams: inspect the server, write to the signal table, and write sync points to the log.
+
+`Capturing` calls it, as it calls `PostgresUpstream` for PostgreSQL. The *signal table* belongs to one connector: lakehold writes
+requests to it, and the connector reads them in the log. A *sync point* is the position of a write that lakehold makes: once the
+lake has reached it, the lake has everything that was committed before.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +102,7 @@ class MysqlUpstream:
         return FoundSignals(found, may_make=may_create and may_write)
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
-        """Fetch what the server has under some names, `database.name`, of what the user may read."""
+        """Fetch the kinds of objects that the server has under some names, `database.name`, of what the user may see."""
         if not names:
             return {}
         with self._connected() as connection:

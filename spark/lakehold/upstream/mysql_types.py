@@ -1,4 +1,4 @@
-"""The types of MySQL and MariaDB, and the Connect type that Debezium sends for each with lakehold's configuration. Data only."""
+"""The types of MySQL and MariaDB, and the Kafka Connect type that Debezium sends for each with lakehold's configuration. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""PostgreSQL as an upstream: inspect the database, and change its publication, replication slot and signal table."""
+"""PostgreSQL as an upstream: inspect the database, and change its publication, replication slot and signal table.
+
+The *signal table* belongs to one connector: lakehold writes requests to it, and the connector reads them in the log.
+`Capturing` calls `inspect` before each plan, and the steps of a plan call the methods that change something.
+"""
 
 from __future__ import annotations
 
@@ -121,14 +125,21 @@ class PostgresUpstream:
         self._timeout_s = timeout_s
 
     def inspect(self, names: Names, source_id: str, tables: Sequence[str]) -> tuple[FoundDatabase, FoundSignals]:
-        """Fetch the current state of a source's publication, slot, tables and signal table."""
+        """Fetch the current state of a source's publication, slot, tables and signal table.
+
+        Args:
+            names: The names of the source's objects.
+            source_id: Object id of the source, with which its own publication is marked.
+            tables: The tables that the source wants, `schema.table`. The result has their shapes: what the catalogue says of
+                their columns, files and partitions, which reveals changes of rows without messages (`silent_changes.py`).
+        """
         with self._connected() as connection:
             refuse_standby(connection, self._where)
             wal_level, position, may_create, money = _row(connection.execute(_DATABASE))
-            found = found_publication(connection, names.publication, source_id)
-            kept = connection.execute(_SLOT, [names.slot]).fetchone()
+            publication = found_publication(connection, names.publication, source_id)
+            slot = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
-            there = {
+            all_tables = {
                 name: FoundTable(identity, has_key, is_owned, tuple(ancestors), tuple(heirs))
                 for name, identity, has_key, is_owned, ancestors, heirs in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
@@ -138,12 +149,12 @@ class PostgresUpstream:
         database = FoundDatabase(
             wal_level,
             position,
-            found,
-            kept[0] if kept is not None else None,
-            {name: table for name, table in there.items() if name in tables},
-            tuple(name for name in there if name not in tables),
+            publication,
+            slot[0] if slot is not None else None,
+            {name: table for name, table in all_tables.items() if name in tables},
+            tuple(name for name in all_tables if name not in tables),
             may_create,
-            kept[1] if kept is not None else None,
+            slot[1] if slot is not None else None,
             money,
             failover,
             shapes,
@@ -151,13 +162,13 @@ class PostgresUpstream:
         signals = FoundSignals(
             _signal_table(*signal_table) if signal_table is not None else None,
             may_make,
-            found is not None and (found.is_for_all or names.signal_table in found.tables),
-            may_create if found is None else found.is_for_all or found.may_change,
+            publication is not None and (publication.is_for_all or names.signal_table in publication.tables),
+            may_create if publication is None else publication.is_for_all or publication.may_change,
         )
         return database, signals
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
-        """Fetch what the database has under some names, `schema.name`."""
+        """Fetch the kinds of objects that the database has under some names, `schema.name`; other names are skipped."""
         if not names:
             return {}
         with self._connected() as connection:
@@ -180,13 +191,14 @@ class PostgresUpstream:
             return lost_values(connection, lossy, _SEARCHED_WITHIN_S)
 
     def members(self, publication: str) -> Mapping[str, str]:
-        """Fetch the identities of the tables' memberships in a publication."""
+        """Fetch a text for each table in a publication, by `schema.table`, that differs once the table leaves and comes back."""
         with self._connected() as connection:
             return members_of(connection, publication)
 
     def write_sync_point(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes.
 
+        The position is a sync point: once the lake has reached it, the lake has everything that was committed before.
         MySQL, which has no such messages, writes to the signal table instead.
         """
         with self._connected() as connection:

@@ -1,8 +1,10 @@
 """Fetches the values that PostgreSQL shows in rows older than a column, from its catalogue.
 
 `ADD COLUMN … DEFAULT` rewrites no row if the default is a constant, or an expression that PostgreSQL evaluates once, such as
-`now()`. PostgreSQL keeps the value beside the column (`pg_attribute.attmissingval`), whatever the column's default becomes later.
-Any other default rewrites the table, and so do VACUUM FULL and changes of types. Then only the rows show their values.
+`now()`. PostgreSQL keeps the value beside the column (`pg_attribute.attmissingval`), whatever the column's default becomes
+later. Any other default rewrites the table, and so do VACUUM FULL and changes of types. Then only the rows show their values.
+When a column is added, its ingest asks for the value and gives it to the lake's older rows
+(`ingest/envelope/column_history.py`).
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class _Unknown(Exception):
 def initial_values(
     connection: psycopg.Connection[tuple[Any, ...]], table: str, columns: Sequence[FoundColumn]
 ) -> InitialValues:
-    """Fetch the values of columns of a table, `schema.name`, in rows older than the column."""
+    """Fetch the values of columns of a table, `schema.name`, in rows older than the column, as Python values for the lake."""
     with connection.transaction():
         for setting in _SESSION.split(";"):
             connection.execute(setting.encode())

@@ -57,7 +57,7 @@ def own_mark(source_id: str) -> str:
 def found_publication(
     connection: psycopg.Connection[tuple[Any, ...]], name: str, source_id: str
 ) -> FoundPublication | None:
-    """Fetch the current state of a publication; None: it does not exist."""
+    """Fetch the current state of a publication; None: it does not exist. `source_id` shows whether it is the source's own."""
     made = connection.execute(_PUBLICATION, [name]).fetchone()
     if made is None:
         return None
@@ -77,7 +77,11 @@ def found_publication(
 
 
 def members_of(connection: psycopg.Connection[tuple[Any, ...]], publication: str) -> Mapping[str, str]:
-    """Fetch the identities of the tables' memberships in a publication."""
+    """Fetch the identity of each table's membership in a publication, by `schema.table`.
+
+    It is a text of object ids and transaction ids. lakehold records it, and a later one that differs shows that the table, or
+    part of it, was out of the publication meanwhile.
+    """
     by_schema = _BY_SCHEMA if connection.info.server_version >= _KNOWS_SCHEMAS else _BY_NO_SCHEMA
     members = sql.SQL(_MEMBERS).format(sql.SQL(by_schema))
     return {name: membership for name, membership in connection.execute(members, [publication])}

@@ -1,4 +1,9 @@
-"""Fetches the shapes of PostgreSQL's tables, by which `silent_changes` finds rows that changed without events."""
+"""Fetches the shapes of PostgreSQL's tables from its catalogue.
+
+A *shape* is what the catalogue says of a table: its columns, files and partitions, and the labels of its enums. `ALTER TABLE`
+and the like can change rows without sending an event for them, but leave another shape. `silent_changes.py` compares the
+shapes of two inspections to find such tables, so that lakehold snapshots them again.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +48,10 @@ _SHAPES = """
             WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped))
     FROM wanted w
 """
-"""A partition that was created as one has columns that are as old as its system columns: ATTACH would have written them again."""
+"""The query for one row a table: its name, and its shape as JSON with the keys that `Shape` lists.
+
+A partition that was created as one has columns that are as old as its system columns: ATTACH would have written them again.
+"""
 
 
 def shapes_of(connection: psycopg.Connection[tuple[Any, ...]], tables: Sequence[str]) -> dict[str, Shape]:

@@ -1,4 +1,4 @@
-"""PostgreSQL's types, and the Connect type that Debezium 3.7 sends for each with lakehold's configuration. Data only."""
+"""PostgreSQL's types, and the Kafka Connect type that Debezium 3.7 sends for each with lakehold's configuration. Pure."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ UNKNOWN: Final = TEXT
 
 
 def sent(column: FoundColumn) -> SentType:
-    """Return the type in which Debezium sends a column."""
+    """Return the type in which Debezium sends a column; a type without a schema: it does not send the column."""
     if column.is_generated:
         return left_out("PostgreSQL publishes no generated columns")
     return _array(column) if column.is_array else _value(column.type)

@@ -1,8 +1,9 @@
 """Changes that the lake wants and that a PostgreSQL publication leaves out. Pure.
 
 lakehold completes a publication that the source created, and snapshots again the tables that lacked changes meanwhile. It refuses
-an incomplete publication of somebody else, and records the memberships that the tables have in it. When somebody completes it,
-the memberships differ from the recorded ones, and lakehold fetches what was missed.
+an incomplete publication of somebody else, and records the memberships that the tables have in it: texts that change with the
+publication (`FoundPublication.members`). When somebody completes it, the memberships differ from the recorded ones, and lakehold
+fetches what was missed.
 """
 
 from __future__ import annotations

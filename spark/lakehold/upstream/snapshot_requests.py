@@ -20,7 +20,7 @@ from lakehold.upstream.wanted import NOT_STARTED, CapturedTable, Wanted
 
 
 def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iterator[Step]:
-    """Request snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
+    """Plan snapshots of tables that lack changes; `out` are those whose changes were missed since the last inspection.
 
     The request comes before these tables are back in the publication, and its record after that. So after an interruption in
     between they still count as out of the publication, and the request is made again.
@@ -44,7 +44,10 @@ def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iter
 
 
 def requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
-    """Request a snapshot of a table that lacks no changes, but values of its rows."""
+    """Plan a snapshot of a table that lacks no changes, but whose rows have values that no message shows.
+
+    A table without a key cannot be snapshotted alone: a record that its changes were missed is planned instead.
+    """
     if has_no_key(table, found):
         fed = [each for each in wanted.tables if each.upstream == table.upstream]
         yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
@@ -55,14 +58,14 @@ def requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[St
 
 
 def again(table: CapturedTable, wanted: Wanted, *, read: Offsets | None = None, confirms: bool = False) -> Step:
-    """Request a snapshot of a table that the lake has rows of."""
+    """Return the step that requests a repeated snapshot of a table; `read` and `confirms` as in `Repeat`."""
     fed = {each.object_id: each.full_name for each in wanted.tables if each.upstream == table.upstream}
     repeat = Repeat(table.topic, fed, read, confirms)
     return snapshot_request(table, wanted, repeat)
 
 
 def snapshot_request(table: CapturedTable, wanted: Wanted, repeat: Repeat | None = None) -> Step:
-    """Request a snapshot of a table."""
+    """Return the step that requests a snapshot of a table; `repeat` is None for its first one."""
     signal_table = wanted.signal_table if wants_signal_table(wanted) else None
     return RequestSnapshot(wanted.capture.topic_prefix, table.upstream, table.object_id, repeat, signal_table)
 

@@ -184,7 +184,7 @@ class CapturedSources:
                 self._definitions().source(source)
 
     def snapshots(self, source: str) -> Snapshots:
-        """Return what the connector has reported about the snapshots of the tables."""
+        """Return which tables still wait for a complete snapshot, and which snapshots were repeated, as the connector reports."""
         target = self._targets.now(source)
         return Snapshots() if target is None else self._capturing.snapshots(target)
 

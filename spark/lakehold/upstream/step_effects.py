@@ -217,7 +217,7 @@ def _altered_until(prefix: str, on: Systems) -> int:
 
 
 def _is_certain(repeat: Repeat, kafka: KafkaClient) -> bool:
-    """Return whether the lake has all changes from before the missed ones; a stopped connector adds none meanwhile."""
+    """Return whether no second snapshot is needed: this is it, or the lake has read all that the stopped connector sent."""
     if repeat.confirms or repeat.read is None:
         return repeat.confirms
     return all(

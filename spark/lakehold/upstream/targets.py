@@ -1,4 +1,7 @@
-"""Targets: what captured sources want upstream, computed from the definitions and the state of their readers."""
+"""Targets: what captured sources want upstream, computed from the definitions and the state of their readers.
+
+A *reader* is one position over a source's topics: `main` for tables in sync, others for tables that catch up or are stopped.
+"""
 
 from __future__ import annotations
 

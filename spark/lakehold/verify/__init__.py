@@ -1,1 +1,1 @@
-"""Compares captured tables with their database, row by row, while both change."""
+"""Compares tables of the lake with their database, row by row, while both change."""

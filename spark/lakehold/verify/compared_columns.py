@@ -77,10 +77,10 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     Args:
         full_name: Full name of the lake's table.
         found: The columns in the database.
-        name_of: Returns the name that the connector gives a column.
+        name_of: Returns the name that the connector gives a column, which the lake's column has.
         schema: The columns in the lake.
         key: The lake's columns that identify rows.
-        included: The lake's columns that hold parts of messages.
+        included: The lake's columns that hold parts of messages, from INCLUDE of CREATE TABLE; the database has no such columns.
         database: The kind of database.
         is_captured: Whether a connector of lakehold fills the table: then columns that the connector does not send are skipped.
 

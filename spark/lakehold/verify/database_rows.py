@@ -1,4 +1,8 @@
-"""The database's side of a comparison: digests of the rows of a table at one point in time."""
+"""The database's side of `lakehold verify`: digests of the rows of a table at one point in time.
+
+Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose digests begin with the same 16 bits (`digest.py`).
+`lake_rows.py` computes the same digests for the lake's side.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,10 @@ class DatabaseRows:
         return total
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
-        """Digest the selected rows. With `first_key` the database finds them by an index, if it has one."""
+        """Return the digests of single rows, of those buckets or keys that `selection` names, as `Selection.rows` gives them.
+
+        With `first_key` (values of the first key column that the rows have) the database finds them by an index, if it has one.
+        """
         width, versions = len(self.compared.key), [self.rows.version] if self.rows.version else []
         found = []
         for batch in self.rows.batches([*self._texts, *versions], first_key):

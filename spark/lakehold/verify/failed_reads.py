@@ -1,4 +1,4 @@
-"""Why a database stopped showing the rows of a table, read from the code of its error. Pure."""
+"""Describes why a database did not show all rows of a table to `lakehold verify`, by the code of its error. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from lakehold.verify.database_texts import quoted_table
 
 
 class Cause(Enum):
-    """The cause of a failed read."""
+    """The cause of a failed read.
+
+    BEHIND: the server is a standby and dropped rows that the read needs. EXHAUSTED: it lacks memory, space or connections.
+    CHANGED: the table was changed or dropped during the read. LOST: the connection was.
+    """
 
     DENIED = auto()
     CANCELED = auto()

@@ -1,4 +1,7 @@
-"""The verdict of a comparison, as suites have verdicts: short enough to be kept, and to be shown on pages. Pure."""
+"""Shortens a comparison with a database to a verdict, as suites of expectations have them. Pure.
+
+lakehold keeps verdicts in the lake and shows them on pages. A suite can contain such a comparison as an expectation.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,12 @@ def verdict_of(found: Comparison) -> Verdict:
 
 
 def outcome_of(compare: Callable[[], Comparison], arguments: Mapping[str, Any]) -> Outcome:
-    """Compare a table, and return the outcome for a suite: if the table cannot be compared, it does not meet the expectation."""
+    """Compare a table, and return the outcome for a suite: if the table cannot be compared, it does not meet the expectation.
+
+    Args:
+        compare: Compares the table; may raise a `LakeholdError`.
+        arguments: The arguments of the expectation in the suite.
+    """
     try:
         (outcome,) = verdict_of(compare()).outcomes
     except LakeholdError as error:

@@ -30,7 +30,9 @@ _ESTIMATE = "SELECT table_rows FROM information_schema.tables WHERE table_schema
 
 
 class MysqlRows:
-    """The rows of a table as one transaction sees them.
+    """The rows of a table as one transaction sees them; see `TableRows`.
+
+    Rows have no `version` here, and it is not known whether the server is a replica.
 
     Args:
         connection: A connection in a transaction that sees one point in time.

@@ -49,7 +49,7 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
         differences: Keys that differ, at least one.
         columns: The compared columns.
         database: The kind of database.
-        progress: The progress of the table.
+        progress: What ingests have recorded of the table, such as the number of its messages in error.
         history: Its snapshots, newest first.
     """
     foreign = [s for s in history if not s.is_of(table.source) and s.summary.get("operation") != _REPLACES]

@@ -16,7 +16,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 ROWS_DDL = "key bigint, row bigint, version bigint, columns array<bigint>, names array<string>"
-"""The columns of `Selection.rows`, in Spark SQL."""
+"""The columns of `Selection.rows`, in Spark SQL: `key`, `row` and `columns` are digests, `names` the texts of the key."""
 
 _SCHEMA = pa.schema(
     [

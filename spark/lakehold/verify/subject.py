@@ -143,7 +143,7 @@ class Subjects:
         return Subject(full_name, other.upstream, connection.type, login_of(connection))
 
     def progress(self, table: Table) -> TableProgress:
-        """Return the progress of a captured table that is in sync.
+        """Return what ingests have recorded of a captured table, which must be in sync with the others of its source.
 
         Raises:
             NotReadable: Its first snapshot is not complete.

@@ -85,6 +85,11 @@ class Verifying:
     def compare(self, full_name: str, against: Against | None, progress: Progress) -> Comparison:
         """Compare a table with its database.
 
+        Args:
+            full_name: Full name of the lake's table.
+            against: The table in a database to compare it with; None: the one from which the table is captured.
+            progress: Shows how much is read.
+
         Raises:
             DefinitionError: The table does not exist, is not captured although `against` is None, or has no key; or the
                 connection does not exist.

@@ -1,8 +1,9 @@
-"""Avro schemas: their meaning as Connect schemas, and bare schemas that read the same bytes.
+"""Avro schemas: their meaning as Connect schemas, and *bare* schemas that read the same bytes.
 
-`from_avro` gets the bare schema: no names from users, no defaults, no logical types but decimals. So names that
-Avro's own parser would refuse and logical types that Spark reads in its own way cannot matter. It keeps every union, also one of
-a single branch: the number of the branch precedes each value.
+`message_parts.py` reads with this module each schema of the registry that a topic's messages use. The Connect schema says which
+columns come of it (`connect_schema.py`). Spark's `from_avro` gets the bare schema: no names from users, no defaults, no logical
+types but decimals. So names that Avro's own parser would refuse and logical types that Spark reads in its own way cannot matter.
+A bare schema keeps every union, also one of a single branch: the number of the branch precedes each value.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _PRIMITIVES = {
 
 _PAIR = 2
 _WIDENED = ({"int", "long"}, {"float", "double"})
-"""Types whose unions Spark reads as the wider member."""
+"""Pairs of types whose unions Spark reads as the wider type, and not as a structure with a field for each."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def from_avro_json(text: str) -> AvroSchema:
     """Read a schema as the registry holds it.
 
     Raises:
-        UnsupportedSchema: It is no Avro schema, refers to itself, or refers to other subjects.
+        UnsupportedSchema: It is no Avro schema, holds itself, is nested too deeply, or refers to a type that it does not define.
     """
     try:
         return _Reader().read(parsed_json(text), "")
@@ -73,7 +74,10 @@ Fields = Mapping[str, "Fields | None"]
 
 
 def pruned(bare: Any, fields: Fields | None) -> Any:
-    """Return the schema that reads only `fields` of values written with a bare schema."""
+    """Return a bare schema less the fields that are not wanted; `from_avro` takes it beside the one that wrote the values.
+
+    A record that has no wanted field keeps all of them, as Avro has no record without fields.
+    """
     if isinstance(bare, list):
         return [pruned(branch, fields) for branch in bare]
     if fields is None or not isinstance(bare, dict) or bare["type"] != "record":
@@ -92,7 +96,7 @@ class _Reader:
         self._depth = 0
 
     def read(self, node: Any, namespace: str) -> AvroSchema:
-        """Read a schema whose names are looked up in `namespace`."""
+        """Read a schema, given as the parsed JSON `node`, whose names without a dot are looked up in `namespace`."""
         if self._depth > DEEPEST:
             raise UnsupportedSchema(TOO_DEEP)
         self._depth += 1
@@ -137,6 +141,7 @@ class _Reader:
         return AvroSchema(schema, _with_decimal(schema, {"type": kind}) if kind == "bytes" else kind)
 
     def _leaf(self, node: dict[str, Any], namespace: str) -> AvroSchema:
+        """Read an enum or a fixed, the named types without others inside."""
         self._named[_full_name(node, namespace)] = node | {"namespace": _namespace(node, namespace)}
         bare: dict[str, Any] = {"type": node["type"], "name": self._fresh_name()}
         if node["type"] == "enum":

@@ -1,7 +1,9 @@
 """A Kafka Connect schema: what Debezium, the JSON converter and the Avro converters declare about a key or a value.
 
-The vocabulary is Connect's own (`org.apache.kafka.connect.data.Schema`). Logical types of Avro that do not come from
-Connect are kept as names that begin with `AVRO`, so that one table (`logical.py`) has every logical type.
+All decoding follows this one model, whatever the format of the messages. The vocabulary is Connect's own
+(`org.apache.kafka.connect.data.Schema`): a *logical type* is a name beside a plain type, which says what the value means, such
+as `io.debezium.time.Date` for the int32 that counts days. Logical types of Avro that do not come from Connect are kept as names
+that begin with `AVRO`, so that one table (`logical.py`) has every logical type.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ AVRO = "avro:"
 """Prefix of the name of a logical type that is Avro's, such as `avro:timestamp-micros`."""
 
 DECLARED = "declared:"
-"""Prefix of the logical types of columns that a statement declares for JSON without a schema; all are texts."""
+"""Prefix of the logical types of columns that a statement declares for JSON without a schema; their plain type is text."""
 
 DECLARED_DECIMAL = f"{DECLARED}decimal"
+"""The logical type of a column that a statement declares as DECIMAL."""
 
 TEXT_BYTES = "postgres:text"
 """Name of bytes that are a text: Debezium sends values of PostgreSQL types that it does not know as such."""
@@ -94,9 +97,19 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class ConnectSchema:
-    """One schema. `name` is the logical one; arrays have `items`, maps `keys` and `values`, structures `fields`.
+    """One schema: of a key, a value, or something inside it.
 
-    `left_out` names the fields of a structure that its messages have and `fields` lacks (`storable.py`).
+    Args:
+        type: The plain type.
+        optional: Whether a value may be null.
+        name: The logical type; None if there is none.
+        parameters: Parameters of the logical type, such as the scale of a decimal, and what Debezium adds about the column.
+        fields: The fields of a structure.
+        items: The schema of an array's items.
+        keys: The schema of a map's keys.
+        values: The schema of a map's values.
+        left_out: The fields of a structure that its messages have and `fields` lacks, because no table can hold them
+            (`storable.py`).
     """
 
     type: SchemaType
@@ -111,7 +124,7 @@ class ConnectSchema:
 
     @property
     def is_declared(self) -> bool:
-        """Return whether a statement declares the type of values that JSON writes as texts or numbers."""
+        """Return whether it is a decimal, date or timestamp that a statement declares: JSON has it as a text or a number."""
         return (self.name or "").startswith(DECLARED)
 
     def field_named(self, name: str) -> ConnectSchema | None:

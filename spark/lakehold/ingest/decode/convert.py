@@ -1,6 +1,7 @@
 """Converts the results of `from_avro` and `from_json` to a table's values: SQL expressions that follow a schema.
 
-`raw` is the expression of a value as the parser returns it, `converted` of the same value as the table stores it.
+`structures.py` builds columns with them. `raw` is the expression of a value as the parser returns it, `converted` of the same
+value as the table stores it. All functions follow a schema into its items, values and fields.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Encoding(StrEnum):
 
 
 def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
-    """Write the table's value; `raw` itself if nothing is to be done. It is null for null and for unreadable values."""
+    """Write a value as the table stores it; `raw` itself if nothing is to be done. Null and unreadable values become null."""
     if (rule := logical_type(schema)) is not None:
         parsed = decimal_parameters(schema) if encoding is Encoding.AVRO else None
         return rule.sql(plain(raw, schema)) if parsed is None else decimals.fitted(raw, *parsed)
@@ -46,7 +47,14 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
 
 
 def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
-    """Write the condition that a part of `raw` became null in `value`; None if that cannot happen."""
+    """Write the condition that a part of a value got lost: it is not null in `raw`, and null in `value`. None: it cannot happen.
+
+    Args:
+        raw: The value as the parser returns it.
+        value: The value that was `converted`.
+        schema: Its schema.
+        encoding: Its parser.
+    """
     if (rule := logical_type(schema)) is not None:
         harmless = not rule.fallible or converted(raw, schema, encoding) == raw
         return None if harmless else f"({is_given(raw, schema)} AND {_lost(raw, value, schema)})"
@@ -65,7 +73,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
 
 
 def missing(raw: str, schema: ConnectSchema) -> str | None:
-    """Write the condition that a value is null where the schema allows no null; None if it allows all nulls."""
+    """Write the condition that a parsed value is null, or has a null inside, where none may be; None: nulls may be anywhere."""
     inside = _missing_inside(raw, schema)
     if not schema.optional:
         return f"({raw} IS NULL OR {inside})" if inside else f"({raw} IS NULL)"

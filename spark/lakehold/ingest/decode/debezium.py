@@ -1,5 +1,8 @@
 """Debezium's envelope: the fields around `before` and `after`, and the placeholder for a value that it does not have.
 
+`decoded.py` and `envelope_fields.py` build their SQL with these functions. They take a `Part` (`message_parts.py`): the values of
+a topic with a `Version` for each schema, whose `row` is SQL of the parsed envelope.
+
 Connectors differ in `source`: each field below is null if a message lacks it. Numbers that some connectors send as text are read
 as numbers if they are one.
 """
@@ -19,6 +22,7 @@ from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, quoted, struct_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
+"""The text that Debezium sends for a value that the database's log lacks, such as an unchanged large one of PostgreSQL."""
 
 SOURCE = {
     "connector": ("connector", "string"),
@@ -30,13 +34,14 @@ SOURCE = {
     "row": ("row", "int"),
     "ts_ms": ("ts_ms", "bigint"),
 }
-"""Fields of `source` in the result: the name Debezium gives it, and the type."""
+"""Fields of `source` in the result, by their name there: the name that Debezium gives the field, and its type in SQL."""
 
 _TRANSACTION = {
     "id": ("id", "string"),
     "total_order": ("total_order", "bigint"),
     "collection_order": ("data_collection_order", "bigint"),
 }
+"""Fields of `transaction` in the result, as `SOURCE`."""
 
 HEAD_FIELDS: Fields = {
     "op": None,
@@ -54,6 +59,7 @@ _JAVA_ARRAY = r"^\[+(L[\w.$]+;|[ZBCSIJFD])@[0-9a-f]+$"
 """The text that Debezium makes of an inner array: `[Ljava.lang.String;@1b2c3d`."""
 
 NOT_DEBEZIUM = "not-debezium"
+"""The error code of a message whose schema is not that of a change event."""
 
 _DOCUMENT = (
     'The field "after" of the change event is a text with a document in it, as the MongoDB connector writes it, which does not '
@@ -90,7 +96,7 @@ def _refused(version: Version) -> Refused | None:
 
 
 def head(value: Part) -> dict[str, str]:
-    """Write the fields around the rows of a change, which do not depend on faults in its rows.
+    """Write the fields around the rows of a change, which can be read although its rows cannot be decoded.
 
     Returns:
         SQL of `op`, `source`, `transaction` and `is_readable`: false for a value that exists and that no schema reads.
@@ -123,12 +129,12 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
 
 
 def field_of(value: Part, name: str, kind: str = "string") -> str:
-    """Write a field that every version of `value` has."""
+    """Write a field of the envelope that every version has, of type `kind` (SQL); null for a record that was not parsed."""
     return _first([f"{version.row}.{quoted(name)}" for version in value.versions], kind)
 
 
 def block(value: Part, name: str, wanted: Mapping[str, tuple[str, str]]) -> str:
-    """Write a structure of the fields `wanted` (name and type), each null if a record lacks it."""
+    """Write a structure of the `wanted` fields (as `SOURCE`) of the envelope's field `name`, each null if a record lacks it."""
     found: dict[str, list[str]] = {field: [] for field, _ in wanted.values()}
     for version in value.versions:
         schema = version.schema.field_named(name)

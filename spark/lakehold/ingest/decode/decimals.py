@@ -1,4 +1,6 @@
-"""Decimals from the bytes Connect sends, as SQL expressions. The bytes are a big-endian two's complement integer.
+"""Decimals from the bytes that Connect sends, and from digits in JSON, as SQL expressions for the rules of `logical.py`.
+
+The bytes are a big-endian two's complement integer: the decimal without its point. The scale says where the point is.
 
 `from_avro` reads such bytes as a decimal of up to 38 digits once their length precedes them. Longer ones are rare;
 they become text by long division of the bytes in higher-order functions, which is slow but needs nothing beyond SQL.
@@ -26,7 +28,7 @@ _LIMB_DIGITS = 15
 
 
 def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
-    """Write a decimal(precision, scale); null where the digits do not fit."""
+    """Write a decimal(precision, scale) from the bytes `value`; null where the digits do not fit."""
     read_as = max(precision, WHOLE_PRECISION)
     schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": read_as, "scale": scale})
     avro = f"concat(substring(X'{_LENGTHS}', length({value}) + 1, 1), {value})"
@@ -42,7 +44,10 @@ def fitted(read: str, precision: int, scale: int) -> str:
 
 
 def text_from_bytes(value: str, scale: str) -> str:
-    """Write the plain digits of a decimal of any size, every digit of its scale included. `scale` is an int expression."""
+    """Write the plain digits of a decimal of any size as text, with all digits of its scale; `scale` is an int expression.
+
+    It is null for a scale beyond `_MOST_DIGITS`.
+    """
     short = f"CAST({decimal_from_bytes(value, MAX_PRECISION, 0)} AS STRING)"
     # 15 bytes hold at most 36 digits, so they always fit a decimal(38, 0).
     unscaled = (

@@ -1,5 +1,8 @@
 """Decodes the bytes of a topic's records to typed columns, in one pass of built-in functions.
 
+The records of a batch come from `ingest/read`; `ingest/envelope` turns the decoded ones into changes of rows. A *reader* here is
+a table, or several with equal needs, that takes decoded records; it is not the `Reader` of `ingest/read`.
+
 Each stage is one projection: parse every part with the schema it was written with; convert it to the columns of the
 table, which are the same for all versions of the schema; find problems; assemble the result. Each parser call is in
 one projection and is then referred to by name, so that it runs once per record. The last stage is a generator, because
@@ -27,19 +30,21 @@ from lakehold.spark_sql import struct_of
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 
 COMMON = ("topic", "partition", "offset", "timestamp_ms", "headers", "key AS key_bytes")
-"""The columns of the records themselves in the result, for all readers."""
+"""The columns of the result that are the same for all readers, in SQL over raw records."""
 
 
 class Shape(StrEnum):
-    """The shape of a topic's values."""
+    """The shape of a topic's values: whether they contain rows, or are rows."""
 
     DEBEZIUM = "debezium"
+    """A value is a change event of Debezium, with rows in `before` and `after`."""
     FLAT = "flat"
+    """A value is a row."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Decoded records.
+    """The decoded records of one topic, for one reader.
 
     `frame` has `topic, partition, offset, timestamp_ms, headers, key_bytes, key struct<key_columns>, error, error_detail` and
 
@@ -59,11 +64,17 @@ class Decoded:
     Reading `frame` needs the JVM options of `lakehold.session`: without them a corrupt record that claims to be
     2 GiB long takes the JVM down.
 
-    `keys` has the names of the key's columns, once for each way that keys were written. `left_out` names what keys and rows have
-    and no table can hold. `lacks_before`: a schema of the values has no `before`. `names_may_differ_in_case`: a record whose
-    fields have names that differ in case only is decoded; from Avro it is an error, because Spark finds fields of Avro whatever
-    their case.
-    `versions` has the names of the rows' columns, once for each way that rows were written.
+    Args:
+        frame: The records, see above.
+        key_columns: The columns of `key`.
+        columns: The columns of `value`, or of `before` and `after`.
+        keys: The names of the key's columns, once for each schema with which keys were written.
+        left_out: Parts of keys and rows that no table can hold.
+        lacks_before: Whether a schema of the values has no `before`.
+        names_may_differ_in_case: Whether a record is decoded whose fields have names that differ in case only. In Avro it is an
+            error, because Spark finds fields of Avro whatever their case.
+        has_heads: See `Wanted`.
+        versions: The names of the rows' columns, once for each schema with which rows were written.
     """
 
     frame: DataFrame
@@ -89,7 +100,8 @@ class Wanted:
     Args:
         schemas: The schemas of keys and values. A record with another schema is an error `unknown-schema`.
         shape: The shape of values.
-        has_heads: Whether `head` of Debezium's values is wanted.
+        has_heads: Whether changes made of Debezium's values must show their transaction (`_lh_transaction`), as the source has a
+            transaction topic. The fields for that are decoded in any case.
     """
 
     schemas: TopicSchemas
@@ -110,8 +122,8 @@ def decode(
     Args:
         raw: Columns as in `lakehold.ingest.read.reader.RAW_DDL`.
         schemas: See `Wanted`.
-        shape: See there.
-        has_heads: See there.
+        shape: See `Wanted`.
+        has_heads: See `Wanted`.
         max_record_bytes: A record whose key and value are longer together is an error `oversized`.
 
     Raises:
@@ -124,7 +136,16 @@ def decode(
 
 @dataclass(frozen=True)
 class ReaderSql:
-    """The SQL of one reader: the parts of a record, and the structure that each becomes."""
+    """The SQL of one reader: the parts of a record (key and value), and the structures of columns that they become.
+
+    Args:
+        key: The key, with a version for each schema.
+        value: The value, with a version for each schema.
+        of_key: The structure `key`.
+        rows: The structures made of the value: `value`, or `before` and `after`; the last one has the columns of rows.
+        shape: See `Wanted`.
+        has_heads: See `Wanted`.
+    """
 
     key: Part
     value: Part
@@ -135,7 +156,7 @@ class ReaderSql:
 
     @classmethod
     def of(cls, wanted: Wanted, number: int, max_bytes: int) -> ReaderSql:
-        """Return reader `number` of the readers that decode together."""
+        """Make the SQL for a request; `number` keeps its columns apart from those of other readers of the same records."""
         is_debezium, schemas = wanted.shape is Shape.DEBEZIUM, wanted.schemas
         empty = Part("value", is_small_value(max_bytes), number)
         key = part(Part("key", f"length(key) <= {max_bytes}", number), schemas.key)
@@ -154,7 +175,7 @@ class ReaderSql:
         return f"({self.key.problem} IS NOT NULL OR {self.value.problem} IS NOT NULL)"
 
     def calls(self) -> list[tuple[str, Call]]:
-        """Return the columns of parser results, with their calls."""
+        """Return the names of the columns of parser results, each with the call that fills it."""
         return [*self.key.calls(), *self.value.calls()]
 
     def conversions(self) -> list[str]:
@@ -162,7 +183,7 @@ class ReaderSql:
         return [column for each in (self.of_key, *self.rows) for column in each.conversions()]
 
     def problems(self) -> list[str]:
-        """Write the columns that describe problems."""
+        """Write the columns that describe why a record's key or value cannot be decoded."""
         is_debezium = self.shape is Shape.DEBEZIUM
         of_parts = ((self.key, [self.of_key]), (self.value, self.rows))
         return [f"{problem(of, rows, is_debezium=is_debezium)} AS {of.problem}" for of, rows in of_parts]
@@ -204,10 +225,14 @@ class ReaderSql:
 
 
 def parsed_and_checked(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:
-    """Parse and convert the records, and find their problems, for each reader."""
+    """Parse and convert the records, and find their problems, for each reader.
+
+    Returns:
+        The raw columns, and those to which `ReaderSql.result` refers.
+    """
     wanted = [each for reader in readers for each in reader.calls()]
     own = [call for _, call in wanted]
-    # The versions of one reader are for different records.
+    # The versions of one reader are for different records: no call can serve two of them.
     shared = calls_for_all(own) if len(readers) > 1 else [CallForAll(call.parser, (call,)) for call in own]
     number_of = {call: number for number, each in enumerate(shared) for call in each.calls}
     results = {column: shared[number_of[call]].result(f"_call{number_of[call]}", call) for column, call in wanted}

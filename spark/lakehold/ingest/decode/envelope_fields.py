@@ -1,6 +1,7 @@
 """Decodes only the envelope fields of Debezium's messages, without their rows, and the messages of the transaction topic.
 
-Whole transactions need no more of topics whose rows no table can decode. Every message must still be counted there.
+Finding where a batch may end (`transactions/header_reader.py`) needs no more of topics whose rows no table can decode. Every
+message of a transaction must still be counted there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, declare
 from lakehold.spark_sql import literal, struct_of
 
 ANY_JSON = JsonDeclared((DeclaredColumn("_", "string"),))
-"""The schemas of JSON values, with a schema or without one; the column is in no row."""
+"""The schemas of JSON values, with a schema or without one. Something must be declared: the column `_` is in no row."""
 
 _COLLECTIONS = "array<struct<data_collection:string,event_count:bigint>>"
 
@@ -46,7 +47,7 @@ def heads(raw: DataFrame, schemas: HeadSchemas, transaction_topic: str, max_reco
         raw: Raw records of any topics, as `decode` takes them.
         schemas: The schemas of their values.
         transaction_topic: The topic of transaction metadata.
-        max_record_bytes: Longer records are not read.
+        max_record_bytes: Records whose key and value are longer together are not read.
 
     Returns:
         `topic, partition, offset, timestamp_ms, op, source, transaction struct<id, total_order, collection_order>, is_readable,

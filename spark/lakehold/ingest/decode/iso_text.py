@@ -1,7 +1,8 @@
 """ISO 8601 texts as dates and timestamps: SQL expressions.
 
-Debezium writes one form, which Spark casts. Other producers may write any form of the standard: patterns split the texts of
-declared columns, and reassemble them in that form. A text that names no valid time (30 February, second 60) becomes null,
+The rules of `logical.py` use them. Debezium writes one form, which Spark casts. Other producers may write any form of the
+standard. So patterns split the texts of declared columns (those of a column list, for JSON without a schema), and reassemble them
+in that form. A text that names no valid time (30 February, second 60) becomes null,
 and so does a text of a form that is not listed here: Spark's own cast would read `2024031` as a year, `10:15` as a time of
 today, and ignore text after a date.
 
@@ -72,7 +73,7 @@ def timestamp_from_text(text: str) -> str:
 
 
 def date_from_token(token: str) -> str:
-    """Write a date from a JSON value: a number of days, or ISO text in quotes."""
+    """Write a date from the text of a JSON value: a number of days since 1970, or ISO text in quotes."""
     text = _unquoted(token)
     days = f"date_from_unix_date(try_cast({text} AS INT))"
     return (
@@ -82,14 +83,14 @@ def date_from_token(token: str) -> str:
 
 
 def instant_from_token(token: str) -> str:
-    """Write a timestamp with zone from a JSON value: an epoch number, or ISO text in quotes."""
+    """Write a timestamp with zone from the text of a JSON value: epoch milli- or microseconds, or ISO text in quotes."""
     text = _unquoted(token)
     zone = f"upper(regexp_extract({text}, '([Zz]|[+-]{_OFFSET})$', 1))"
     return _from_token(token, temporal.instant, "TIMESTAMP", {_USUAL_ZONED: text, _ZONED: _usual(text, zone)})
 
 
 def timestamp_from_token(token: str) -> str:
-    """Write a timestamp without zone from a JSON value: an epoch number, or ISO text in quotes."""
+    """Write a timestamp without zone from the text of a JSON value: epoch milli- or microseconds, or ISO text in quotes."""
     text = _unquoted(token)
     return _from_token(token, temporal.local, "TIMESTAMP_NTZ", {_USUAL_LOCAL: text, _LOCAL: _usual(text, "'Z'")})
 

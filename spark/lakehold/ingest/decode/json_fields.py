@@ -1,6 +1,7 @@
-"""Finds the field of a JSON text whose value has the wrong type.
+"""Finds fields in a JSON text by their names, where Spark's `from_json` does not say enough. SQL expressions.
 
-`from_json` accepts any token for a string, and reports only that a record is corrupt, not where. A field's name between
+`from_json` accepts any token for a string, makes infinity of a number that is too great, and reports only that a record is
+corrupt, not where. It makes doubles of numbers that only a decimal holds exactly. A field's name between
 unescaped quotes, a colon and the first character of a value cannot occur inside a JSON string (its quotes would be
 escaped), so a pattern over the text finds both.
 """
@@ -37,7 +38,7 @@ _UNESCAPED = re.compile(r"[\w .$#@-]+")
 
 
 def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
-    """Write the name of the first field of `text` whose value cannot be of its type; '' if there is none.
+    """Write the name of the first field of the JSON `text` whose value cannot be of its type in `schema`; '' if there is none.
 
     None if no field can be identified by its name alone.
     """
@@ -45,7 +46,10 @@ def wrongly_typed(text: str, schema: ConnectSchema) -> str | None:
 
 
 def not_text_in_text_column(text: str, schema: ConnectSchema) -> str | None:
-    """Write the name of the first text column of a row whose value is not a text; `from_json` fills it with any token."""
+    """Write the name of the first text column of a row whose value is not a text; `from_json` fills it with any token.
+
+    The row is `after` if the schema is one of Debezium's envelopes. The result is as that of `wrongly_typed`.
+    """
     is_envelope = {"after", "op"} <= {f.name for f in schema.fields}
     row = schema.field_named("after") if is_envelope else schema
     columns = {name for name, _ in row.walk()} if row else set()

@@ -1,6 +1,7 @@
 """All logical types that lakehold understands: the column that each becomes, and how its value is read.
 
-A logical type that is not here is read as its plain type: `io.debezium.data.{Json, Uuid, Xml, Enum, EnumSet, Ltree,
+A logical type is a name beside a plain type of Kafka Connect (`connect_schema.py`), such as `io.debezium.time.Date` for an int32.
+One that is not here is read as its plain type: `io.debezium.data.{Json, Uuid, Xml, Enum, EnumSet, Ltree,
 TsVector}` and `io.debezium.time.{ZonedTime, Interval}` stay text, `Bits` bytes, `Year` and the durations numbers,
 geometries structures, vectors arrays.
 
@@ -49,9 +50,13 @@ _CONVERTER_PRECISION = 64
 
 @dataclass(frozen=True)
 class LogicalType:
-    """A rule: values of `over` (its plain type) become `type` by `sql` (expression to expression).
+    """The rule for a logical type.
 
-    `fallible`: the expression is null for some values that are not.
+    Args:
+        over: Its plain type.
+        type: The type of the column.
+        sql: Returns SQL of the column's value, from SQL of the plain value.
+        fallible: Whether that SQL is null for some plain values that are not null: these cannot be decoded.
     """
 
     over: SchemaType
@@ -97,7 +102,7 @@ def _decimal(schema: ConnectSchema) -> LogicalType:
 
 
 def declared_decimal(precision: int, scale: int) -> ConnectSchema:
-    """Return the schema of a declared DECIMAL column."""
+    """Return the schema of a column that a statement declares as DECIMAL, for JSON without a schema."""
     parameters = {_PRECISION: str(precision), "scale": str(scale)}
     return ConnectSchema(SchemaType.STRING, optional=True, name=DECLARED_DECIMAL, parameters=parameters)
 

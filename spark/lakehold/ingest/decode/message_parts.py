@@ -1,4 +1,7 @@
-"""A key or a value as the parser sees it: one `Version` for each schema of its records.
+"""A key or a value as the parser sees it: a `Part`, with one `Version` for each schema of its records.
+
+A part has SQL for its parser calls and for what can be wrong with a record's bytes. `decoded.py` and `envelope_fields.py` make
+parts, `structures.py` makes typed columns of them, `record_problems.py` errors.
 
 A parser puts the record into a field `v` of a structure of its own, so that a corrupt record (`v` is null, or the
 corrupt record column is set) is not mistaken for a record of nulls. A part that is not a record becomes one: its only field
@@ -37,13 +40,13 @@ class Version:
     """The records of a part that share one schema.
 
     Args:
-        matches: The condition on the part's bytes.
-        parser: Reads those that match.
-        parsed: The column of its result.
+        matches: The condition, in SQL on the part's bytes, that they were written with the schema.
+        parser: Reads the bytes that match.
+        parsed: The name of the column with its result.
         schema: The schema.
         encoding: The parser's encoding.
-        row: The record, in SQL over `parsed`.
-        corrupt: The condition that there is none.
+        row: The record as a structure, in SQL over `parsed`; null for a null.
+        corrupt: The condition that the parser could not read the bytes.
         wrong: If set, SQL of the name of a field of the wrong type, or of ''.
         not_text: If set, SQL of the name of a field that the parser accepted in spite of its type, or of ''.
     """
@@ -61,7 +64,13 @@ class Version:
 
 @dataclass(frozen=True)
 class Refused:
-    """The records of a part whose schema cannot be used, with the reason."""
+    """The records of a part whose schema cannot be used.
+
+    Args:
+        matches: The condition that the part's bytes were written with the schema.
+        reason: The error code of the records.
+        detail: A sentence for people.
+    """
 
     matches: str
     reason: str
@@ -72,10 +81,17 @@ class Refused:
 class Part:
     """The column `name` (`key` or `value`) of a topic's records, and how it is parsed.
 
-    `is_small` is the condition under which records are parsed; longer ones are errors. `is_blank` and `is_broken` are
-    conditions on the bytes, and so is `is_null`: there is no key or value, whatever schema the bytes name. `written_with` is
-    the sentence about an unknown schema, or '' if the part need not be read at all. `reader` distinguishes readers with
-    different requests on the same records.
+    Args:
+        name: The column of its bytes.
+        is_small: The condition under which records are parsed; longer ones are errors.
+        reader: Distinguishes the tables or groups of tables that decode the same records with different requests.
+        versions: The schemas that can be read.
+        refused: The schemas that cannot.
+        is_blank: The condition that the bytes are empty, or only white space.
+        is_broken: The condition that the bytes name no schema, although the format requires one.
+        is_null: The condition that the bytes stand for a null.
+        written_with: SQL of the sentence about a record with an unknown schema. Empty: no record can have one, as columns are
+            declared, or the part is not decoded at all.
     """
 
     name: str
@@ -113,8 +129,8 @@ def part(
     Args:
         of: The part, without versions.
         schemas: The schemas of its records.
-        as_declared: Puts an envelope around declared columns.
-        fields: The wanted fields; None: all.
+        as_declared: For declared columns: puts Debezium's envelope around their structure, if values are envelopes.
+        fields: For Avro: the wanted fields; None: all.
     """
     match schemas:
         case AvroIds():

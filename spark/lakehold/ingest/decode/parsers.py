@@ -1,8 +1,8 @@
-"""Calls of Spark's parsers, with one call for all readers of a text.
+"""Calls of Spark's parsers `from_avro` and `from_json`, with one call for all readers of a text.
 
-Readers with different envelopes, keys or column lists read the same text, so it is parsed once, for the union of their
-requests. A record that is corrupt then is parsed again for each reader, because a value that one reader cannot hold is no
-error of another.
+A *reader* here is a table, or several with equal needs, that takes decoded records. Readers with different envelopes, keys or
+column lists read the same text, so it is parsed once, for the union of their requests. A record that is corrupt then is parsed
+again for each reader, because a value that one reader cannot hold is no error of another.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _JSON_OPTIONS = map_of({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRU
 
 @dataclass(frozen=True)
 class AvroParser:
-    """A parser of the Avro record in the SQL `body`, written with the schema `written`: null if it is corrupt.
+    """A parser of the Avro record in the SQL `body`, written with the schema `written` (as JSON): null if it is corrupt.
 
-    `read` is the schema of its wanted fields, by name.
+    `read` is the schema of its wanted fields (as JSON); Avro finds them by name.
     """
 
     body: str
@@ -43,7 +43,7 @@ class AvroParser:
         return whole if isinstance(other, AvroParser) and replace(other, read=other.written) == whole else None
 
     def result(self, found: str, of: Parser) -> str:
-        """Write the result of parser `of`, or more fields, from what this one `found`."""
+        """Write the result of parser `of`, or one with more fields, from `found`, SQL of what this one found."""
         return found if self.joined(of) == self else of.sql
 
 
@@ -67,7 +67,7 @@ class JsonParser:
         return None if both is None else replace(self, requested=both)
 
     def result(self, found: str, of: Parser) -> str:
-        """Write the result of parser `of`, from what this one `found`."""
+        """Write the result of parser `of` from `found`, SQL of what this one found, or else by parsing again."""
         if not isinstance(of, JsonParser):
             return of.sql
         value = as_requested(f"{found}.v", self.requested, of.requested)

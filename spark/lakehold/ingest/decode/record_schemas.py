@@ -1,6 +1,7 @@
 """The schemas of a topic's records, as plain data, and their meaning.
 
-A part (the key or the value) is written in one of three ways:
+`ingest/topic.py` finds out which schemas the records of a batch use; `message_parts.py` makes a parser for each. A part (the key
+or the value) is written in one of three ways:
 
     AvroIds        the Confluent wire format: byte 0, a big-endian int32 that is the schema's id, the Avro body
     JsonHeads      Connect's `{"schema": …, "payload": …}`
@@ -33,21 +34,24 @@ from lakehold.ingest.decode.types import PLAIN, from_spark
 
 @dataclass(frozen=True)
 class AvroIds:
-    """A mapping from the ids in records to schema texts; later ids are newer."""
+    """The schemas of records in Avro: texts by the id that each record begins with; a greater id is a newer schema."""
 
     schemas: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class JsonHeads:
-    """The beginnings of records before their payload: `{"schema":…,"payload":`, oldest first."""
+    """The beginnings of records before their payload: `{"schema":…,"payload":`. Later ones count as newer."""
 
     heads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class JsonDeclared:
-    """The declared columns; none: the part is not decoded. A key of one declared column may also be the bare value."""
+    """The columns that a statement declares for JSON without a schema; none: the part is not decoded.
+
+    A key of one declared column may also be the bare value.
+    """
 
     columns: tuple[DeclaredColumn, ...] = ()
 

@@ -1,6 +1,7 @@
 """Types for `from_json`: what to request of a text that several readers share, and how each reader takes its part.
 
-If two readers want a value in different types, it is parsed for each from the text: parsing it as a VARIANT and converting
+A *reader* here is a table, or several with equal needs, that takes decoded records. `parsers.py` parses a text once for all of
+them. If two readers want a value in different types, it is parsed for each from the text: parsing it as a VARIANT and converting
 it takes longer. Structures with different field names are parsed together.
 """
 

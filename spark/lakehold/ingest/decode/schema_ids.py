@@ -28,7 +28,7 @@ _HEAD = re.compile(HEAD, re.DOTALL)
 
 @dataclass(frozen=True)
 class SchemaIds:
-    """Schema ids (Avro) or heads (JSON) of the records' keys and values; records without one are skipped."""
+    """The schemas of the records' keys and values: ids of Avro, or `HEAD`s of JSON; records without one are skipped."""
 
     keys: frozenset[int] | frozenset[str]
     values: frozenset[int] | frozenset[str]

@@ -1,8 +1,9 @@
 """Decodes records in one pass for several readers with different requests.
 
-Texts that several readers parse are parsed once. Of bare JSON, whose columns each reader declares, the columns of all readers are
-parsed together, and each takes its own. A value that one of them cannot hold would then be an error of all, so records in
-error are decoded again as each reader declares them.
+A *reader* here is a table, or several with equal needs, that takes the records of one topic (`ingest/shared_topic.py`). Texts
+that several readers parse are parsed once. Of bare JSON, whose columns each reader declares, the columns of all readers are
+parsed together, and each takes its own. A value that one of them cannot hold would then be an error of all, so records in error
+are decoded again as each reader declares them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class DecodedTogether:
         wanted: The requests of the readers.
         done: The requests that were decoded, each once: for declared columns those of all readers.
         results: The decoded parts for each of `done`.
-        numbers: The index in `done` for each of `wanted`.
+        numbers: For each of `wanted` the index of the request in `done` that serves it.
         max_record_bytes: See `decode`.
     """
 

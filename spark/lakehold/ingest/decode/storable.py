@@ -1,7 +1,8 @@
 """The part of a schema that a table can hold.
 
-Iceberg and Parquet have no type for nothing: neither for Avro's null nor for a structure without fields. A map with keys
-that are not texts is read if its keys and values are single values. Other parts are removed from the schema and listed in it.
+Iceberg and Parquet have no type without values: neither Avro's null nor a structure without fields. A map with keys that are not
+texts is read if its keys and values are single values. Other parts are removed from the schema before a parser is made for it
+(`message_parts.py`), and listed in it, so that people can be shown what their table lacks.
 """
 
 from __future__ import annotations

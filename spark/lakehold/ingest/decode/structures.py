@@ -1,4 +1,8 @@
-"""A structure of the result (`key`, `value`, `before`, `after`): its columns, and how each version fills them."""
+"""A structure of the decoded result (`key`, `value`, `before`, `after`): its columns, and how each version fills them.
+
+A *version* is one schema with which keys or values were written (`message_parts.py`). All versions fill the same columns, whose
+types hold the values of each. `decoded.py` puts the SQL written here into its projections.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,13 @@ from lakehold.spark_sql import literal, quoted, struct_type
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a structure in one version of a part: the raw expression, its schema and the parser it comes from."""
+    """The origin of a structure in one version of a part.
+
+    Args:
+        raw: SQL of the structure as the parser returns it.
+        schema: Its schema in that version.
+        encoding: The parser.
+    """
 
     raw: str
     schema: ConnectSchema
@@ -24,7 +34,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Structure:
-    """The structure `name`, from one origin per version of its part, in the types of `columns`; `reader` as of the part."""
+    """The structure `name` of the result.
+
+    Args:
+        name: Its name.
+        origins: Its origin in each version.
+        columns: Its columns.
+        reader: Distinguishes columns of readers that decode the same records, see `Part`.
+    """
 
     name: str
     origins: tuple[Origin, ...]
@@ -53,7 +70,7 @@ class Structure:
         return f"coalesce({columns})" if columns and self.columns else f"CAST(NULL AS {self.spark_type})"
 
     def undecodable(self) -> Iterator[tuple[str, str]]:
-        """Yield (condition, column) for each column in which a value can get lost."""
+        """Yield (condition, column): the condition that a value of the column got lost, because the column cannot hold it."""
         for i, origin in enumerate(self.origins):
             for f in origin.schema.fields:
                 place = quoted(f.name)
@@ -62,7 +79,7 @@ class Structure:
                     yield lost, f.name
 
     def missing(self) -> Iterator[tuple[str, str]]:
-        """Yield (condition, column) for each column that its schema requires. Avro cannot leave one out."""
+        """Yield (condition, column): the condition that a required column is null. Avro cannot leave one out."""
         for origin in self.origins:
             if origin.encoding is Encoding.JSON:
                 for f in origin.schema.fields:

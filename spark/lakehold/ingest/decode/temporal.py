@@ -1,8 +1,9 @@
 """Dates, times and timestamps: SQL expressions from the numbers that Debezium, Connect and Avro send.
 
-PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as in Debezium's own sinks;
-Debezium sends them as the numbers below. Every other number becomes exactly the date or time it means, or null if the
-column cannot hold that. Every expression is null for null, and never fails a query. None depends on the session's time zone.
+The rules of `logical.py` use them. PostgreSQL's `infinity` and `-infinity` become 9999-12-31 23:59:59.999999 and 0001-01-01, as
+in Debezium's own sinks; Debezium sends them as the numbers below. Every other number becomes exactly the date or time it means
+(nanoseconds are rounded down to microseconds), or null if the column cannot hold that. Every expression is null for null, and
+never fails a query. None depends on the session's time zone.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def sent_ns(n: str) -> str:
 
 
 def exact_ms(n: str) -> str:
-    """Write epoch microseconds from milliseconds of any producer."""
+    """Write epoch microseconds from milliseconds of any producer; null if they do not fit int64."""
     return f"CASE WHEN {n} BETWEEN -{_MOST_MS}L AND {_MOST_MS}L THEN {n} * 1000L END"
 
 

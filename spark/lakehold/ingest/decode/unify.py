@@ -1,5 +1,6 @@
 """Unifies two types: of versions of a schema in a batch, and of a batch and its table.
 
+The first type, `old`, is that of the table, or of the older version: what it becomes, Iceberg must be able to turn it into.
 Types that Iceberg can promote are promoted (int to long, float to double, decimal to more digits of the same scale). A type
 that is narrower than the table's becomes the table's, if that has an equal for every value; structures are unified field by
 field. Anything else is a `TypeConflict`.
@@ -50,7 +51,7 @@ _PROMOTED: frozenset[tuple[type[IcebergType], type[IcebergType]]] = frozenset(
 
 
 class TypeConflict(UpstreamError):
-    """A column's new type cannot follow its old one."""
+    """A column's new type cannot follow its old one: no type that Iceberg can turn the old one into holds every value of both."""
 
     default_code = "incompatible-type"
 
@@ -70,7 +71,7 @@ def unify(old: IcebergType, new: IcebergType, column: str = "") -> IcebergType: 
     """Return the type that holds every value of both and that Iceberg can turn `old` into.
 
     Raises:
-        TypeConflict: There is no such type. `column` names the place.
+        TypeConflict: There is no such type. Its message names `column`.
     """
     match old, new:
         case DecimalType(), DecimalType():

@@ -1,5 +1,9 @@
 """Carriers: keep the rows of changes while the engine deduplicates their headers, and bring the decisions back to the rows.
 
+*Headers* are the facts about each change that the decisions need, such as its key, offset and log position, without the row.
+The decisions say of each change whether it counts (is no repeat and no error), and whether it is applied (is the last of its
+key that counts).
+
 Few changes are in the driver as an Arrow table. Many stay in Spark: the decoded records are cached, headers come to the
 driver, and the decisions go back as a small table that is joined by broadcast. So records are read and decoded once, even if
 the headers show that the batch ends before the last record.

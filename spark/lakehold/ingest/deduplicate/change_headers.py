@@ -77,7 +77,7 @@ class Headers:
     Args:
         partition: Partition of the message.
         offset: Offset of the message.
-        is_multiset: See `Changes`.
+        is_multiset: Whether the table has no key: its rows are a multiset.
         key: Numbers from 0, equal for equal keys. Changes of a table without a key have one each.
         key_has_null: Some part of the key is null.
         bounded: The key's columns of `BOUNDED_TYPES` and their values, dates as days since 1970.
@@ -85,16 +85,16 @@ class Headers:
         is_upsert: The change writes a row.
         is_delete: It deletes one.
         is_truncate: It deletes all rows.
-        in_snapshot: It is a row of a connector's snapshot.
-        starts_snapshot: It is marked as the first one.
-        ends_snapshot: It is marked as the last one.
+        in_snapshot: It is a row of a snapshot that the connector took by itself, rather than of one that a signal requested.
+        starts_snapshot: It is marked as the first row of the table in such a snapshot.
+        ends_snapshot: It is the last row of the table in such a snapshot.
         is_streamed: It is not a row of a snapshot.
-        source_ms: When it was committed upstream.
+        source_ms: When it was committed upstream, epoch milliseconds.
         has_source_ms: Whether `source_ms` is known.
         before_missing: It is an update without the row before it.
         kept: The columns whose values it lacks.
-        errors: How many changes cannot be applied, by reason.
-        connectors: Debezium's names of the connectors.
+        errors: How many changes cannot be applied, by the code of their error.
+        connectors: The kinds of the connectors that sent the changes, as Debezium names them: `postgresql`.
     """
 
     partition: Integers
@@ -166,7 +166,7 @@ class Headers:
 
 
 def bounded(changes: Changes) -> list[ColumnType]:
-    """Return the key columns that have bounds."""
+    """Return the key columns of `BOUNDED_TYPES`: their smallest and largest values in a batch are worth knowing."""
     return [c for c in changes.columns if c.name in changes.key and isinstance(c.type, BOUNDED_TYPES)]
 
 

@@ -145,7 +145,11 @@ def _time_ranks(source_ms: Integers, seen_ms: int | None) -> tuple[Integers, int
 
 
 def _is_comparable(headers: Headers, rows: Integers) -> Booleans:
-    """Mark changes whose position is certain: in a connector's first transaction the commit before it is unknown."""
+    """Mark changes whose position is certain.
+
+    In PostgreSQL a position begins with the LSN of the commit before the transaction. In a connector's first transaction that is
+    unknown, and the change's own LSN, the second number, replaces it.
+    """
     # Known positions have even ranks, from 2 on; a rank in between stands for a position that no change has.
     positions = headers.positions.distinct[headers.positions.ranks[rows] // 2 - 1]
     is_comparable: Booleans = headers.in_snapshot[rows] | (positions[:, 0] != positions[:, 1])

@@ -69,6 +69,6 @@ def deduplicated(
 
 
 def statistics_of_few(changes: Changes, rule: Rule) -> BatchStatistics:
-    """Deduplicate a few changes for their statistics alone; see `deduplicated`."""
+    """Deduplicate a few changes, a sample of a batch, for their statistics alone; see `deduplicated`."""
     headers = DriverRows(changes).headers
     return statistics_of(headers, Engine(headers, rule).deduplicate(), rule.high_water_marks)

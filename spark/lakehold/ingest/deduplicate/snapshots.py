@@ -59,7 +59,9 @@ def advanced(
         high_water_marks: The high-water marks before the batch.
         statistics: The batch's statistics.
         read_ends: The offsets up to which it reads.
-        sequence_number: The table's last Iceberg sequence number before the batch, None if it has no rows.
+        sequence_number: The table's last Iceberg sequence number before the batch, None if it has no rows. If a re-snapshot
+            begins in this batch, rows that were not written after this number are older, and are deleted when the snapshot is
+            complete.
     """
     positions = {**high_water_marks.positions}
     for partition, position in statistics.highest_positions.items():

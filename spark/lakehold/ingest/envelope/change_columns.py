@@ -1,6 +1,7 @@
 """A change: the effect of one message on one row, as the columns on which all stages from envelope to merge agree.
 
-A *changes* DataFrame has the user's columns (key columns first when the value lacks them) beside these internal ones:
+`unwrap.py` makes changes of decoded messages, `ingest/deduplicate` decides which of them are applied, `ingest/write` applies
+them. A *changes* DataFrame has the user's columns (key columns first when the value lacks them) beside these internal ones:
 
     _lh_partition int, _lh_offset bigint     the offset of the message
     _lh_op string                            one of `Op`; null where `_lh_error` is set
@@ -11,7 +12,8 @@ A *changes* DataFrame has the user's columns (key columns first when the value l
     _lh_kept array<string>                   columns whose stored value stays (Debezium's unavailable placeholder)
     _lh_key_bytes binary                     the raw message key
     _lh_connector string                     Debezium's `source.connector`; null where messages are not its events
-    _lh_before_missing boolean               an update came without `before`
+    _lh_before_missing boolean               an update came without `before`; in a table without a key also a delete without it,
+                                             or a row with the placeholder
     _lh_error, _lh_detail string             why the message cannot be applied; null when it can
     _lh_transaction struct<…>                the facts about the record that whole transactions need: its id, its number in the
                                              transaction, … (`header_columns.py`; not Kafka's headers). Null for a record of
@@ -76,23 +78,29 @@ class Op(StrEnum):
     DELETE = "d"
     TRUNCATE = "t"
     NOTHING = "n"
-    """The record changes no row: a tombstone, or a logical message. It stays among the changes, as it may heal an error."""
+    """The record changes no row: a tombstone, a logical message, or a TRUNCATE that the table ignores.
+
+    It stays among the changes, as it may heal an earlier error of its key.
+    """
 
 
 class Phase(StrEnum):
     """The part of a connector's life that a change comes from."""
 
     STREAM = "stream"
+    """A change that the connector read from the database's log."""
     SNAPSHOT = "snapshot"
+    """A row of a snapshot that the connector took by itself."""
     SNAPSHOT_START = "snapshot-start"
-    """The first row of the snapshot of a table. That of a single row may be the last one instead."""
+    """The first row of a table in such a snapshot. A single row may be the last one instead."""
     SNAPSHOT_END = "snapshot-end"
-    """The last row of the snapshot of a table."""
+    """The last row of a table in such a snapshot."""
     AD_HOC = "ad-hoc"
+    """A row of a snapshot that a signal requested while the connector streamed."""
 
 
 SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_START.value, Phase.SNAPSHOT_END.value)
-"""The phases of rows of a snapshot that a connector takes by itself; a signal requests an ad-hoc one."""
+"""The phases of rows of a snapshot that the connector took by itself."""
 
 
 @dataclass(frozen=True)

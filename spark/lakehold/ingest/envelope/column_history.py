@@ -58,12 +58,12 @@ def column_history(
 
     Args:
         decoded: The messages.
-        table: The definition.
+        table: The definition, as CREATE TABLE gave it.
         state: The Iceberg table; None before the first batch.
         columns_of: Returns the columns of a table in the database.
 
     Raises:
-        TableStopped: The database cannot be asked about a new column.
+        TableStopped: Older rows or messages need the value of a new column, and the database cannot be asked about it.
     """
     if table.columns or not table.envelope.has_keys:
         # Listed columns are as old as the table. Without keys in its envelope, a table keeps each message as it was.
@@ -130,6 +130,9 @@ def present_columns(decoded: Decoded, row: str, history: ColumnHistory) -> dict[
         decoded: The messages.
         row: The row of a message, in SQL.
         history: The history of the columns.
+
+    Returns:
+        SQL of the value and the column, by present name.
     """
     earlier, names = {name: old for old, name in history.renamed.items()}, {c.name for c in decoded.columns}
     found = {}

@@ -1,5 +1,6 @@
 """Names that columns of a table cannot have, alone or together. Pure.
 
+CREATE TABLE refuses such names in a column list; names that only messages show stop the table before anything is written to it.
 Upper and lower case do not matter here, because Spark and Iceberg find a column whatever its case.
 """
 
@@ -18,7 +19,7 @@ from lakehold.ingest.decode.types import ColumnType
 METADATA_COLUMNS = frozenset(
     {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}
 )
-"""Columns that Spark adds to every Iceberg table: a table with a column of such a name cannot be read or merged into."""
+"""Metadata columns that every Iceberg table has in Spark: with a column of such a name it cannot be read or merged into."""
 
 _OF_MERGE = frozenset({"__row_from_source", "__row_from_target", "__row_id", "__row_operation"})
 _RESERVED = (
@@ -40,7 +41,7 @@ class NameFault:
         code: The error's code.
         message: The error's message, which names the columns.
         detail: The reason.
-        can_be_left_out: Whether a column list without one of them helps: messages that have both can be read.
+        can_be_left_out: Whether a column list that leaves one of them out helps: messages with both can be decoded.
     """
 
     code: str

@@ -1,4 +1,7 @@
-"""The header of a change: the facts about its record that whole transactions need, as SQL over decoded records."""
+"""The header of a change: the facts about its record that whole transactions need, as SQL over decoded records.
+
+From the headers of a batch `ingest/transactions` finds where the batch may end. They are not Kafka's headers.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ class Kind(StrEnum):
     """The kind of a record, for whole transactions; records of other kinds, such as tombstones, have no header."""
 
     EVENTS = "events"
+    """An event of a transaction."""
     SNAPSHOT = "snapshot"
+    """A row of a connector snapshot."""
     SNAPSHOT_END = "snapshot-end"
     """The last row of a snapshot, of all tables of the connector."""
     UNREADABLE = "unreadable"
+    """A record that cannot be read: it may be an event of any transaction."""
 
 
 _TYPE = (
@@ -34,7 +40,7 @@ def header_columns(around: str = "") -> dict[str, str]:
 
     Returns:
         SQL of `sent_ms, kind, transaction_id, total_order, collection_order, commits` and `position struct<a, b, c, d bigint>`;
-        `kind` is null for a record that is in no run.
+        `kind` is null for a record that has no header.
     """
     op, source, transaction = (f"{around}{name}" for name in ("op", "source", "transaction"))
     return {

@@ -1,4 +1,8 @@
-"""Adds the columns of INCLUDE: a message's key, partition, offset, timestamp and headers, after the columns of rows."""
+"""Adds the columns of the clause INCLUDE: a message's key, partition, offset, timestamp and headers, after the columns of rows.
+
+`CREATE TABLE … INCLUDE KEY, OFFSET AS kafka_offset` requests them. Here they are SQL over decoded messages
+(`lakehold.ingest.decode.decoded.Decoded`).
+"""
 
 from __future__ import annotations
 

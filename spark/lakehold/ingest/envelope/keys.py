@@ -3,6 +3,10 @@
 A table keeps the key it was created with. When messages have another key, or none any more (a primary key upstream was added,
 dropped or changed), merging them by the stored key could mix up rows. So they stop the table before anything of their batch is
 written.
+
+`unwrap.py` finds the key of a batch with `key_of`, and adds with `with_left_keys` or `with_former_rows` the deletes that an
+update implies where the message key does not show them. SQL here is over the columns of a `Decoded` (`decode/decoded.py`):
+`key`, `key_bytes`, `before`, `after`, `op`.
 """
 
 from __future__ import annotations
@@ -35,9 +39,9 @@ class Key:
     """The key of a batch's changes.
 
     Args:
-        columns: By name, in order, the value in SQL and the column.
+        columns: By name, in order, the value in SQL and the column. Empty: nothing that can be decoded names a key.
         in_messages: Names of the columns that message keys have, by which the key columns of a tombstone can be found.
-        only_in_messages: Whether every message that has a key has all of it there, so that rows are not needed.
+        only_in_messages: Whether every message that has a key has all columns of this key there, so that rows are not needed.
         unequal: Conditions in SQL, by column, that the message key has a value which the type of the row's column cannot hold.
     """
 
@@ -48,14 +52,14 @@ class Key:
 
     @property
     def all_null(self) -> str:
-        """Write the condition that every part of the key is null: a key with some null parts is valid (Materialize, KUP-11)."""
+        """Write the condition that the message key and every part of the key are null; a key with some null parts is valid."""
         return (
             f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
         )
 
     @property
     def is_unequal(self) -> str:
-        """Write the condition that the message key has a value that no row's column can hold."""
+        """Write the condition that the message key has a value that its column in rows cannot hold."""
         return f"({' OR '.join(self.unequal.values())})" if self.unequal else "false"
 
     @property
@@ -88,7 +92,7 @@ class Key:
 
 
 def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str) -> Key:
-    """Return the columns of the key: as the table declares them, else as the messages have them, else as stored.
+    """Find the key of a batch: the columns that the table declares in KEY (…), else those of message keys, else the stored ones.
 
     Args:
         decoded: The messages.
@@ -194,7 +198,7 @@ def _as(column: ColumnType) -> str:
 
 
 def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
-    """Add a delete of the former key beside each update that changes it while the message key lacks it.
+    """Add a delete of the key that a row leaves beside each update that changes the key, if the message key lacks a column of it.
 
     Debezium writes an update of the message key as a delete and a create, but does not know a key that the table declares.
     """

@@ -1,6 +1,7 @@
-"""The upstream position of a change: the order that a high-water mark compares (`envelopes.md`, "Description").
+"""The upstream position of a change: its place in the database's log, as numbers that can be compared.
 
-A position is four numbers, compared from the left:
+A table keeps the highest position that it has applied of each partition, its high-water mark. `docs/reference/envelopes.md` says
+what that is for. A position is four numbers, compared from the left:
 
     PostgreSQL   (last commit LSN, LSN, total order in the transaction, delete before create)
     MySQL        (binlog file number, position in it, row in the event, delete before create)
@@ -67,7 +68,7 @@ def position_of(source: str, transaction: str, op: str) -> str:
 
 
 def is_ad_hoc(source: str, op: str) -> str:
-    """Write the condition that a row belongs to a snapshot that was requested while the connector streams.
+    """Write the condition that a row belongs to an ad-hoc snapshot: it was requested by a signal while the connector streamed.
 
     Such rows show what exists, not what was deleted, and stay in their place among streamed changes. Rows of an incremental
     snapshot are marked as such; those of a blocking one have a last commit, which rows of the connector's first snapshot

@@ -1,4 +1,4 @@
-"""The key of an Iceberg table, which is one of its table properties."""
+"""The key of an Iceberg table: the columns that identified its rows when it was created, as one of its table properties."""
 
 from __future__ import annotations
 

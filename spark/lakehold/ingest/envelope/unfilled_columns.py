@@ -1,8 +1,9 @@
 """Remembers new columns whose values in older rows nobody knows, because no database can be asked about them. Pure.
 
 The messages of a topic do not show that `ALTER TABLE … ADD COLUMN c int DEFAULT 5` filled the rows from before, or that a column
-only got another name. Such a column is null in older rows of the lake. The table remembers the column, and the log position up
-to which messages may lack it. A later connector snapshot brings all rows with it.
+only got another name. Such a column is *unfilled*: null in older rows of the lake. The table remembers the column, and the log
+position up to which messages may lack it. A later connector snapshot brings all rows with it. Until then `lakehold status` and
+the status page report the column.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ UNFILLED = "lakehold.unfilled-columns"
 def with_unfilled(
     properties: Mapping[str, str], columns: Collection[str], marks: HighWaterMarks
 ) -> dict[str, Position]:
-    """Return the value of `UNFILLED` with more columns, which the messages that `marks` have passed may lack."""
+    """Return the value of `UNFILLED` with more columns, as a mapping.
+
+    Args:
+        properties: The properties of the Iceberg table.
+        columns: The columns to add.
+        marks: High-water marks: messages up to them may lack the columns.
+    """
     snapshot = () if marks.snapshot is None else (marks.snapshot.position,)
     position = max((*marks.positions.values(), *snapshot), default=(0, 0, 0, 0))
     return {**json.loads(properties.get(UNFILLED, "{}")), **dict.fromkeys(sorted(columns), position)}
@@ -39,7 +46,7 @@ def unfilled_columns(state: TableState, marks: HighWaterMarks) -> tuple[str, ...
 
 
 def unfilled_detail(columns: Collection[str]) -> str:
-    """Describe the columns."""
+    """Describe unfilled columns, in a sentence without its full stop."""
     is_one = len(columns) == 1
     names = f"column{'' if is_one else 's'} {', '.join(map(object_text, columns))}"
     return (
@@ -49,7 +56,7 @@ def unfilled_detail(columns: Collection[str]) -> str:
 
 
 def unfilled_hint(full_name: str) -> str:
-    """Return the way out for a table."""
+    """Return the sentences that say how unfilled columns of a table get their values."""
     return (
         "Have the connector snapshot the table again: this ends when the lake has all rows of a later snapshot. Otherwise "
         "change each of these rows upstream, or find that they are null there, and then run "

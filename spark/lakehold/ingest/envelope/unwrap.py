@@ -1,4 +1,6 @@
-"""Unwraps decoded messages: applies the table's envelope, so that each message becomes a change of a row (`envelopes.md`).
+"""Unwraps decoded messages: applies the table's envelope, so that each message becomes a change of a row.
+
+`docs/reference/envelopes.md` has the envelopes, `change_columns.py` the columns of a change. In short:
 
 NONE             each value is one more row; a null value is an error
 UPSERT           a null value deletes, any other is the row's new state
@@ -61,7 +63,7 @@ _OF_FLAT = {
     CONNECTOR: "CAST(NULL AS string)",
     BEFORE_MISSING: "false",
 }
-"""The internal columns of messages without a position and a commit time."""
+"""The internal columns that describe a message whose value is the row: it has no position and no commit time."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,14 @@ def changes_of(
     *,
     has_keyless_rows: bool = False,
 ) -> Changes:
-    """Return the changes that `decoded` messages make to `table`, one per message, including errors.
+    """Return the changes that `decoded` messages make to `table`: one per message, including errors.
+
+    An update that also removes a row (by a key that it leaves, or as its table has no key) makes two: a delete comes before it.
 
     Args:
         decoded: The messages.
         table: The definition.
-        stored_key: The key of the Iceberg table, if it exists, for batches in which no message has a key.
+        stored_key: The key of the Iceberg table, if it exists: the key of a batch whose messages show none.
         history: The history of the columns.
         has_keyless_rows: Whether the Iceberg table was written without a key.
 
@@ -127,11 +131,11 @@ def changes_of(
 
 
 def columns_without_messages(table: Table, row: Sequence[ColumnType], key: Collection[str]) -> tuple[ColumnType, ...]:
-    """Return the columns of a table that has no message yet: its first message shows the columns that keys add.
+    """Return the columns of a table that is created before its first message, which shows the columns that INCLUDE KEY adds.
 
     Args:
         table: The definition.
-        row: The columns of its rows.
+        row: The columns of its rows, from the database or a column list.
         key: Names of its key's columns.
 
     Raises:
@@ -311,7 +315,10 @@ def _phase(source: str, op: str) -> str:
 def _contracted(
     table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
 ) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
-    """Return the key's and the declared columns: other columns of messages are skipped, missing ones are null.
+    """Return the columns of a table with a column list: those of the key and the declared ones.
+
+    Other columns of messages are skipped, and declared ones that messages lack are null. Returns the columns with their values in
+    SQL, and their names in order.
 
     Raises:
         TableStopped: The messages have a column in a type that the declared one does not hold.

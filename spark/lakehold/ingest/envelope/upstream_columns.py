@@ -1,4 +1,8 @@
-"""The columns of a captured table, as its database describes them."""
+"""The columns of a captured table, as its database describes them.
+
+`lakehold.upstream` asks the database. `column_history.py` needs the answer for columns that are new in messages, and a table that
+is created before its first message has these columns.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +44,7 @@ class UpstreamColumns:
 
 
 UpstreamColumnsOf = Callable[[Table], UpstreamColumns]
+"""A function that asks the database of a table; without columns: lakehold does not know the database."""
 
 
 def no_columns(_: Table) -> UpstreamColumns:

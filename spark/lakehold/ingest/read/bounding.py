@@ -1,4 +1,7 @@
-"""Plans one batch: how much each partition contributes to it."""
+"""Plans one batch: which offset range of each partition it reads. Both readers (`kafka.py`, `files.py`) plan with it.
+
+A plan starts at the reader's position, the offset of the next record of each partition, and keeps to the limits of a batch.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +19,40 @@ from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends
 _SAMPLED_PARTITIONS = 8
 _SAMPLED_RECORDS = 25
 _ASSUMED_RECORD_BYTES = 1_000.0
-"""The size for a plan without records: the sample contained only transaction markers."""
+"""The record size in bytes that is assumed if a sample has no record: its offsets were Kafka's transaction markers."""
 
 
 class Backlog(Protocol):
-    """The interface to records that a reader has not read."""
+    """The records that a reader has not read yet, as planning needs them: counted, not read.
+
+    `KafkaReader` counts offsets; files have an index of their lines.
+    """
 
     def count(self, r: OffsetRange, /) -> int:
-        """Return the number of records in a range; an upper bound."""
+        """Return the number of records in a range, or more: Kafka's offsets without a record count, too."""
 
     def end_after(self, r: OffsetRange, records: int, /) -> int:
-        """Return the end of the first so many records of a range, at least one and no more than it has."""
+        """Return the end offset (exclusive) of the part of a range that has its first `records` records.
+
+        `records` is at least 1 and at most `count` of the range.
+        """
 
     def record_bytes(self, ranges: Collection[OffsetRange], /) -> float:
-        """Estimate the average size of the records in some ranges."""
+        """Estimate the average size of the records in some ranges: bytes of key and value together."""
 
 
 def plan_batch(fetched: FetchedOffsets, position: Offsets, limits: Limits, backlog: Backlog) -> ReadPlan:
-    """Plan ranges that begin at `position`, within `limits` and fair over partitions.
+    """Plan ranges that begin at `position`, within `limits` and fair over partitions (`fair_shares`).
 
     When a topic gets more partitions, the changes of a key may continue in another one once the producer knows that, at the
-    latest with its first record in a new partition. Until a batch contains such a record, the batch takes all records of the
-    topic, so that the changes can be put into the order of their positions.
+    latest with its first record in a new partition. Up to the batch with such a record, each batch takes all records of the
+    topic, whatever the limits, so that the changes can be put into the order of their positions in the upstream's log.
+
+    Args:
+        fetched: Where the partitions begin and end.
+        position: The offset of the next record of each partition; one that is not named starts at its earliest offset.
+        limits: The size of the batch.
+        backlog: Counts records.
     """
     unread = _ranges(fetched, position, {})
     counts = {r.topic_partition: backlog.count(r) for r in unread}
@@ -54,13 +69,18 @@ def plan_batch(fetched: FetchedOffsets, position: Offsets, limits: Limits, backl
 
 
 def plan_to(fetched: FetchedOffsets, position: Offsets, ends: Offsets, backlog: Backlog) -> ReadPlan:
-    """Plan ranges from `position` to `ends`; partitions that `ends` does not name are skipped."""
+    """Plan ranges from `position` to `ends` (exclusive), of any size; partitions that `ends` does not name are skipped."""
     wanted = [r for r in _ranges(fetched, position, ends) if r.topic_partition in ends]
     return _plan(fetched, position, wanted, backlog, backlog.record_bytes(wanted) if wanted else 0)
 
 
 def sampled_record_bytes(read: Callable[[Collection[OffsetRange]], pa.Table], ranges: Collection[OffsetRange]) -> float:
-    """Return the average size of the first records of some ranges."""
+    """Return the average size of records (bytes of key and value), from the first ones of the longest ranges.
+
+    Args:
+        read: Reads the records of ranges, with the columns `key` and `value`.
+        ranges: At most one range of each partition.
+    """
     sample = [
         replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + _SAMPLED_RECORDS))
         for r in sorted(ranges, key=lambda r: r.width, reverse=True)[:_SAMPLED_PARTITIONS]
@@ -109,15 +129,19 @@ def _without_first_record(fetched: FetchedOffsets, position: Offsets) -> frozens
 
 
 def record_budget(limits: Limits, record_bytes: float) -> int:
-    """Return how many records of `record_bytes` on average both limits allow, at least one."""
+    """Return how many records both limits allow if a record has `record_bytes` on average; at least one."""
     return max(1, min(limits.max_records, int(limits.max_bytes / max(record_bytes, 1.0))))
 
 
 def fair_shares(backlogs: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, int]:
-    """Split `budget` over partitions: small backlogs whole, large ones equally (max-min fairness).
+    """Split `budget`, a number of records, over partitions: small backlogs whole, large ones equally (max-min fairness).
 
     Every partition with a backlog gets at least one, whatever the budget: otherwise a partition could wait for ever for
     busier ones.
+
+    Args:
+        backlogs: The number of unread records of each partition.
+        budget: The number of records to split.
 
     Returns:
         The share of each partition with a backlog, never more than the backlog.

@@ -1,4 +1,8 @@
-"""The first and last records of what a batch reads: a sample that most likely shows what all records are like."""
+"""Reads the first and last records of a batch's ranges: a sample that most likely shows what the records between are like.
+
+A large batch is planned and loaded by this sample where it shows rows of one connector snapshot, or only new rows: then the
+driver needs no facts about each record.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ from lakehold.ingest.read.reader import Reader
 from lakehold.model.offsets import OffsetRange
 
 EDGE_RECORDS = 5
-"""Records from each end of a partition; more than one because transactions leave offsets without a record."""
+"""How many offsets are read at each end of a range; more than one, as Kafka's transactions leave offsets without a record."""
 
 
 def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
-    """Read the first and the last records of each range, as `Reader.in_driver` returns them.
+    """Read the records at the first and the last `EDGE_RECORDS` offsets of each range, as `Reader.in_driver` returns them.
 
     Args:
-        reader: Reads them.
+        reader: Reads the records.
         ranges: At most one range of each partition.
     """
     heads = [replace(r, end_exclusive=min(r.end_exclusive, r.start_inclusive + EDGE_RECORDS)) for r in ranges]

@@ -1,7 +1,8 @@
 """Reads parts of recorded files: in the driver, and in Spark's Python workers with the same code.
 
-Spark's own JSON source knows neither the byte position of a line nor which base64 to refuse, so it could not distinguish a
-malformed line or a repeat from a record as the index does. Workers need lakehold and the files.
+The index of a directory's lines (`line_index.py`) says which chunks of files contain the records of an offset range. Spark's own
+JSON source knows neither the byte position of a line nor which base64 to refuse, so it could not distinguish a malformed line or
+a repeat from a record as the index does. Workers need lakehold installed, and access to the files.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ CHUNK_SCHEMA = pa.schema(
 
 
 def wanted_of(ranges: Collection[OffsetRange]) -> Wanted:
-    """Return ranges by partition; there is at most one of each."""
+    """Return offset ranges by partition; `ranges` has at most one of each."""
     return {
         (r.topic_partition.topic, r.topic_partition.partition): (r.start_inclusive, r.end_exclusive) for r in ranges
     }
 
 
 def messages_in(chunk: Chunk, wanted: Wanted) -> Iterator[Message]:
-    """Read the wanted messages of a chunk."""
+    """Read the messages of a chunk that have wanted offsets, without malformed lines and repeats."""
     repeats = set(chunk.repeats)
     for line in lines_in(Path(chunk.path), chunk.start, chunk.end_exclusive):
         if line.start in repeats:
@@ -57,14 +58,14 @@ def messages_in(chunk: Chunk, wanted: Wanted) -> Iterator[Message]:
         try:
             message = parse(line.content)
         except LineError:
-            continue  # given out by `Reader.malformed`
+            continue  # reported by `Reader.malformed`
         start, end_exclusive = wanted.get(message[:2], (0, 0))
         if start <= message.offset < end_exclusive:
             yield message
 
 
 def chunk_reader(wanted: Wanted) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Return the function for `mapInArrow` that turns chunks into records."""
+    """Return the function for Spark's `mapInArrow` that turns rows of `CHUNK_SCHEMA` into the wanted raw records."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,8 +1,9 @@
 """Reads a directory of recorded messages: `*.jsonl`, one Kafka message a line.
 
-Topics have partitions with offsets, as in Kafka. In addition, a position has for each file the byte up to which the file was
-scanned, as the offset of a partition of an internal topic. The records of the internal topic are the lines that are
-unusable. So each unusable line is in one batch, and a file that was replaced after it was read is noticed.
+Topics have partitions with offsets, as in Kafka: each line names its own. In addition, the reader's position has for each file
+the byte up to which the file was scanned, as the offset of a partition of an internal topic. The records of the internal topic
+are the unusable lines: those that are no message, or repeat the offset of another line. So each unusable line is in one batch,
+and a file that was replaced after it was read is noticed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FilesReader(Reader):
 
     Args:
         path: The directory, as a path or `file:` URI.
-        parallelism: The least number of tasks of a large read.
+        parallelism: How many tasks a large read has at least, unless these would get only some hundred lines each.
     """
 
     def __init__(self, path: str, *, parallelism: int = 1) -> None:
@@ -61,7 +62,7 @@ class FilesReader(Reader):
         )
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the present ends, see `Reader.written_ends`."""
+        """Return the present ends of partitions, see `Reader.written_ends`: files have no uncommitted records."""
         self._index.grow()
         found = self._index.watermarks({tp.topic for tp in partitions})
         return {tp: found[tp].end_exclusive for tp in partitions if tp in found}
@@ -69,7 +70,7 @@ class FilesReader(Reader):
     def faults(
         self, fetched: FetchedOffsets, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
-        """Find errors, see `Reader.faults`; those of replaced files come first, since any topic may be in these."""
+        """Find errors, see `Reader.faults`; those of files that are gone or replaced hide others: any topic may be in them."""
         of_files = dict(self._file_faults(position, identities or {}))
         return of_files or faults(fetched, position, identities)
 
@@ -149,7 +150,7 @@ class _Unread(Backlog):
 
     Args:
         index: The index of its lines.
-        position: The start of each partition of a topic that is read.
+        position: The first unread offset of each partition that is read; a repeat of an offset below it does not count.
         read: Reads the records of ranges.
     """
 

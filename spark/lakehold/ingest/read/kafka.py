@@ -1,4 +1,7 @@
-"""Reads topics of a Kafka cluster, committed records only."""
+"""Reads topics of a Kafka cluster, committed records only.
+
+librdkafka's client fetches offsets and reads few records in the driver. Spark's Kafka source reads many.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ BULK_READ_OPTIONS = {
 
 
 class KafkaReader(Reader):
-    """A reader of the committed records of topics.
+    """A reader of the committed records of topics; it is also the `Backlog` (`bounding.py`) by which its batches are planned.
 
     Args:
         options: The options that reach the brokers.
-        timeout_s: How long a broker may stay silent.
+        timeout_s: How long a broker may stay silent (seconds).
         parallelism: The least number of tasks of a large read, also of one large partition.
     """
 

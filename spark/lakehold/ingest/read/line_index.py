@@ -1,6 +1,8 @@
-"""An index of the lines of a directory: which offsets they have, and where to read them. It grows with the files.
+"""An index of the lines of a FILES source's directory: which offsets they have, and where to read them. It grows with the files.
 
-It keeps one entry for a few hundred lines, and single entries only for unusable lines.
+Each line is a message that names its topic, partition and offset, in any order. So only an index can say where the records of an
+offset range are. It keeps one entry for a few hundred lines, and single entries only for unusable lines: those that are no
+message, or repeat the offset of another line.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ _NO_MESSAGE = 0
 
 
 class _Spans:
-    """The offsets of one partition, as ordered ranges that neither overlap nor touch: one, if there are no gaps."""
+    """The offsets of one partition, as ordered ranges that neither overlap nor touch: one, if there are no gaps.
+
+    Args:
+        number: The number that stands for the partition in `IndexedFile.numbers`.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -59,7 +65,7 @@ class _Spans:
         return int(self._widths(start, end).sum())
 
     def end_after(self, start: int, records: int) -> int:
-        """Return the end of the range that begins at `start` and has so many offsets, at least one and no more than exist."""
+        """Return the end (exclusive) of the range from `start` that has `records` offsets: at least 1, and no more than exist."""
         reached = np.cumsum(self._widths(start, self.ends[-1]))
         at = int(np.searchsorted(reached, records))
         return self.ends[at] - int(reached[at] - records)
@@ -98,6 +104,10 @@ class IndexedFile:
         path: Its path.
         identity: Distinguishes it from a later file of its name; None while it has no line.
         end: Byte position up to which it is indexed.
+        line_ranges: Its lines, in ranges of up to `_RANGE_LINES`.
+        starts: Byte positions of unusable lines, ascending.
+        numbers: For each unusable line the number of the partition whose offset it repeats; `_NO_MESSAGE` if it is no message.
+        offsets: For each unusable line the offset that it repeats; 0 if it is no message.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,7 +115,6 @@ class IndexedFile:
         self.identity: str | None = None
         self.end = 0
         self.line_ranges: list[_LineRange] = []
-        # Unusable lines: their starts, and the partition and offset of those that repeat one.
         self.starts = array("q")
         self.numbers = array("i")
         self.offsets = array("q")
@@ -118,13 +127,13 @@ class IndexedFile:
         return has_all and self.identity == identity_of(self.path)
 
     def last_range_for(self, start: int) -> _LineRange:
-        """Return the line range for a line that begins after all others."""
+        """Return the line range to which a line belongs that begins at `start`, after all others: the last one, or a new one."""
         if not self.line_ranges or self.line_ranges[-1].lines >= _RANGE_LINES:
             self.line_ranges.append(_LineRange(start, start))
         return self.line_ranges[-1]
 
     def reject(self, start: int, number: int, offset: int) -> None:
-        """Record an unusable line."""
+        """Record an unusable line, see the attributes `starts`, `numbers` and `offsets`."""
         self.starts.append(start)
         self.numbers.append(number)
         self.offsets.append(offset)
@@ -167,7 +176,7 @@ class LineIndex:
             return dict(self._files)
 
     def watermarks(self, topics: Collection[str]) -> dict[TopicPartition, Watermarks]:
-        """Return the first and last offsets of the partitions of some topics."""
+        """Return the first offset and the end (exclusive) of each partition of some topics."""
         with self._lock:
             return {
                 TopicPartition(*key): Watermarks(spans.firsts[0], spans.ends[-1])
@@ -182,14 +191,19 @@ class LineIndex:
             return 0 if spans is None else spans.count(r.start_inclusive, r.end_exclusive)
 
     def end_after(self, r: OffsetRange, records: int) -> int:
-        """Return the end of the first so many records of `r`, at least one and no more than it has."""
+        """Return the end offset (exclusive) of the first `records` records of `r`: at least 1, and no more than it has."""
         with self._lock:
             return self._partitions[_key(r.topic_partition)].end_after(r.start_inclusive, records)
 
     def rejected(self, name: str, start: int, end_exclusive: int, position: Offsets) -> NDArray[np.int64]:
-        """Return the starts of unusable lines in a part of a file.
+        """Return the byte positions at which unusable lines begin, in a part of a file.
 
-        They are no messages, or repeat an offset that is not below `position`; repeats in other partitions do not count.
+        Args:
+            name: The file, by its path relative to the directory.
+            start: Where the part begins, in bytes.
+            end_exclusive: Where it ends.
+            position: A repeat counts if it repeats an offset at or above its partition's offset here: the first line with this
+                offset was not read before. Repeats in partitions that are not named do not count.
         """
         with self._lock:
             if (file := self._files.get(name)) is None:
@@ -204,7 +218,7 @@ class LineIndex:
         return starts[(starts >= start) & (starts < end_exclusive) & is_counted]
 
     def chunks(self, ranges: Collection[OffsetRange], parallelism: int = 1) -> list[Chunk]:
-        """Return the parts of files to read for ranges: at least `parallelism`, if each gets some hundred lines."""
+        """Return the parts of files that may have records of ranges: at least `parallelism`, if each gets some hundred lines."""
         with self._lock:
             found = list(self._line_ranges(wanted_of(ranges)))
             most_lines = min(_CHUNK_LINES, sum(line_range.lines for _, line_range in found) // parallelism)

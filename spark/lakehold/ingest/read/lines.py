@@ -1,4 +1,8 @@
-"""Reads a line of a FILES source: one Kafka message as JSON."""
+"""Reads a line of a FILES source: one Kafka message as JSON.
+
+A line has the fields `topic`, `partition`, `offset`, `timestamp` (epoch milliseconds, -1: none), `key` and `value` (base64 or
+null), and may have `headers`: a list of pairs of a name and a value in base64 or null. Others are ignored.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,13 @@ class LineError(ValueError):
 
 
 def lines_in(path: Path, start: int, end_exclusive: int = sys.maxsize) -> Iterator[Line]:
-    """Read the lines of a part of a file that begins at a line; a last line without a newline is still being written."""
+    """Read the lines that begin in a part of a file; a last line without a newline is skipped: it is still being written.
+
+    Args:
+        path: The file.
+        start: The byte position at which the first line begins.
+        end_exclusive: The byte position from which on no line is read.
+    """
     with path.open("rb") as content:
         content.seek(start)
         for raw in content:

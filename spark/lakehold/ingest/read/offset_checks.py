@@ -1,6 +1,6 @@
 """Checks that fetched offsets continue what was read before. Pure: nothing here asks the broker.
 
-Readers never jump to another offset by themselves: every contradiction is an error that names the missing records.
+Readers never jump to another offset by themselves: each contradiction is an error that says what is gone or was replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def faults(
 
     Args:
         fetched: The fetched offsets.
-        position: Where the last batch ended.
+        position: The offset after the last batch, by partition.
         identities: `FetchedOffsets.identities` as recorded when each topic was first read.
 
     Returns:
@@ -58,7 +58,7 @@ def _all_faults(
 
 
 def added_partitions(fetched: FetchedOffsets, position: Offsets) -> frozenset[TopicPartition]:
-    """Return the partitions that topics got since they were first read."""
+    """Return the partitions that topics got since they were first read: `position` names others of their topic."""
     read = {tp.topic for tp in position}
     return frozenset(tp for tp in fetched.partitions if tp.topic in read and tp not in position)
 
@@ -87,7 +87,7 @@ def topic_missing(topic: str, fetched: FetchedOffsets) -> UpstreamError:
 
 
 def recreated(topic: str, detail: str) -> UpstreamError:
-    """Return the error for a topic that is another one than the one read before."""
+    """Return the error for a topic that was deleted and created again since it was read; `detail` says what shows this."""
     return UpstreamError(
         f'topic "{topic}" was deleted and created again since it was last read',
         code="topic-recreated",

@@ -1,4 +1,8 @@
-"""The interface between a source and the system it reads from: fetch offsets, plan, read."""
+"""The interface between a source and the system it reads from: fetch offsets, plan, read.
+
+`kafka.py` and `files.py` implement it. An ingest fetches offsets, plans from them which offset ranges a batch reads, and reads
+these.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +39,19 @@ RAW_DDL = (
 
 @dataclass(frozen=True)
 class FetchedOffsets:
-    """The outcome of one fetch; numbers only, so that planning twice from it gives the same plan.
+    """The outcome of one fetch of offsets; plain data, so that planning twice from it gives the same plan.
 
     Attributes:
         topics: The requested topics.
-        partitions: Their partitions.
+        partitions: Where each of their partitions begins and ends now.
         identities: For each topic an identity that distinguishes it from a later one of the same name, if there is one:
-            Kafka's topic id. The first batch records it, and later calls of `faults` get it. FILES: for each file the digest
-            of its first line.
+            Kafka's topic id. The first batch records it, and later calls of `faults` get it. FILES: for the internal topic of
+            each file the digest of its first line.
         missing: Requested topics that do not exist.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
-        where: The place in words, for messages.
-        written: The ends of partitions including uncommitted records, fetched after the others; only for fetches with an
-            ordered topic.
+        where: The Kafka cluster or the directory in words, for messages.
+        written: The ends of partitions including uncommitted records, fetched after the others; only if the fetch named an
+            ordered topic (`Reader.fetch_offsets`).
         fetched_ms: When the fetch began (epoch milliseconds); 0: that does not matter.
     """
 
@@ -98,7 +102,7 @@ class ReadPlan:
         position: The position after the batch: the next `plan` starts from it. It names every partition seen, also
             those that were empty, so that it is noticed when retention later deletes records of theirs; partitions that a
             topic got later are named once one of them has a record.
-        records: Estimated number of records; an upper bound except for offsets without a record.
+        records: Number of records, or more: Kafka's offsets without a record count, too. Of files also malformed lines.
         size_bytes: Estimated bytes of keys and values.
         remaining: Estimated number of fetched records left for later batches.
     """
@@ -134,9 +138,9 @@ class MalformedLine:
 
 
 class Reader(ABC):
-    """The interface that reads a source's topics. It keeps no position: the caller does.
+    """The interface that reads a source's topics. It keeps no position (the next offset of each partition): the caller does.
 
-    Errors of all methods: `UpstreamUnavailable` if the other side does not answer in time or refuses the caller,
+    Errors of all methods: `UpstreamUnavailable` if Kafka does not answer in time, or the system refuses the caller,
     `UpstreamError` if it no longer has what it had (codes `offsets-lost`, `topic-recreated`).
     """
 
@@ -146,8 +150,8 @@ class Reader(ABC):
 
         Args:
             topics: The topics.
-            ordered: One of them, whose ends are fetched before those of the others: messages sent before one that it shows
-                lie below `FetchedOffsets.written`.
+            ordered: One of them (the transaction topic), whose ends are fetched before those of the others, and these before
+                `FetchedOffsets.written`. So whatever was written before a message below its end lies below `written`.
         """
 
     def written_ends(self, partitions: Collection[TopicPartition]) -> Offsets:  # noqa: ARG002 - for Kafka
@@ -157,7 +161,7 @@ class Reader(ABC):
     def faults(
         self, fetched: FetchedOffsets, position: Offsets, identities: Mapping[str, str] | None = None
     ) -> dict[str, UpstreamError]:
-        """Find the errors that keep topics from being read on: see `lakehold.ingest.read.offset_checks.faults`."""
+        """Find the errors that keep topics from being read on, by topic: see `lakehold.ingest.read.offset_checks.faults`."""
         return faults(fetched, position, identities)
 
     def verify(self, fetched: FetchedOffsets, position: Offsets) -> None:
@@ -178,14 +182,14 @@ class Reader(ABC):
 
     @abstractmethod
     def plan_to(self, fetched: FetchedOffsets, position: Offsets, ends: Offsets) -> ReadPlan:
-        """Plan to read each partition in `ends` exactly to its end there, and nothing of other topics.
+        """Plan to read each partition in `ends` to its end there (exclusive), but not beyond its fetched end, and no other ones.
 
         It is for a caller that moves the ends of a plan, for example to transaction boundaries.
         """
 
     @abstractmethod
     def in_driver(self, ranges: Collection[OffsetRange]) -> pa.Table:
-        """Read exactly the records of `ranges` here, without Spark: for small batches.
+        """Read exactly the records of `ranges` in this process, without Spark: for small batches.
 
         Returns:
             `RAW_SCHEMA`, each partition's rows in offset order.
@@ -210,7 +214,14 @@ def fetch_in_order(
     topics: Collection[str],
     ordered: str | None,
 ) -> FetchedOffsets:
-    """Fetch the ends of topic `ordered`, then of the others, then `FetchedOffsets.written`, see `Reader.fetch_offsets`."""
+    """Fetch the ends of topic `ordered`, then of the others, then `FetchedOffsets.written`, see `Reader.fetch_offsets`.
+
+    Args:
+        fetch: Fetches the offsets of some topics.
+        written_ends: See `Reader.written_ends`.
+        topics: All topics.
+        ordered: The topic that comes first; None: one fetch of all topics, without `written`.
+    """
     if ordered is None:
         return fetch(topics)
     first, others = fetch([ordered]), fetch([topic for topic in topics if topic != ordered])

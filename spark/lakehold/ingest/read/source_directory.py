@@ -1,4 +1,4 @@
-"""The directory of a FILES source: its files, and their identities."""
+"""The directory of a FILES source: its files, where their lines begin, and the digests that show that one was replaced."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recorded_files(directory: Path) -> dict[str, Path]:
 
 
 def identity_of(path: Path) -> str:
-    """Return the digest of the beginning of a file's first line, which distinguishes it from a later one of its name."""
+    """Return the digest of a file's first line (of 4096 bytes at most), which distinguishes it from a later file of its name."""
     with reading(path), path.open("rb") as content:
         return hashlib.sha256(content.readline(_IDENTITY_BYTES)).hexdigest()[:16]
 
@@ -78,7 +78,7 @@ def line_number(path: Path, position: int) -> int:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Translate errors of the operating system inside into errors for people."""
+    """Translate errors of the operating system inside into `UpstreamUnavailable`, an error for people; `path` is read inside."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,13 @@
 """Finds where a batch must end so that it contains whole transactions only. Pure.
 
-The terms (rank, run, BEGIN, END, early) and the numbers of rules are those of `docs/internals/transactions.md`. A batch *takes* a
-transaction if it contains all of it.
+`whole_transactions.py` passes the offset range that fits the batch's limits, as a `Candidate`, and cuts the range at the boundary
+found here. A batch *takes* a transaction if it contains all of it. The numbers of rules, below, are those of
+`docs/internals/transactions.md`, which has the terms, too:
+
+    BEGIN, END  Debezium's records in the transaction topic; an END counts the transaction's events by table
+    rank        the number of a transaction in the order of ENDs; 1 is the first that no earlier batch took
+    run         consecutive events of one transaction in one partition
+    early       of an END: so recent that events sent before it may still be in flight to Kafka
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ class Boundary:
 
     Args:
         stops: The end offset of each partition (exclusive), including that of the transaction topic.
-        committed: The transactions that this batch and earlier ones commit.
+        committed: The upstream transactions that this batch and earlier ones have taken.
         incomplete: The first transaction, or the re-snapshot, that the batch does not take, and what it lacks; None: nothing
             has to wait.
         is_uncertain: The first transaction after the batch is complete by its counts, but messages that were sent before its END
@@ -38,7 +44,7 @@ class Boundary:
         waiting: Topics with events after the batch.
         unread_snapshots: Topics that may have rows of a connector snapshot after the batch.
         uncounted: Topics whose events no END counts: their names are not those that Debezium gives.
-        is_followed: Whether the rest of the same range may contain another batch.
+        is_followed: Whether the rest of the range may be another batch: this one ends before a re-snapshot.
         over_ms: When the first message was sent that shows that the re-snapshot after the batch is over (epoch milliseconds);
             None: no message shows it.
     """
@@ -59,7 +65,7 @@ def find_boundary(candidate: Candidate, committed: CommittedTransactions) -> Bou
 
     Args:
         candidate: The range.
-        committed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches have taken.
     """
     resnapshot = resnapshot_of(candidate)
     if resnapshot is None:
@@ -108,7 +114,9 @@ class _Stop:
 
 
 class _Search:
-    """A search for the end of a batch that may take the rows of snapshots in parts: `_around` keeps re-snapshots whole.
+    """A search for the end of a batch, by ranks: the batch takes all transactions up to a last rank.
+
+    It may take the rows of snapshots in parts: `_around` keeps re-snapshots whole.
 
     Args:
         candidate: The range.

@@ -1,4 +1,8 @@
-"""A candidate for a batch: an offset range of a source, with everything that is needed to find the batch's end. Pure."""
+"""A candidate for a batch: an offset range of a source, with everything that is needed to find the batch's end. Pure.
+
+`whole_transactions.py` makes one for each range that it plans; `boundary.py` finds where in it the batch ends. Partitions,
+topics, transactions and logs have numbers here, by which the columns of runs and boundaries refer to them.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +26,15 @@ class Extent:
     """The extent of an offset range, with the facts from fetching its ends.
 
     Args:
-        starts: The start of each partition, including that of the transaction topic.
-        stops: The end of each partition (exclusive).
-        unread: Partitions with records after the range.
+        starts: Where the range starts in each partition, including that of the transaction topic.
+        stops: Where it ends in each partition (exclusive).
+        unread: Partitions with records after the range and below the fetched ends.
         written: The ends of partitions including records in open Kafka transactions, fetched after the ends above. A
             partition that is not named ended where it was read to.
         fetched_ms: When the ends were fetched (epoch milliseconds), that of the transaction topic first.
-        lag_ms: How much later than messages that were sent after it a message may be written.
-        shown: The topics of readable tables, with the position of the connector snapshot that they show; None: none.
+        lag_ms: How long a message may be in flight (milliseconds): others that were sent after it may be written so much earlier.
+        shown: The topics of tables that can be read already, with the upstream position of the connector snapshot that they
+            show; None: they show none.
     """
 
     starts: Offsets
@@ -42,11 +47,11 @@ class Extent:
 
     @property
     def is_all(self) -> bool:
-        """Return whether the range contains all records that could be read."""
+        """Return whether the range contains all records below the fetched ends."""
         return not self.unread
 
     def is_early(self, sent_ms: Numbers) -> Flags:
-        """Mark times that are so recent that messages sent before may not be written yet."""
+        """Mark times (epoch milliseconds) that are so recent that messages sent before may not be written yet."""
         return sent_ms > self.fetched_ms - self.lag_ms
 
     def is_fully_read(self, tp: TopicPartition) -> bool:
@@ -56,16 +61,16 @@ class Extent:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An offset range with its runs, BEGINs and ENDs.
+    """An offset range with its runs (consecutive events of one transaction in one partition), BEGINs and ENDs.
 
     Args:
         extent: The range.
         transaction_topic: The partition of the transaction topic.
-        topics: The topics whose events must be complete: topics have numbers by this list.
+        topics: The topics whose events must be complete, in the order of their numbers.
         transactions: The number of transactions: their numbers are below it.
-        logs: The upstream's logs, which have numbers by this list.
-        runs: Its runs.
-        boundaries: Its BEGINs and ENDs.
+        logs: The upstream's logs (`lakehold.model.log_positions`), in the order of their numbers.
+        runs: The range's runs.
+        boundaries: The range's BEGINs and ENDs.
         followed_later: Partitions in which the records after the range are known to be later than all ENDs.
     """
 
@@ -91,8 +96,8 @@ def candidate_of(
 
     Args:
         extent: The range.
-        headers: `HEADERS` of its records, in any order.
-        records: `RECORDS` of the transaction topic.
+        headers: The facts about its records, as `record_headers.HEADERS`, in any order.
+        records: The records of the transaction topic, as `metadata.RECORDS`.
         topics: The topics whose events must be complete.
         transaction_topic: The transaction topic.
     """

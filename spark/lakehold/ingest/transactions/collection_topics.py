@@ -1,4 +1,7 @@
-"""Finds the topic that holds the events of a data collection: an END counts by names of tables, not of topics."""
+"""Finds the topic that holds the events of a data collection, as Debezium calls a table.
+
+The END of a transaction counts its events by names of tables (`public.orders`), not of topics (`shop.public.orders`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ def topic_of(collection: str, topics: frozenset[str], transaction_topic: str) ->
     """Find the topic that Debezium names after a data collection.
 
     The topic's name is a prefix and the collection's name, with `_` for characters that topic names cannot have. If several
-    topics match, the one with the prefix of the transaction topic is taken.
+    of `topics` match, the one with the prefix of the transaction topic is taken; None if none matches.
     """
     name = _NOT_IN_TOPICS.sub("_", collection)
     named = sorted(topic for topic in topics if f".{topic}".endswith(f".{name}"))

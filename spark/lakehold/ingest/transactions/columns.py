@@ -12,7 +12,7 @@ import pyarrow as pa
 Numbers = npt.NDArray[Any]
 """An array of whole numbers."""
 Flags = npt.NDArray[Any]
-"""An array of flags."""
+"""An array of booleans: it marks rows of the arrays beside it."""
 
 
 def numbered(texts: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, Numbers]:
@@ -69,7 +69,7 @@ def compared(columns: Numbers, with_: Sequence[int]) -> Numbers:
     """Compare rows with some numbers, from the left: negative, 0 or positive for rows that are lower, equal or higher.
 
     Args:
-        columns: At least as many columns as numbers.
+        columns: A two-dimensional array, one row of it for each column; at least as many columns as numbers.
         with_: The numbers.
     """
     found = np.zeros(columns.shape[1], np.int64)

@@ -1,6 +1,13 @@
 """Finds which transactions of an offset range are complete. Pure.
 
-The terms (rank, run, END, early, fully read) and the numbers of rules are those of `docs/internals/transactions.md`.
+`boundary.py` ends a batch after the lowest of the ranks found here. The numbers of rules, below, are those of
+`docs/internals/transactions.md`, which has the terms, too:
+
+    END         Debezium's record in the transaction topic that counts the transaction's events by table
+    rank        the number of a transaction in the order of ENDs; 1 is the first that no earlier batch took
+    run         consecutive events of one transaction in one partition
+    early       of an END: so recent that events sent before it may still be in flight to Kafka
+    fully read  of a partition: read to its fetched end, with no record of an open Kafka transaction beyond
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ class Completeness:
 
     Args:
         candidate: The offset range.
-        committed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches have taken.
         ranking: The ranks of the range's transactions.
     """
 
@@ -90,7 +97,7 @@ class Completeness:
         return int(self._ranking.furthest[np.array(unread, bool)].min(initial=self._ranking.count))
 
     def missing(self, rank: int) -> dict[str, tuple[int, int]]:
-        """Return, for each topic that lacks events of a transaction, how many have arrived and how many its END counts."""
+        """Return, for each topic that lacks events of the transaction at a rank, how many have arrived and how many must."""
         if self._is_restarted[rank]:
             counts = dict(self._last_sent(rank))
         else:
@@ -124,7 +131,7 @@ class Completeness:
                 yield topic, (arrived, wanted)
 
     def arrived(self, transaction: int) -> int:
-        """Return how many events of a transaction have arrived, without repeated ones."""
+        """Return how many events of a transaction (by its number) have arrived, without repeated ones."""
         runs = self._candidate.runs
         return int(runs.new[runs.transaction == transaction].sum())
 

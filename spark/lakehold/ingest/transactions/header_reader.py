@@ -1,4 +1,8 @@
-"""Reads headers from raw records: one Spark job brings the needed facts about each record to the driver."""
+"""Reads headers from raw records: one Spark job brings to the driver the facts about each record that whole transactions need.
+
+Most topics are decoded for their tables, and the headers come from that (`record_headers.py`). This job is for the transaction
+topic, for topics with messages that no table can decode, and for samples of large batches. Headers here are not Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,14 @@ _UNKNOWN = "unknown_schema"
 
 @dataclass(frozen=True)
 class Records:
-    """A reader of headers from the raw records of a source.
+    """A reader of headers from the raw records of a source; it decodes only the fields around the rows of Debezium's messages.
 
     Args:
         transaction_topic: The source's transaction topic.
         written: The source's format.
         registry: The registry of Avro schemas; None for JSON.
         spark: Returns the session.
-        max_record_bytes: Longer records are not read.
+        max_record_bytes: Records whose key and value are longer together are not read.
     """
 
     transaction_topic: str
@@ -52,6 +56,9 @@ class Records:
             records: Raw records of `topics`, of the transaction topic and perhaps of others, in any order: a table if they
                 are few.
             topics: The topics whose events must be complete.
+
+        Returns:
+            `HEADERS` (`record_headers.py`) and `RECORDS` (`metadata.py`).
         """
         wanted = sorted({*topics, self.transaction_topic})
         if isinstance(records, pa.Table):

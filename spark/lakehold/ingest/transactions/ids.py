@@ -1,4 +1,8 @@
-"""Reads transactions and log positions from whole columns of ids, by the rules of `lakehold.model.log_positions`. Pure."""
+"""Reads transactions and log positions from whole columns of Debezium's transaction ids. Pure.
+
+The forms of ids, and what a log is, are in `lakehold.model.log_positions`. An id of PostgreSQL is `txId:LSN`, one of MySQL
+`file=binlog.000003,pos=154`, for example.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ UNKNOWN = -1
 
 
 def transactions_of(transaction_ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the transaction that each id names; null for null."""
+    """Return the transaction that each id names: the `txId` of PostgreSQL's ids, other ids as they are; null for null."""
     found = pc.extract_regex(transaction_ids, POSTGRES_ID)
     return pc.coalesce(pc.struct_field(found, "transaction"), transaction_ids)
 
@@ -27,7 +31,8 @@ def positions_of(transaction_ids: pa.Array, logs: dict[str, int]) -> tuple[Numbe
         logs: The numbers of logs, to which new logs are added.
 
     Returns:
-        The number of each id's log, and columns with the numbers of its log position: as many as the longest log position has.
+        The number of each id's log (`UNKNOWN` if the id has no known form), and columns with the numbers of its log position: as
+        many as the longest log position has.
     """
     log, at = np.full(len(transaction_ids), UNKNOWN, np.int16), np.zeros((1, len(transaction_ids)), np.int64)
     for form in ID_FORMS:

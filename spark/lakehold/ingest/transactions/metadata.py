@@ -1,4 +1,8 @@
-"""Reads BEGINs and ENDs from the records of a transaction topic, as columns. Pure."""
+"""Reads BEGINs and ENDs from the records of a transaction topic, as columns. Pure.
+
+Debezium writes a BEGIN before the events of each transaction of the database, and an END after it commits. The END counts the
+events by table, which show when all of them have arrived.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ RECORDS = pa.schema(
         ("data_collections", pa.list_(pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())]))),
     ]
 )
-"""The fields of each record of a transaction topic: `kind` is its status. All but `offset` may be null."""
+"""The fields of each record of a transaction topic: `kind` is its status, `BEGIN` or `END`. All but `offset` may be null."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Boundaries:
         id: The transaction's id, as this record writes it.
         log: For ENDs, the number of the log in which it commits; -1: unknown.
         at: For ENDs, the log position of the commit, as columns (`lakehold.ingest.transactions.ids`).
-        counting: For each count of an END, the row of the END, ascending.
+        counting: For each count (an END has one for each table), the row of the END, ascending.
         topic: For each count, the number of a topic.
         events: For each count, the number of events in that topic.
     """
@@ -56,7 +60,7 @@ class Boundaries:
     events: Numbers
 
     def between(self, start: int, stop: int) -> Boundaries:
-        """Return those in a range of offsets (`stop` exclusive)."""
+        """Return the BEGINs and ENDs in a range of offsets (`stop` exclusive)."""
         first, end = np.searchsorted(self.offset, [start, stop]).tolist()
         rows, counts = slice(first, end), slice(*np.searchsorted(self.counting, [first, end]).tolist())
         columns = ("offset", "transaction", "is_end", "sent_ms", "log", "at")
@@ -89,7 +93,7 @@ def boundaries_of(
         records: `RECORDS` that are BEGINs or ENDs, in the order of offsets, with the number of the transaction as a column
             `transaction`.
         logs: See `positions_of`.
-        topics: Topics whose events are counted; others are skipped.
+        topics: Topics whose events are counted, in the order of their numbers; counts of other tables are skipped.
         transaction_topic: The topic of the records.
         alone: Transactions of one event that commits by itself, with the number of its topic. Debezium writes no END for
             them: their BEGIN stands for it.

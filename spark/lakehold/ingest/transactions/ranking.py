@@ -1,4 +1,8 @@
-"""Ranks the transactions of an offset range by their commits. Pure."""
+"""Ranks the transactions of an offset range by their commits. Pure.
+
+A rank is the number of a transaction in the order of ENDs in the transaction topic. `completeness.py` finds up to which rank all
+transactions are complete, `boundary.py` lets a batch end there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from lakehold.model.committed_transactions import CommittedTransactions
 NO_EVENTS = -1
 """Stands for the rank of runs that are not events."""
 COMMITTED = 0
-"""Stands for a rank: an earlier batch committed the transaction, or it can no longer be checked."""
+"""The rank of transactions that earlier batches took, whose ENDs were deleted before they were read, or that never end."""
 
 
 class Ranking:
@@ -23,12 +27,16 @@ class Ranking:
 
     Args:
         candidate: The offset range.
-        committed: The transactions that earlier batches committed.
+        committed: The transactions that earlier batches have taken.
 
     Attributes:
+        first_end: The first END of each transaction, by its number, as a row of the boundaries (the range's BEGINs and ENDs); the
+            number of these rows if it has none.
+        last_end: Its last END: a restarted connector may write several; -1 if it has none.
         rows: The first END of each ranked transaction, as rows of the boundaries, in the order of ranks from 1.
         of_transaction: The rank of each transaction, 0 if it has none.
-        of_run: The rank of each run; `count + 1` if the END has not arrived.
+        of_run: The rank of each run (consecutive events of one transaction in one partition); `count + 1` if the END has not
+            arrived, `NO_EVENTS` for rows of snapshots and unreadable records.
         is_abandoned: Marks runs of transactions that never end: the connector began again after them.
     """
 
@@ -52,12 +60,12 @@ class Ranking:
 
     @property
     def count(self) -> int:
-        """Return the number of ranked transactions."""
+        """Return the number of ranked transactions, which is the last rank."""
         return len(self.rows)
 
     @property
     def unended(self) -> Numbers:
-        """Return the runs of transactions whose END has not arrived."""
+        """Return the runs of transactions whose END has not arrived, as rows."""
         return np.flatnonzero(self.of_run > self.count)
 
     def first_of(self, partition: int) -> int | None:
@@ -68,7 +76,7 @@ class Ranking:
 
     @cached_property
     def furthest(self) -> Numbers:
-        """Find the highest rank that each partition shows."""
+        """Find the highest rank that each partition shows; `count + 1` if it shows a transaction without END."""
         runs = self._candidate.runs
         found = np.zeros(len(runs.partitions), np.int64)
         np.maximum.at(found, runs.partition, self.of_run)

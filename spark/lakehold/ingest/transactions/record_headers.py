@@ -1,4 +1,7 @@
-"""Headers in the driver, as Arrow: the facts about each record that whole transactions need."""
+"""Headers in the driver, as Arrow: the facts about each record that whole transactions need. They are not Kafka's headers.
+
+`runs.py` groups them. They come from the changes of a topic that a table decoded, or from `header_reader.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Finds a re-snapshot in an offset range: one batch contains all of its rows, as it does with the events of a transaction. Pure.
 
-A re-snapshot shows upstream at one time, over all tables. Taken in parts it would show tables of different times. A first
-snapshot may be taken in parts, as its tables cannot be read before it is complete.
+In a re-snapshot the connector snapshots its tables again, although lakehold's tables can be read already. It shows upstream at
+one time, over all tables. Taken in parts it would show tables of different times. A first snapshot may be taken in parts, as its
+tables cannot be read before it is complete.
 
 A re-snapshot is over when a sign of that arrives which was sent after it: its last row, or an event or END of a later
 transaction. Rows may be written to other partitions later than this sign. All rows have arrived when each partition shows
@@ -26,7 +27,7 @@ from lakehold.model.offsets import Offsets
 
 @dataclass(frozen=True)
 class Resnapshot:
-    """The rows of a re-snapshot in an offset range, and of abandoned re-snapshots before it.
+    """The rows of a re-snapshot in an offset range, and of re-snapshots before it that the connector abandoned.
 
     Args:
         candidate: The range.
@@ -162,7 +163,7 @@ def resnapshot_of(candidate: Candidate) -> Resnapshot | None:
 
 
 def shown_by(shown: Iterable[tuple[str, Position | None]]) -> Mapping[str, Position | None]:
-    """Return by topic the snapshot that its tables show; the earliest if they show several."""
+    """Return by topic the position of the snapshot that its tables show: the earliest of several, None if a table shows none."""
     found: dict[str, Position | None] = {}
     for topic, position in shown:
         before = found.get(topic, position)

@@ -1,7 +1,7 @@
 """Groups the headers of a batch into runs: consecutive events of one transaction in one partition.
 
-The rest of the package compares runs instead of records to find which transactions are complete. It computes on Arrow and NumPy
-columns, for few records and for many.
+The headers are facts about each record (`record_headers.py`). The rest of the package compares runs instead of records to find
+which transactions are complete. It computes on Arrow and NumPy columns, for few records and for many.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from lakehold.model.log_positions import POSTGRES_ID, WAL
 from lakehold.model.offsets import TopicPartition
 
 KINDS = tuple(Kind)
+"""The kinds of records in the order of their numbers."""
 EVENTS, SNAPSHOT, SNAPSHOT_END, UNREADABLE = map(
     KINDS.index, (Kind.EVENTS, Kind.SNAPSHOT, Kind.SNAPSHOT_END, Kind.UNREADABLE)
 )
@@ -92,7 +93,7 @@ class Runs:
 
     @property
     def with_known_commit(self) -> Runs:
-        """Return the runs whose commit's log position is known."""
+        """Return the runs of events whose commit's log position is known."""
         return self.where(self.log != UNKNOWN)
 
     def where(self, kept: Flags) -> Runs:
@@ -104,7 +105,7 @@ class Runs:
         return replace(self, id=self.id.filter(mask), **{name: column[..., kept] for name, column in columns.items()})
 
     def of(self, number: int) -> slice:
-        """Return the rows of a partition's runs, by its number."""
+        """Return the rows of a partition's runs; `number` is that of the partition."""
         return slice(*np.searchsorted(self.partition, [number, number + 1]).tolist())
 
     def position_of(self, row: int) -> Position:

@@ -1,4 +1,8 @@
-"""Reports a transaction, or a re-snapshot, that stays incomplete, and decides when that is an error."""
+"""Describes a transaction, or a re-snapshot, that stays incomplete, while all later changes of its source wait.
+
+`boundary.py` finds it. `source_ingest.py` keeps the description with the reader for people to see, and decides when it has waited
+so long that the ingest ends with an error.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ class Incomplete:
         missing: For each topic that lacks events, how many have arrived and how many its END counts.
         repeats: The topic that repeats from an earlier point, and has not yet come as far as before; empty: none does.
         is_followed: Whether the transaction topic shows a later transaction, to which new records may belong.
-        came: A number that grows while more of it arrives, even if not all records were read.
+        came: A number that grows while more of it arrives, even if not all records were read (`whole_transactions.py` sets it).
     """
 
     transaction: str
@@ -35,12 +39,12 @@ class Incomplete:
 def waiting_for(
     incomplete: Incomplete, topics: Collection[str], tables: Mapping[str, str], before: Waiting | None, now_ms: int
 ) -> Waiting:
-    """Return the state of waiting that is kept with the reader.
+    """Return the state of waiting that is kept with the reader: it waits since more of the transaction last arrived.
 
     Args:
         incomplete: The transaction that blocks its batches.
         topics: Topics with changes that wait.
-        tables: The topic of each table.
+        tables: The topic of each table, by full name.
         before: The state that was kept before; None: the source did not wait.
         now_ms: The time, epoch milliseconds.
     """

@@ -1,4 +1,8 @@
-"""One table's part of a batch: deduplicate its changes, choose a path, write. Read it from top to bottom."""
+"""One table's part of a batch: deduplicate its changes, choose a path, write. Read it from top to bottom.
+
+`one_table.py` calls an `Applier` for each table of a batch whose intent is written. High-water marks are the highest log
+positions that a table has applied; a batch moves them, and stores them in the summaries of its snapshots.
+"""
 
 from __future__ import annotations
 
@@ -105,10 +109,10 @@ class IcebergApplier:
         state = batch.arrival.state
         if state is not None:
             evolve.require_own(batch.arrival.entry, state.properties)
-        how = self._expected(batch, state)
-        if how is not None:
+        expectation = self._expected(batch, state)
+        if expectation is not None:
             try:
-                return self._load(batch, state, how)
+                return self._load(batch, state, expectation)
             except direct_load.Unexpected:
                 log.info("the changes of %s are not all new rows: deduplicating them", batch.table.full_name)
                 state = self.writing.tables.table_state(batch.table.full_name)
@@ -136,7 +140,7 @@ class IcebergApplier:
         return direct_load.expected(arrival.edges, batch.rule, state, self.writing.tables, read_ends=batch.read_ends)
 
     def _load(
-        self, batch: TableBatch, state: TableState | None, how: direct_load.Expected
+        self, batch: TableBatch, state: TableState | None, expectation: direct_load.Expected
     ) -> tuple[TableReport, TableProgress]:
         """Load the changes directly, without deduplicating them: all are expected to be new rows.
 
@@ -144,23 +148,23 @@ class IcebergApplier:
             direct_load.Unexpected: They are not all new rows; none was published.
         """
         table, identity, changes = batch.table, batch.identity, batch.arrival.changes
-        requirements.check(table, changes, how.edges, len(batch.read_ends.offsets))
-        columns = self._evolve(batch, changes, state, how.high_water_marks)
+        requirements.check(table, changes, expectation.edges, len(batch.read_ends.offsets))
+        columns = self._evolve(batch, changes, state, expectation.high_water_marks)
         failpoint("after-evolution")
         name = self.writing.name(table.full_name)
-        properties = identity.properties(how.high_water_marks if table.envelope.has_positions else None)
-        statistics = how.edges
+        properties = identity.properties(expectation.high_water_marks if table.envelope.has_positions else None)
+        statistics = expectation.edges
 
         def load(state: TableState) -> None:
             nonlocal statistics
             publishing = self.writing.publishing(changes.frame.sparkSession)
-            statistics = direct_load.load(publishing, how, name, changes, columns, identity, properties, state)
+            statistics = direct_load.load(publishing, expectation, name, changes, columns, identity, properties, state)
 
         failpoint("before-merge")
         written = self.writing.commit(identity, table.full_name, 1, load)
         failpoint("after-merge")
-        written = self._drop_stale(identity, table, how.high_water_marks) or written
-        after = _advanced(batch.progress, table, how.high_water_marks, identity)
+        written = self._drop_stale(identity, table, expectation.high_water_marks) or written
+        after = _advanced(batch.progress, table, expectation.high_water_marks, identity)
         return _done(batch, changes, report_of(table, statistics, written, identity), after)
 
     def _deduplicate(self, batch: TableBatch, state: TableState | None) -> tuple[TableReport, TableProgress]:
@@ -268,7 +272,7 @@ class IcebergApplier:
             # Messages in error may have had these rows.
             writing.errors.record_missing(identity, table, missing, batch.arrival.raw)
 
-        def first(state: TableState) -> None:
+        def write(state: TableState) -> None:
             if changes.is_multiset and found.statistics.deletes:
                 report = report_missing if found.high_water_marks.shows_snapshot else None
                 batch_ = multiset.KeylessBatch(table, changes, columns, found, identity, report)
@@ -292,7 +296,7 @@ class IcebergApplier:
         written = None
         if found.statistics.changes_rows:
             failpoint("before-merge")
-            written = writing.commit(identity, table.full_name, 1, first)
+            written = writing.commit(identity, table.full_name, 1, write)
             failpoint("after-merge")
         return self._drop_stale(identity, table, found.high_water_marks) or written
 

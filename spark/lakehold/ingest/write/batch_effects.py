@@ -1,4 +1,12 @@
-"""Effects of a batch on a table, and how they are recognised in the table's history."""
+"""Effects of a batch on a table, and how they are recognised in the table's history.
+
+A batch that runs again after a crash skips the effects that exist. Each effect is a commit of the table, a *step*:
+
+    0    rows without a key are removed, before step 1 adds others
+    1    the changes of the batch
+    2    rows that a complete re-snapshot lacks are deleted
+    3    rows that a repeated snapshot of this table lacks are deleted
+"""
 
 from __future__ import annotations
 
@@ -13,14 +21,20 @@ from lakehold.model.high_water_marks import HighWaterMarks
 
 @dataclass(frozen=True)
 class BatchIdentity:
-    """The identity of a batch, which every effect carries in its snapshot summary: effects that exist are skipped."""
+    """The identity of a batch, which every effect carries in its snapshot summary: effects that exist are skipped.
+
+    Args:
+        source: The source.
+        timestamp_ms: The batch's timestamp, epoch milliseconds.
+        offsets: The end offset (exclusive) of each partition that the batch reads, as JSON.
+    """
 
     source: str
     timestamp_ms: int
     offsets: str
 
     def properties(self, high_water_marks: HighWaterMarks | None, step: int = 1) -> dict[str, str]:
-        """Return the summary's entries; `step` numbers the commits of one table in one batch."""
+        """Return the entries of a step's snapshot summary; `high_water_marks` are the table's after the batch, if it has some."""
         found = {
             "lakehold.timestamp": str(self.timestamp_ms),
             "lakehold.source": self.source,
@@ -30,15 +44,24 @@ class BatchIdentity:
         return found if high_water_marks is None else {**found, "lakehold.marks": high_water_marks.to_json()}
 
     def effect(self, step: int) -> str:
-        """Return a name for each commit of the batch to a table."""
+        """Return a name for the batch's commit of a step to a table."""
         return f"{self.source}:{self.timestamp_ms}:{step}"
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """The effects of a batch on one table. Counts of rows are Iceberg's own, from the snapshot's summary.
+    """The effects of a batch on one table.
 
-    `left_out` describes, in sentences, parts of messages that no table can hold, if the batch before did not have them.
+    Args:
+        table: Its full name.
+        records: Messages of its topic in the batch.
+        inserted: Rows that were added, as Iceberg counts them in the snapshots' summaries.
+        updated: Rows that were updated, likewise.
+        deleted: Rows that were deleted, likewise.
+        repeated: Changes that were skipped, because an earlier change had their effect already.
+        errors: Messages that cannot be applied.
+        snapshot_id: The table's snapshot after the batch; None: the batch wrote nothing to the table.
+        left_out: Parts of messages that no table can hold, in sentences, if the batch before did not have them.
     """
 
     table: str

@@ -26,6 +26,14 @@ def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
 
     A conflict (another tool compacted, for example) and a commit whose answer got lost look alike here: the table's history
     decides both. A writer whose lease was lost never makes a second attempt.
+
+    Args:
+        tables: Reads the table's metadata.
+        confirm_lease: Raises `LeaseLost` if another process owns the source.
+        batch: The batch.
+        full_name: The table.
+        step: Number of the commit among those of the batch to this table (`batch_effects.py`).
+        commit: Writes the step to the table in the state that it is given.
     """
     for attempt in range(_ATTEMPTS):
         state = tables.table_state(full_name)

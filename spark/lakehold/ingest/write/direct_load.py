@@ -61,7 +61,8 @@ class Expected:
         edges: Statistics of the batch's first and last records.
         high_water_marks: The table's high-water marks after the batch.
         snapshot_id: The table's snapshot when the expectation was made; None before its first one.
-        guard: A key column and the highest value that the table has in it: new keys must be above. None: the table has no rows.
+        guard: A key column and the highest value that the table has in it. No row lies above: the append replaces that empty
+            range, so that a row which another writer adds there is a conflict. None: the table has no rows.
     """
 
     edges: BatchStatistics
@@ -91,7 +92,9 @@ def expected(
         read_ends: The offsets up to which the batch reads the table's topic.
     """
     found, high_water_marks = statistics_of_few(edges, rule), rule.high_water_marks
-    if not (found.records and found.went_back is None and _is_plain(found) and _is_of_one_snapshot(found)):
+    # A database log that went back, as after a restore, stops the table: deduplication finds the first change that shows it.
+    log_went_back = found.went_back is not None
+    if not found.records or log_went_back or not (_is_plain(found) and _is_of_one_snapshot(found)):
         return None
     if high_water_marks.snapshot is not None and high_water_marks.snapshot.position != found.snapshot_position:
         return None
@@ -131,7 +134,7 @@ def _is_of_one_snapshot(statistics: BatchStatistics) -> bool:
 
 def load(  # noqa: PLR0913 - a batch, a table, and where to write
     publishing: Publishing,
-    how: Expected,
+    expectation: Expected,
     name: str,
     changes: Changes,
     columns: Sequence[ColumnType],
@@ -143,26 +146,26 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
 
     Args:
         publishing: Stages and publishes.
-        how: The expectation.
+        expectation: The expectation.
         name: The table's full name in SQL, quoted.
         changes: The changes.
         columns: The table's columns, in its order.
         batch: The batch.
-        properties: Properties of the snapshot.
+        properties: Entries of the snapshot's summary.
         state: The table.
 
     Raises:
         Unexpected: The changes are not as expected; the table is unchanged.
     """
-    if state.snapshot_id != how.snapshot_id:
+    if state.snapshot_id != expectation.snapshot_id:
         # Rows that another writer added meanwhile may fulfil the guard, and would be overwritten.
         raise Unexpected
     guard = F.lit(True)
-    if how.guard is not None:
-        column, upper = how.guard
+    if expectation.guard is not None:
+        column, upper = expectation.guard
         guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
     path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
-    rows = _as_applied(changes, how.edges)
+    rows = _as_applied(changes, expectation.edges)
     staged = publishing.stage(
         lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"
     )
@@ -172,10 +175,10 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     # `_as_applied` gave a null key to each change that is not as expected.
     if publishing.tables.nulls_added(staged.table, changes.key[0], staged.snapshot.snapshot_id) != 0:
         raise Unexpected
-    _require_new(publishing, how, name, changes.key, staged)
+    _require_new(publishing, expectation, name, changes.key, staged)
     publishing.publish(staged)
     records = int(staged.snapshot.summary["added-records"])
-    return replace(how.edges, records=records, upserts=records)
+    return replace(expectation.edges, records=records, upserts=records)
 
 
 def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
@@ -201,9 +204,9 @@ def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
     return changes.frame.withColumn(_PLAIN, plain).withColumns(decisions)
 
 
-def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
+def _require_new(publishing: Publishing, expectation: Expected, name: str, key: Sequence[str], staged: Staged) -> None:
     """Raise `Unexpected` if a key of the staged rows occurs twice: in the staged rows, or in these and the table."""
-    if how.guard is None and all(isinstance(staged.table.schema.find_type(c), BOUNDED_TYPES) for c in key):
+    if expectation.guard is None and all(isinstance(staged.table.schema.find_type(c), BOUNDED_TYPES) for c in key):
         # Read the keys of one batch from its files: comparing them here takes less time than Spark's planning.
         keys = staged.table.table.scan(snapshot_id=staged.snapshot.snapshot_id, selected_fields=tuple(key)).to_arrow()
         if keys.group_by(list(key)).aggregate([]).num_rows != keys.num_rows:
@@ -211,8 +214,8 @@ def _require_new(publishing: Publishing, how: Expected, name: str, key: Sequence
         return
     quoted_key = ", ".join(quoted(column) for column in key)
     among = f"{name} VERSION AS OF {staged.snapshot.snapshot_id}"
-    if how.guard is not None:
-        name_, kind = how.guard[0].name, how.guard[0].type
+    if expectation.guard is not None:
+        name_, kind = expectation.guard[0].name, expectation.guard[0].type
         added = publishing.tables.column_bounds(staged.table, [name_], added_by=staged.snapshot.snapshot_id)[name_]
         if added is not None:
             lower, upper = (merge.key_literal(kind, value) for value in (added.lower, added.upper))

@@ -24,6 +24,11 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
 
     Its first messages may have other columns: a table that was never written then gets those.
 
+    Args:
+        writing: Writes to the lake.
+        entry: The table's definition and identity.
+        columns_of: Returns the columns of the table in the captured database; none if no database is captured.
+
     Raises:
         LakeholdError: The database cannot be asked, or its columns cannot be those of a table.
     """

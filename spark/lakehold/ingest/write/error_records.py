@@ -1,7 +1,9 @@
 """Messages that cannot be applied become rows of `mz_catalog.mz_source_errors`; a good value heals its key.
 
-The rules are the design's, "Errors in". A batch's messages of one table are written in one commit, and only if none of them
-exists. So a crash leaves neither a gap nor a repetition, and a writer that lost its lease does not reopen a healed error.
+Messages that cannot be decoded, for example, do not stop their table (unless it was created with ON ERROR = 'fail'). A later good
+message of the same key makes the error obsolete: it is *healed*, and `healed_at` has the timestamp of the batch. A batch's
+messages of one table are written in one commit, and only if none of them exists. So a crash leaves neither a gap nor a
+repetition, and a writer that lost its lease does not reopen a healed error.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ class ErrorRecords:
             heals: Whether a later message takes the place of an earlier one, by its key.
 
         Returns:
-            Errors of the table that are not healed after it.
+            Errors of the table that are not healed after the batch.
         """
         if statistics.errors:
             bad = deduplicated.filter(F.col(ERROR).isNotNull()).select(PARTITION, OFFSET, ERROR, DETAIL)

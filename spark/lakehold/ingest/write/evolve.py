@@ -217,7 +217,8 @@ def history_properties(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the history of a batch's columns as properties of the table, which has some `properties` now.
 
-    `before` and `after` are the table's marks before and after the batch.
+    The history is what later batches must know: earlier names of renamed columns, the numbers of columns in PostgreSQL, and new
+    columns that older rows may lack values of. `before` and `after` are the table's high-water marks before and after the batch.
     """
     found: dict[str, Mapping[str, Any]] = {}
     if changes.unfilled:

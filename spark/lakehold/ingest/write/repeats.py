@@ -45,9 +45,10 @@ class Snapshots:
 
     Args:
         awaited: Tables without a complete snapshot, or whose sync point is not known yet.
-        unasked: The awaited tables whose upstream objects are not all created yet, so that no snapshot was requested.
+        unrequested: The awaited tables whose upstream objects are not all created yet, so that no snapshot was requested.
         repeated: The last repeated snapshot of a table, unless the lake has all of it.
-        fits_from: The sync points of tables that joined: a table is readable when the others have reached its sync point.
+        sync_points: Log positions of tables that joined later: such a table is readable when the others have reached its
+            position.
         are_reported: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
     """
 

@@ -1,4 +1,7 @@
-"""Checks that a topic has what its table's envelope requires; the error says what to change upstream (`envelopes.md`)."""
+"""Checks that a topic has what its table's envelope requires; the error says what to change upstream.
+
+`docs/reference/envelopes.md` has the requirements. `apply.py` checks them for each batch, before it writes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics, partition
     Args:
         table: The definition.
         changes: The changes.
-        statistics: Their statistics.
+        statistics: Their statistics; of a direct load those of the first and last changes.
         partitions: The number of the topic's partitions.
     """
     if table.envelope.skips_applied:

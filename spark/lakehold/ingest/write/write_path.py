@@ -1,4 +1,4 @@
-"""Chooses the path of changes into a table: the cheapest correct one."""
+"""Chooses the path of deduplicated changes into a table: the cheapest correct one of those in `merge.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from lakehold.spark_sql import quoted
 def path_of(
     name: str, changes: Changes, found: Deduplicated, state: TableState, tables: DataTables
 ) -> merge.Append | merge.Merge | None:
-    """Choose the cheapest correct path; None if no row can change."""
+    """Choose the cheapest correct path; None if no row can change.
+
+    Args:
+        name: The table's full name in SQL, quoted.
+        changes: The changes of the batch.
+        found: The same, deduplicated.
+        state: The table.
+        tables: Reads the bounds of its keys.
+    """
     statistics = found.statistics
     if state.row_count == 0 and statistics.upserts == 0:
         return None
