@@ -16,7 +16,7 @@ from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.found import NOTHING, Found, FoundPublication, FoundTable
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.wanted import Wanted
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 AVRO = {"value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}
 CONFLUENT = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
@@ -190,6 +190,17 @@ def test_a_table_without_a_key_needs_whole_rows_in_the_log_of_mariadb() -> None:
     standing = replace(goal, declared=None)
     (hint,) = (hint for hint in plan(standing, found(standing)).hints if "binlog_row_image" in hint)
     assert hint.startswith("table shop.log has no primary key")
+
+
+def test_a_joining_table_of_mariadb_without_a_key_gets_the_hint_before_the_connector_refuses_its_snapshot() -> None:
+    world = World(frozenset({"shop.a", "shop.b"}), is_mariadb=True)
+    world.columns = {"shop.a": _columns("id"), "shop.b": _columns("v")}
+    first = target({"a1": "shop.a"}, capture=OF_MARIADB)
+    assert reconcile(world, first)
+    goal = target({"a1": "shop.a", "b1": "shop.b"}, capture=OF_MARIADB, new=["b1"])
+    (hint,) = plan(goal, world.inspect(goal)).hints
+    assert "table shop.b has no primary key, so it cannot be snapshotted alone" in hint
+    assert "ALTER SOURCE shop RESNAPSHOT" in hint
 
 
 def test_a_topic_without_keys_has_one_partition() -> None:

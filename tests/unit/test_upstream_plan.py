@@ -28,7 +28,6 @@ from lakehold.upstream.config_differences import differences
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
 from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
-from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.journal import requested_snapshot
 from lakehold.upstream.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE
@@ -187,18 +186,6 @@ def test_a_table_that_gets_a_key_is_snapshotted_alone(world: World) -> None:
     world.keyless = frozenset()
     assert reconcile(world, target(A | B))
     assert "public.b" in world.snapshotted
-
-
-def test_a_joining_table_of_mariadb_without_a_key_gets_the_hint_before_the_connector_refuses_its_snapshot() -> None:
-    column = FoundColumn("v", "int", FoundType("int", "int(11)"))
-    world = World(frozenset({"shop.a", "shop.b"}), is_mariadb=True)
-    world.columns = {"shop.a": (replace(column, is_key=True),), "shop.b": (column,)}
-    first = target({"a1": "shop.a"}, capture=OF_MARIADB)
-    assert reconcile(world, first)
-    goal = target({"a1": "shop.a", "b1": "shop.b"}, capture=OF_MARIADB, new=["b1"])
-    (hint,) = plan(goal, world.inspect(goal)).hints
-    assert "table shop.b has no primary key, so it cannot be snapshotted alone" in hint
-    assert "ALTER SOURCE shop RESNAPSHOT" in hint
 
 
 def test_a_joining_table_without_a_key_gets_a_hint_for_loading_its_rows(world: World) -> None:
