@@ -132,6 +132,8 @@ def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake
                 case "s3":
                     s3: S3Server = request.getfixturevalue("s3_server")
                     return s3.new_lake(tmp_path)
+                case "postgresql and s3":
+                    return {**arguments("s3"), "catalog_uri": arguments("postgresql")["catalog_uri"]}
                 case _:
                     return {"warehouse": str(tmp_path / "lake")}
 

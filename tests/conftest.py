@@ -33,20 +33,22 @@ hypothesis_settings.load_profile("repeatable")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each worker whole files, one worker all tests of the stack, and another one all tests of single servers.
-
-    Tests of the stack and of servers take longest, so they begin first.
-    """
+    """Give each worker whole files; those that need the stack go to two workers, each of which starts one, and begin first."""
     groups = {item: _group(item) for item in items}
+    on_stack = list(dict.fromkeys(item.path for item, group in groups.items() if group == "stack"))
     for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
+        number = on_stack.index(item.path) % _STACKS if group == "stack" else ""
+        groups[item] = f"{group}{number}"
+        item.add_marker(pytest.mark.xdist_group(groups[item]))
     items.sort(key=lambda item: _FIRST.index(groups[item]) if groups[item] in _FIRST else len(_FIRST))
 
 
-_FIRST = ("stack", "servers")
+_STACKS = 2
+_FIRST = (*(f"stack{number}" for number in range(_STACKS)), "servers")
 
 
 def _group(item: pytest.Item) -> str:
+    """Return the group of a test: of the stack, of single servers, or of its file."""
     if item.get_closest_marker("stack") is None:
         return item.path.stem
     fixtures: Sequence[str] = getattr(item, "fixturenames", ())

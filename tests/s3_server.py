@@ -46,7 +46,7 @@ class S3Server(Server):
             "s3proxy.credential": CREDENTIALS["s3.secret-access-key"],
             # Java's client names the algorithm of its checksum when it deletes several files.
             "s3proxy.ignore-unknown-headers": "true",
-            "jclouds.provider": "filesystem-nio2",
+            "jclouds.provider": "filesystem",
             "jclouds.filesystem.basedir": str(self.storage),
         }
         (self.folder / "s3proxy.conf").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))

@@ -66,7 +66,8 @@ SHORT_RUN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:
 
 _QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Adds Iceberg's statements to Spark's SQL."""
@@ -194,8 +195,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return {
         **_fetched_jars(settings),
         "spark.driver.memory": settings.spark_driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **_driver_address(settings),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": EXTENSION,
@@ -208,8 +208,16 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **MERGE_CONF,
         **settings.spark_conf,
         **PLAIN_TEXT_CONF,
-        _JAVA_OPTIONS: _java_options(settings),
+        _DRIVER_OPTIONS: _java_options(settings, _DRIVER_OPTIONS, _QUIET),
+        _EXECUTOR_OPTIONS: _java_options(settings, _EXECUTOR_OPTIONS),
     }
+
+
+def _driver_address(settings: Settings) -> dict[str, str]:
+    """Return the settings of the driver's address: executors on other machines need one that Spark finds, or the user's."""
+    if not settings.spark_master.startswith("local"):
+        return {}
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def _fetched_jars(settings: Settings) -> dict[str, str]:
@@ -230,11 +238,11 @@ def _fetched_jars(settings: Settings) -> dict[str, str]:
         raise
 
 
-def _java_options(settings: Settings) -> str:
-    """Return the options of the driver; the user's own collector replaces ours, since Java refuses to start with two."""
-    own = settings.spark_conf.get(_JAVA_OPTIONS, "")
+def _java_options(settings: Settings, name: str, *more: str) -> str:
+    """Return the Java options for the setting `name`; the user's own collector replaces ours, since Java refuses two."""
+    own = settings.spark_conf.get(name, "")
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
-    return " ".join(filter(None, (JVM_OPTIONS, *java_options(settings), _QUIET, collector, own)))
+    return " ".join(filter(None, (JVM_OPTIONS, *java_options(settings), *more, collector, own)))
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:

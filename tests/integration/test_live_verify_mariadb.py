@@ -35,8 +35,10 @@ def test_tables_of_mariadb_are_compared(
         f"CREATE TABLE shop.wide (id int PRIMARY KEY, {', '.join(f'{c.name} {c.type}' for c in MARIADB)})",
         f"INSERT INTO shop.wide (id, {names}) VALUES (1, {values})",
         "INSERT INTO shop.wide (id) VALUES (2)",
-        "CREATE TABLE shop.orders (id INT, `key` VARCHAR(20), n INT, `on` TIME(3), PRIMARY KEY (`key`, id))",
-        "INSERT INTO shop.orders SELECT seq, CONCAT('a\"b\n', seq % 7), 0, '01:02:03.5' FROM shop.seq_1_to_2000",
+        "CREATE TABLE shop.orders "
+        "(id INT, `key` VARCHAR(20), n INT, `on` TIME(3), `50%s` INT DEFAULT 5, PRIMARY KEY (`key`, id))",
+        "INSERT INTO shop.orders (id, `key`, n, `on`) "
+        "SELECT seq, CONCAT('a\"b\n', seq % 7), 0, '01:02:03.5' FROM shop.seq_1_to_2000",
     )
     lake.sql(
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"

@@ -1,4 +1,4 @@
-"""A lake whose catalog is a server ingests, holds, maintains and publishes tables there, through Spark and without it."""
+"""A lake whose catalog is a server ingests, holds, checks, maintains and publishes tables there, also in an object store."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from pyiceberg.io import load_file_io
 
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from tests import recorded_files
-from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server
+from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server, s3_server
 from tests.conftest import LakeFactory
 
-__all__ = ["new_lake", "postgres_server", "rest_server"]
+__all__ = ["new_lake", "postgres_server", "rest_server", "s3_server"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
@@ -21,10 +22,14 @@ NAME = "shop.items"
 KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
 
 
-@pytest.fixture(params=["postgresql", "rest"])
-def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake) -> Lake:
-    """Open an empty lake that keeps only held history."""
-    return make_lake(**new_lake(request.param), **KEEP_NOTHING)
+@pytest.fixture(params=["postgresql", "rest", "postgresql and s3"])
+def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake, tmp_path: Path) -> Lake:
+    """Open an empty lake that keeps only held history, and expects of a table that its keys are unique."""
+    suites = tmp_path / "expectations"
+    suites.mkdir()
+    unique = {"type": "expect_key_to_be_unique", "kwargs": {"key": ["id"]}}
+    (suites / f"{NAME}.json").write_text(json.dumps({"name": NAME, "expectations": [unique]}))
+    return make_lake(**new_lake(request.param), **KEEP_NOTHING, expectations=str(suites))
 
 
 class Feed:
@@ -71,6 +76,9 @@ def test_tables_are_ingested_held_maintained_subscribed_to_and_published(lake: L
     assert [report.error for report in lake.maintain() if report.error] == []
     assert sorted(lake.sql(f"SUBSCRIBE {NAME} AS OF {first}").rows) == sorted(diffs)
     assert sorted(lake.sql(f"SELECT * FROM {NAME} VERSION AS OF 'hold_h'").rows) == [(1, "a"), (2, "b")]
+    verdict = lake.check(NAME, hold="h")
+    assert verdict.statistics == {"evaluated": 1, "successful": 1, "failed": 0}
+    assert load_file_io(lake.catalog.properties, verdict.html_path).new_input(verdict.html_path).exists()
     lake.publish("s")
     assert sorted(lake.sql("SELECT mz_timestamp, mz_diff, id, v FROM bi.items").rows) == sorted(diffs)
 

@@ -12,9 +12,10 @@ from lakehold.session import session_conf
 from lakehold.settings import load_settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF
 
-OPTIONS = "spark.driver.extraJavaOptions"
+OPTIONS = [f"spark.{of}.extraJavaOptions" for of in ("driver", "executor")]
 
 
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize(
     ("own", "collectors"),
     [
@@ -23,11 +24,30 @@ OPTIONS = "spark.driver.extraJavaOptions"
         ("-XX:+UseZGC -Xss4m", ["-XX:+UseZGC"]),
     ],
 )
-def test_a_user_may_choose_the_garbage_collector(own: str, collectors: list[str]) -> None:
-    conf = session_conf(load_settings(warehouse="w", spark_conf={OPTIONS: own} if own else {}))
-    options = conf[OPTIONS].split()
+def test_a_user_may_choose_the_garbage_collector(own: str, collectors: list[str], name: str) -> None:
+    conf = session_conf(load_settings(warehouse="w", spark_conf={name: own} if own else {}))
+    options = conf[name].split()
     assert [option for option in options if option.endswith("GC")] == collectors
     assert set(own.split()) <= set(options)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_corrupt_record_cannot_take_a_driver_or_an_executor_down(name: str) -> None:
+    assert "-Dorg.apache.avro.limits.bytes.maxLength=67108864" in session_conf(load_settings(warehouse="w"))[name]
+
+
+@pytest.mark.parametrize("master", ["spark://one:7077", "yarn", "k8s://https://one:6443"])
+def test_executors_of_a_cluster_reach_the_driver_by_the_address_that_spark_finds_or_the_user_sets(master: str) -> None:
+    settings = load_settings(warehouse="w", spark_master=master)
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & session_conf(settings).keys()
+    own = load_settings(warehouse="w", spark_master=master, spark_conf={"spark.driver.host": "ten.example"})
+    assert session_conf(own)["spark.driver.host"] == "ten.example"
+
+
+@pytest.mark.parametrize("master", ["local[*]", "local[4]", "local"])
+def test_a_driver_alone_listens_on_this_machine_only(master: str) -> None:
+    conf = session_conf(load_settings(warehouse="w", spark_master=master))
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
 
 
 def test_no_setting_of_a_user_changes_how_spark_reads_texts() -> None:

@@ -17,8 +17,8 @@ from lakehold.sql.result import Result
 from lakehold.times import iso
 
 COLUMNS = ("table", "position", "at", "timestamps", "rows", "snapshot_id", "restarted")
-"""Fields of `PublishReport`: all output below `position` (exclusive) is published, and `at` is the position as text, in UTC."""
-_POLL_S = 1.0
+"""The fields of `PublishReport` for the output `table`, with its `position_ms` twice: as `position`, and `at` as text in UTC."""
+_FIRST_PAUSE_S = 1.0
 _MAX_PAUSE_S = 30.0
 
 
@@ -34,9 +34,13 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
 
     Returns:
         The exit code: 0, 1 when a subscription failed, `INTERRUPTED` when Ctrl-C came before the end. Following has no
-        end: Ctrl-C is 0 there.
+        end: Ctrl-C is no failure there.
+
+    Raises:
+        DefinitionError: There is no subscription of one of the names.
     """
     stop = stop_on_signal()
+    # Subscriptions of the same tables follow each other, so that the diffs that one reads are still cached for the next.
     wanted = [name for group in lake.subscriptions.together(names) for name in group]
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions"
     with progress.task(f"publishing {what}", unit="rows") as task:
@@ -65,13 +69,13 @@ class _Publishing:
 
     def run(self, name: str) -> bool:
         """Publish one subscription; return false after showing the error when it failed."""
-        pause_s = _POLL_S
+        pause_s = _FIRST_PAUSE_S
         while not self.stop.is_set():
             try:
                 publications = self.lake.publications(name, self.stop if self.follow else None)
                 for report in publications:
                     self._show(report)
-                    pause_s = _POLL_S
+                    pause_s = _FIRST_PAUSE_S
                     if self.stop.is_set() and not self.follow:
                         publications.close()
                 return True

@@ -219,5 +219,5 @@ class DagProcessor(AirflowServer):
 
 
 def servers(directory: Path, installation: Installation) -> tuple[AirflowServer, ...]:
-    """Return the servers of an Airflow, in the order in which they start."""
+    """Return the servers of an Airflow, in the order in which they start: the scheduler last."""
     return tuple(kind(directory, installation) for kind in (ApiServer, DagProcessor, Scheduler))

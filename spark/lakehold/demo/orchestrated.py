@@ -41,7 +41,7 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
 
     Args:
         screen: Shows what happens.
-        place: Where the lake and Airflow's home are created. They stay.
+        place: Directory in which the lake and Airflow's home are created. They stay.
         dags: Directory of the DAG files.
         airflow_port: Port of the UI.
         spark_port: Port of the Spark Connect server.
@@ -57,6 +57,7 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
     # SIGTERM, as from a service manager, ends it as Ctrl-C does: the servers that it started are stopped.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     name = f"shop_{uuid.uuid4().hex[:8]}"
+    # Neither contracts nor suites: by default they come from folders of the working directory.
     settings = load_settings(warehouse=str(place / "lake"), schemas="", expectations="")
     spark_remote = SparkConnectServer(place / "spark", spark_port).remote
     lake_variables = {"LAKEHOLD_WAREHOUSE": settings.warehouse, "LAKEHOLD_SCHEMAS": "", "LAKEHOLD_EXPECTATIONS": ""}

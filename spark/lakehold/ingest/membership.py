@@ -1,7 +1,8 @@
 """Membership: which reader reads which table. Tables come and go, stop, catch up and join. Pure: readers in, readers out.
 
 A *reader* is a group of tables of one source that share a position: `main` for those in sync, others for tables that catch up.
-The steps of an ingest store the results, under the lease of the source.
+The steps of an ingest store the results, under the lease of the source. `model/readers.py` moves tables between readers; this
+module decides which.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
 
 
 def identified(readers: Readers, fetched: FetchedOffsets, topics: Collection[str]) -> Readers:
-    """Return the readers with the identity of each of `main`'s `topics`, which distinguishes it from a later one of its name."""
+    """Record the identity of each of `main`'s `topics`: a topic that is created again under its name has another one."""
     main = readers[MAIN_READER]
     own = fetched.without(fetched.topics - set(topics))
     return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
@@ -101,7 +102,7 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
 
 
 def with_catch_up_range(readers: Readers, name: str, begins: Offsets, ends: Offsets) -> Readers:
-    """Record in the readers which range reader `name` has to catch up; what was recorded as its beginning stays."""
+    """Record which range reader `name` has to catch up: the end moves with the topics, a recorded beginning stays."""
     state = readers[name]
     return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
 
@@ -119,12 +120,16 @@ def joined(
         readers: The readers.
         name: The reader that joins.
         fetched: The fetched offsets of its topics.
-        must_stay_unreadable: Returns whether a table with this progress must stay unreadable after these transactions.
+        must_stay_unreadable: Returns whether a table with this progress must stay unreadable after these transactions: rows of
+            its connector snapshot may be missing, or its sync point is not reached.
         read: The topics that it read. Positions in other topics, whose tables were dropped meanwhile, are removed.
+
+    Raises:
+        ValueError: Either reader has an open batch.
     """
     main, joining = readers[MAIN_READER], readers[name]
     transactions = joined_transactions(main.transactions, joining.transactions)
-    # Internal partitions are `main`'s, once `main` has a position.
+    # Internal partitions, which say how far files were scanned, belong to no table: `main`'s count, once it has a position.
     own = {tp: at for tp, at in joining.position.items() if tp.topic in read or not main.position}
     position = {**own, **main.position}
     identities = {t: identity for t, identity in fetched.identities.items() if t in fetched.topics}

@@ -26,9 +26,10 @@ class Planned:
 
     Attributes:
         plan: The ranges it reads.
-        fully_read: Topics that it reads up to the fetched ends.
+        fully_read: Topics of which it leaves nothing to read: up to the fetched ends, while tables catch up to where `main` is.
         ends: The fetched ends of the partitions (exclusive).
-        past_snapshots: For each partition the offset below which it leaves no row of a snapshot unread.
+        past_snapshots: For each partition the offset below which it leaves no row of a connector snapshot unread: where the
+            batch ends, or later if only events of transactions follow.
         transactions: The committed upstream transactions after the batch (`lakehold.ingest.transactions`).
         has_news: Whether it reads records for tables, and not only those that show that nothing happened to them.
         is_last: Whether no more of the fetched records can be in a batch now.
@@ -90,7 +91,9 @@ class Planner:
         limits: Limits,
         arriving: ArrivingRecords,  # noqa: ARG002
     ) -> Planned:
-        """Plan the next batch of tables that catch up, which reads nothing that `main` has not read of the same partitions.
+        """Plan the next batch of tables that catch up, within what `main` has read.
+
+        Partitions that `main` does not read are not limited.
 
         Args:
             state: The state of their reader.
@@ -121,7 +124,7 @@ class Planner:
     def plan_again(
         self, state: ReaderState, ends: Offsets, transactions: CommittedTransactions, fetched: FetchedOffsets
     ) -> Planned:
-        """Plan a batch again that was begun before, with its own ends."""
+        """Plan a batch again that was begun before, with the ends and the committed transactions that were stored for it."""
         plan = self.reader.plan_to(fetched, state.position, ends)
         return replace(Planned.of(plan, fetched), transactions=transactions)
 

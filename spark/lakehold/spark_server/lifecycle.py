@@ -20,13 +20,14 @@ def _ignore(_: ServerEvent) -> None:
 
 
 def up(directory: Path, settings: Settings, port: int | None = None, on_event: OnEvent = _ignore) -> str:
-    """Start the server of `directory` unless it runs, and wait until it answers.
+    """Start the server of `directory` unless it runs, and wait until it answers. It waits for other commands on the directory.
 
     Args:
         directory: The server's directory, created if need be.
-        settings: Memory, cores (`spark_master`) and further configuration of the server; the lake in them does not matter.
+        settings: Memory, cores (`spark_master`) and further configuration of the server; only a server that is started
+            gets them, and those of a lake do not matter.
         port: The port to listen on; by default that of the last time, or 15002.
-        on_event: Called for each thing that happens.
+        on_event: Called when the server starts, becomes healthy or runs already, and while programs are fetched.
 
     Returns:
         The address for clients, `sc://…`.

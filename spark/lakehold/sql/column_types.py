@@ -36,6 +36,7 @@ _SIMPLE = {
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_PRECISION = 38
+_SMALL = re.compile(r"\d{1,4}", re.ASCII)
 _MAX_DEPTH = 50
 """Deeper than any schema, and far from the depth at which a recursive parser gives up."""
 
@@ -54,10 +55,10 @@ class _NotStorable(Exception):
 
 
 def parse_type(cursor: Cursor) -> str:
-    """Parse a type, which ends at a comma or closing parenthesis, and return it as Spark's `simpleString` writes it.
+    """Parse a type, which ends at a comma or closing parenthesis, and return it as `DataType.fromDDL` reads it: `array<int>`.
 
     Raises:
-        StatementError: The text is no type of Spark SQL, or Iceberg cannot store the type.
+        StatementError: The text is no type of Spark SQL, Iceberg cannot store the type, or it is nested too deep.
     """
     tokens = _type_tokens(cursor)
     try:
@@ -98,7 +99,7 @@ def _simple_string(parsed: exp.Expr | None) -> str:
         case exp.DType.MAP if len(children) == 2:  # noqa: PLR2004 - key and value
             return f"map<{_simple_string(children[0])},{_simple_string(children[1])}>"
         case exp.DType.STRUCT if children:
-            _refuse_meeting([child.name for child in children])
+            _refuse_collisions([child.name for child in children])
             return f"struct<{','.join(_field(c) for c in children)}>"
         case simple if simple in _SIMPLE:
             return _SIMPLE[simple]
@@ -109,15 +110,15 @@ def _simple_string(parsed: exp.Expr | None) -> str:
 
 def _decimal(parameters: list[exp.Expr]) -> str:
     """Write a decimal type with both parameters: Spark's defaults are precision 10 and scale 0."""
-    numbers = [int(p.name) if p.name.isdigit() else -1 for p in parameters]
-    precision, scale = [*numbers, *(10, 0)[len(numbers) :]]
-    if not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
+    written = [parameter.name for parameter in parameters]
+    precision, scale, *more = [*(int(w) if _SMALL.fullmatch(w) else -1 for w in written), *(10, 0)[len(written) :]]
+    if more or not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
         hint = f"precision is 1 to {_MAX_PRECISION}, scale 0 to precision"
-        raise _NotStorable(f"DECIMAL({precision}, {scale}) is out of range", hint)
+        raise _NotStorable(f"DECIMAL({', '.join(written)}) is out of range", hint)
     return f"decimal({precision},{scale})"
 
 
-def _refuse_meeting(names: list[str]) -> None:
+def _refuse_collisions(names: list[str]) -> None:
     for place, name in enumerate(names):
         same = next((each for each in names[:place] if folded(each) == folded(name)), None)
         if same is not None:
@@ -134,6 +135,6 @@ def _field(field: exp.Expr) -> str:
 
 
 def struct_field(name: str, of: str) -> str:
-    """Write a field of a STRUCT, whose type is `of`, as Spark's `simpleString` does."""
+    """Write a field of a STRUCT, whose type is `of`; quote a name that Spark would not read without quotes."""
     written = name if _PLAIN_NAME.fullmatch(name) else quoted(name)
     return f"{written}:{of}"

@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 2**63 - 1
 _ISO_8601 = re.compile(
     r"(?P<date>\d{4}-\d\d-\d\d)"
-    r"([T ](?P<time>\d\d:\d\d(:\d\d)?)(\.(?P<fraction>\d{1,9}))? ?(?P<offset>Z|[+-]\d\d(:?\d\d)?)?)?",
+    r"([T ](?P<minute>\d\d:\d\d)((?P<second>:\d\d)(\.(?P<fraction>\d{1,9}))?)? ?(?P<offset>Z|[+-]\d\d(:?\d\d)?)?)?",
     re.ASCII,
 )
 _TIMESTAMP_DIGITS = 3
@@ -95,6 +95,7 @@ def _iso_ms(cursor: Cursor) -> int:
 def _instant(found: re.Match[str]) -> datetime | None:
     """Convert a match to an instant, without fractions of a second; None if the day or time of day does not exist."""
     try:
-        return datetime.fromisoformat(f"{found['date']}T{found['time'] or '00:00'}{found['offset'] or 'Z'}")
+        time = (found["minute"] or "00:00") + (found["second"] or "")
+        return datetime.fromisoformat(f"{found['date']}T{time}{found['offset'] or 'Z'}")
     except ValueError:
         return None

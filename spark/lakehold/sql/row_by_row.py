@@ -1,4 +1,7 @@
-"""Queries that work row by row: over a diff of their table they give the diff of their result."""
+"""Recognizes queries that work row by row: over a diff of their table they give the diff of their result.
+
+SUBSCRIBE runs such a query over each diff. It compares whole results of any other query.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _BEFORE_BRACKETS = frozenset([*_SYNTAX.split(), *_TYPES.split()])
 
 
 def select_list_offset(query: QueryTree) -> int | None:
-    """Find the offset in the query, after SELECT, hints and ALL, at which columns can be added to the select list.
+    """Return where a row-by-row query lets the columns of a diff be added: its offset after SELECT, hints and ALL.
 
     None unless the query filters and computes the rows of one table one by one, with known functions of one row.
     """

@@ -2,7 +2,8 @@
 
 Upstream objects are what a source that captures a database needs: its connector in Kafka Connect, topics and, of PostgreSQL, a
 replication slot and a publication. With this order each of them belongs to a definition, even if a process dies in between. The
-statement, run again, or the next ingest finishes the rest.
+statement, run again, or the next ingest finishes the rest. Plans have two effects of this kind: `Release` removes, `Reconcile`
+creates and changes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Changing(Protocol):
         """Bring the upstream objects to what the definitions say, which were `before` until the statement's commit."""
 
     def confirm(self) -> None:
-        """Raise if another process may change one of the sources by now."""
+        """Raise `LeaseLost` if a lease ran out, so that another process may change one of the sources by now."""
 
 
 class Upstream(Protocol):
@@ -65,6 +66,7 @@ def reconciled(change: DefinitionChange, store: DefinitionReader, upstream: Upst
     with upstream.changing(sources) as leased:
         before = store.definitions()
         after = change.apply(before)
+        # `apply` has planned the statements again.
         effects = _effects(change)
         if not sources.issuperset(effect.source for effect in effects):
             raise CommitConflict("the sources of the statement were changed meanwhile", hint="Run it again.")
@@ -117,6 +119,9 @@ def explain(plan: Plan, before: Definitions, after: Definitions, upstream: Upstr
         before: The definitions as they are.
         after: The definitions as they would be after the plan.
         upstream: Plans the upstream steps, for which it inspects the database and Kafka Connect.
+
+    Raises:
+        LakeholdError: The database or Kafka Connect does not answer, or a step is not possible.
     """
     rows: list[tuple[str]] = []
     notices: list[str] = []

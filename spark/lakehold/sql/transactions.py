@@ -1,8 +1,9 @@
 """Transactions, `BEGIN; …; COMMIT`: which statements they may have, and how a script is split into them.
 
 A transaction is one commit of one system table. Most transactions create definitions. Among them one hold may follow the CREATE
-of the one table that it names, so that no history of the table is lost before it is held. The others rename
-and drop existing holds: the tables of a hold cannot be changed, but another hold can take its name.
+of the one table that it names, so that no history of the table is lost before it is held: the hold is stored before, and exists
+from the commit of the table's definition on. The other transactions rename and drop existing holds: the tables of a
+hold cannot be changed, but another hold can take its name.
 """
 
 from __future__ import annotations

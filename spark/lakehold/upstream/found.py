@@ -89,7 +89,7 @@ class FoundTable:
         has_key: The table has a primary key, or a unique index that Debezium takes in its place.
         is_owned: The source's user owns the table, which putting it into a publication requires.
         ancestors: The tables that this one is a partition of, near or far.
-        heirs: The tables that inherit from this one; partitions do not count.
+        heirs: The tables that inherit from this one (`INHERITS`); partitions do not count.
     """
 
     replica_identity: str
@@ -174,15 +174,16 @@ class FoundDatabase:
     Attributes:
         wal_level: The setting of this name.
         position: The end of the database's log, in bytes.
-        confirmed: How much of the log the slot's reader has sent on, in bytes; None: there is no slot.
+        confirmed: The position in the log up to which the slot's reader has sent on changes; None: there is no slot.
         publication: The publication that the source names, if it exists.
         slot: The `wal_status` of the replication slot that the source names, `lost` among others; None: there is no slot.
         tables: The wanted tables that exist, by name.
         other_tables: Names of all other tables, for hints.
         may_create: The source's user may create publications.
-        money: The text of 1234.5 as type `money` for the source's user.
+        money: The text of 1234.5 as type `money` for the source's user: the connector fails at a decimal comma.
         failover: The server's settings and slots that decide what a failover loses.
-        shapes: What the catalogue says now of columns, files and partitions of each wanted table that exists, by name (`Shape`).
+        shapes: What the catalogue says now of columns, storage files and partitions of each wanted table that exists, by name
+            (`Shape`): it shows changes of rows without an event.
     """
 
     wal_level: str
@@ -230,9 +231,9 @@ class FoundSnapshot:
         requested: How often a snapshot of the table was requested.
         succeeded: The connector reported that the snapshot is complete.
         failures: Reasons of failures, one for each that the connector reported.
-        missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
+        missed: Changes of the table were missed since, and no snapshot of it alone could be taken, as it has no key.
         sync_point: The log position from which a table that joined is consistent with the others; None: none was recorded.
-        failed_in_row: Failures since the last success or first snapshot, without those for want of a key.
+        failed_in_row: Failures since the last success or first snapshot; those of a table without a key do not count.
         again_ms: When to request a snapshot again after such a failure, epoch milliseconds; 0: there was none.
         altered_until: The last snapshot has the effect of statements before this offset of the schema history.
     """
@@ -274,12 +275,12 @@ class FoundRepeat:
     Attributes:
         signal_id: Id of the signal that requested it.
         upstream: The table in the database.
-        replaces_through: Sequence number of the lake's table when the snapshot was requested. A row that was last changed at or
-            before it, and is not in the snapshot, no longer exists upstream.
+        replaces_through: Iceberg's sequence number of the lake's table when the snapshot was requested. A row that was last
+            changed at or before it, and is not in the snapshot, no longer exists upstream.
         is_certain: Whether the lake then had everything that the database had logged before. Otherwise a second snapshot
             follows, to find deleted rows.
         succeeded: Whether the last scan of the table succeeded; None: there was none.
-        is_done: Whether everything requested until then was scanned.
+        is_done: Whether the connector reported that it has scanned all tables that this signal and earlier ones requested.
     """
 
     signal_id: str
@@ -291,7 +292,10 @@ class FoundRepeat:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the topic has the whole snapshot. One scan may answer two signals, and have begun before the second."""
+        """Return whether the topic has the whole snapshot.
+
+        A scan alone is no proof: it may have begun before the signal that it answers. The last scan before `is_done` did not.
+        """
         return self.is_done and self.succeeded is True
 
     @property
@@ -307,7 +311,8 @@ class FoundAlteration:
     Attributes:
         changed_at: The last such statement.
         removed_at: The last one that may have removed rows; -1: none did.
-        unread_at: The last one after which the connector reads rows by columns that the table no longer has; -1: none was.
+        unread_at: The last one that Debezium did not understand, such as CREATE OR REPLACE TABLE: it reads rows after it by the
+            old columns; -1: none was.
     """
 
     changed_at: int
@@ -328,7 +333,8 @@ class Found:
             `database.publication.members` are those of now.
         first_snapshot_complete: The connector reported that its first snapshot is complete.
         database: The database; None for MySQL and MariaDB, which are not asked for their tables.
-        writes_transactions: Connectors write in Kafka transactions; inspected before a connector is created, else True.
+        writes_transactions: Connect's workers let connectors write in Kafka transactions; inspected before a connector is
+            created, else True.
         connector_version: Version of the connector's class, as Debezium writes it; empty: unknown.
         objections: Why Kafka Connect would refuse the wanted configuration; inspected where the connector lacks it.
         signals: The connector's signal table, as it exists or may be created.
@@ -336,12 +342,11 @@ class Found:
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
-        multisets: Tables, by their name upstream, that a table of the lake has without a key; inspected where a snapshot of one
-            alone may be requested.
+        multisets: Names upstream of tables whose table in the lake has no key; inspected for tables that need a snapshot alone.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
-        applied_position: The highest log position that the lake had applied when the database last had that log; None: none is
-            known.
+        applied_position: The highest log position that the lake had applied when the database was last seen to write `log`; None:
+            none is known.
         altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
         acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Shapes of tables of PostgreSQL (`Shape`) as an earlier inspection recorded them, by the table's name upstream;

@@ -11,7 +11,7 @@ _ARGUMENTS = re.compile(r"[\w ]+?\((-?\d+)(?:,(-?\d+))?\)")
 
 
 class TypeKind(StrEnum):
-    """A kind of types; MySQL and MariaDB have plain ones only."""
+    """A kind of types, by its letter in PostgreSQL's `pg_type.typtype`; MySQL and MariaDB have plain ones only."""
 
     PLAIN = "b"
     COMPOSITE = "c"
@@ -24,7 +24,7 @@ class TypeKind(StrEnum):
 
 @dataclass(frozen=True)
 class FoundType:
-    """A type of single values, as the database names it.
+    """The type of a column, or of an array's elements, as the database names it.
 
     Attributes:
         name: The bare name in the catalogue of the database: `numeric`, `int4`, `bigint`.
@@ -62,7 +62,7 @@ class FoundColumn:
         is_key: The column is part of the primary key, or of the unique index that replaces one.
         is_generated: The database computes the column's values.
         domain: The bare name of the declared type, if that is a domain.
-        has_default: A row that names no value for the column gets one that is not null.
+        has_default: The column has a default that is not null; identity and AUTO_INCREMENT are none.
         is_invisible: `SELECT *` does not return the column, as MySQL and MariaDB may have it.
         number: The number that the column keeps when it is renamed; 0 where the database has none, as MySQL and MariaDB.
     """

@@ -46,7 +46,7 @@ _MONEY_DIGITS: Final = 2
 _SCALES: Final = 2048
 """Debezium reads the eleven bits of a negative scale as a positive number."""
 
-_MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector fails, or values come as others"
+_MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector fails, or sends other values"
 _IS_NO_NUMBER = "{0} - {0} <> 0"
 _NOT_A_NUMBER = Loss("NaN and Infinity come as null", _IS_NO_NUMBER, is_null=True)
 _NOT_A_NUMBER_OF_DIGITS = Loss("NaN comes as null", _IS_NO_NUMBER, is_null=True)
@@ -131,7 +131,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     **dict.fromkeys(("oidvector", "int2vector"), left_out("Debezium sends it empty")),
     "refcursor": left_out("Debezium fails to read it"),
 }
-"""Types by their name in the catalogue. PostgreSQL's text is what arrives of a type that is not listed."""
+"""Types by their name in the catalogue. A value of any other type arrives as PostgreSQL's text."""
 
 UNSENT_ARRAYS: Final = frozenset({"money", "name", "interval", "varbit", "xml", "point", "refcursor"})
 """Types whose arrays Debezium sends nothing of."""
@@ -182,7 +182,8 @@ _ELEMENTS: Final[Mapping[str, Loss]] = {
 """The values that arrays of a type lose, beside nulls and dimensions, in a snapshot and after it."""
 ENUM: Final = plain(SchemaType.STRING, "io.debezium.data.Enum")
 UNKNOWN: Final = TEXT
-"""The text that PostgreSQL writes, as bytes, by `include.unknown.datatypes`."""
+"""The type of all other values: by `include.unknown.datatypes` the connector sends PostgreSQL's text as bytes, and lakehold
+reads them as text."""
 
 
 def sent(column: FoundColumn) -> SentType:

@@ -1,6 +1,7 @@
 """Refusals before anything upstream changes: an object is somebody else's, is missing, or has lost changes.
 
-Every refusal raises an `UpstreamError` that says what to do.
+`capture_plan.py` calls these checks before it plans steps. Every refusal raises an `UpstreamError`, or one of its subclasses,
+that says what to do.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ ROW_IMAGE_HINT = (
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
-    """Refuse a connector, publication, topics or a slot that belong to somebody else."""
+    """Refuse a connector, publication, topics or a slot that belong to somebody else.
+
+    A publication that somebody made by hand may be used; one of another source of lakehold may not.
+    """
     if found.connector is not None and found.connector.config.get(MARK) != wanted.source_id:
         raise UpstreamError(
             f'connector "{wanted.connector}" exists and is not of source "{wanted.source}"',
@@ -71,7 +75,7 @@ def left_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 
 def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
-    """Refuse a database whose settings prevent capturing, and declared tables that the database does not have."""
+    """Refuse a database whose settings prevent capturing, and tables of this statement that the database does not have."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and table.upstream not in database.tables:
             close = database.meant_by(table.upstream)
@@ -91,7 +95,7 @@ def refuse_unfit(wanted: Wanted, database: FoundDatabase) -> None:
 
 
 def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
-    """Refuse a declared table whose rows nothing identifies: once it is published, nobody could update or delete them."""
+    """Refuse a table of this statement whose rows nothing identifies: once it is published, nobody could change them."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and is_unpublishable(table.upstream, found):
             upstream = table_text(table.upstream, wanted.capture.database)
@@ -118,7 +122,7 @@ def refuse_partial_rows(wanted: Wanted, found: Found) -> None:
 
 
 def refuse_partial(wanted: Wanted, found: Found) -> None:
-    """Refuse a publication of somebody else that leaves changes out."""
+    """Refuse a publication that leaves changes out and that the source may not complete, mostly because somebody else made it."""
     if is_completed(wanted, found):
         return
     name, unpublished, of_tables = (
@@ -200,6 +204,7 @@ def _refuse_unowned(wanted: Wanted, found: Found, database: FoundDatabase) -> No
 
 def refuse_without_signal_table(wanted: Wanted, found: Found) -> None:
     """Refuse the snapshot of a single table of MySQL or MariaDB without a signal table."""
+    # Of MySQL and MariaDB no database is found, and a signal table is wanted if the user may have one.
     if found.database is None and not wants_signal_table(wanted):
         user = wanted.config["database.user"]
         raise UpstreamRefused(
@@ -231,5 +236,5 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def is_fresh(wanted: Wanted, found: Found) -> bool:
-    """Return whether nothing of the source exists upstream."""
+    """Return whether nothing of the source exists upstream: the topic of signals is made first and deleted last."""
     return found.connector is None and SideTopics(wanted.capture.topic_prefix).signals not in found.topics

@@ -32,7 +32,8 @@ _ESTIMATE = "SELECT table_rows FROM information_schema.tables WHERE table_schema
 class MysqlRows:
     """The rows of a table as one transaction sees them; see `TableRows`.
 
-    Rows have no `version` here, and it is not known whether the server is a replica.
+    `version` and `standby_ms` are empty: MySQL has no mark of a row's last write, and it is not known whether the server is
+    a replica.
 
     Args:
         connection: A connection in a transaction that sees one point in time.
@@ -57,7 +58,11 @@ class MysqlRows:
         return self._upstream.columns([self._table]).get(self._table, ())
 
     def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects."""
+        """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects.
+
+        Raises:
+            UpstreamRefused: A row is longer than the server's max_allowed_packet.
+        """
         # The server joins the columns into one, because the client's time grows with their number.
         line = ", ',', ".join(
             f"""IF({text} IS NULL, '', CONCAT('"', REPLACE({text}, '"', '""'), '"'))""" for text in texts
@@ -69,7 +74,9 @@ class MysqlRows:
             else:
                 is_whole = first_key.type == "bigint"
                 values = [int(text) if is_whole else text for text in first_key.values]
-                cursor.execute(f"{query} WHERE {quoted_name(first_key.column, ConnectionType.MYSQL)} IN %s", [values])
+                # The driver formats a query that has values: names and texts keep their percent signs.
+                of_keys = f"{query} WHERE {quoted_name(first_key.column, ConnectionType.MYSQL)} IN ".replace("%", "%%")
+                cursor.execute(f"{of_keys}%s", [values])
             yield from text_batches((self._line(row) for row in cursor), len(texts))
 
     def _line(self, row: tuple[Any, ...]) -> bytes:

@@ -23,7 +23,7 @@ DATABASES = (ConnectionType.POSTGRES, ConnectionType.MYSQL, ConnectionType.MARIA
 
 @dataclass(frozen=True)
 class Against:
-    """The table in a database with which a table is compared that lakehold does not capture from it.
+    """The database's table that a caller names for the comparison, as for a table that lakehold does not capture.
 
     Attributes:
         connection: Name of the connection to the database.
@@ -79,7 +79,7 @@ class Subject:
 
     @property
     def included(self) -> list[str]:
-        """Return the names of the columns that hold parts of messages."""
+        """Return the names of the columns that INCLUDE fills with parts of messages: the database has no such columns."""
         return [included.name for included in self.table.include] if self.table is not None else []
 
 
@@ -127,7 +127,7 @@ class Subjects:
             )
         database, login = target.wanted.capture.database, target.connections.login
         subject = Subject(full_name, table.upstream, database, login, table, target.wanted)
-        self.progress(table)
+        self.progress(table)  # raises unless the table is in sync
         return subject
 
     def _copy(self, full_name: str, other: Against) -> Subject:

@@ -14,8 +14,9 @@ MAX_PRECISION = 38
 """Most digits a decimal of Iceberg and of Spark can have."""
 
 WHOLE_PRECISION = 19
+"""The precision to ask of `from_avro` at least: with a lower one it reads only the last `LONG_BYTES` of the bytes."""
+
 LONG_BYTES = 8
-"""The precision below which `from_avro` reads only the last 8 bytes of a longer decimal."""
 
 _MOST_DIGITS = 131_072
 """Most digits that a decimal's scale may add to it: PostgreSQL's numeric has no more, before the point and after it."""
@@ -28,7 +29,7 @@ _LIMB_DIGITS = 15
 
 
 def decimal_from_bytes(value: str, precision: int, scale: int) -> str:
-    """Write a decimal(precision, scale) from the bytes `value`; null where the digits do not fit."""
+    """Write a decimal(precision, scale) from the bytes `value`; null where the digits do not fit, or without bytes."""
     read_as = max(precision, WHOLE_PRECISION)
     schema = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": read_as, "scale": scale})
     avro = f"concat(substring(X'{_LENGTHS}', length({value}) + 1, 1), {value})"
@@ -46,13 +47,14 @@ def fitted(read: str, precision: int, scale: int) -> str:
 def text_from_bytes(value: str, scale: str) -> str:
     """Write the plain digits of a decimal of any size as text, with all digits of its scale; `scale` is an int expression.
 
-    It is null for a scale beyond `_MOST_DIGITS`.
+    It is null for a scale beyond `_MOST_DIGITS`, and without bytes.
     """
     short = f"CAST({decimal_from_bytes(value, MAX_PRECISION, 0)} AS STRING)"
     # 15 bytes hold at most 36 digits, so they always fit a decimal(38, 0).
     unscaled = (
         f"CASE WHEN length({value}) <= 15 THEN {short} WHEN length({value}) > 15 THEN {_long_division(value)} END"
     )
+    # A lambda names the digits, so that they are computed once.
     text = f"element_at(transform(array({unscaled}), unscaled -> {_with_point('unscaled', scale)}), 1)"
     return f"CASE WHEN {scale} BETWEEN -{_MOST_DIGITS} AND {_MOST_DIGITS} THEN {text} END"
 

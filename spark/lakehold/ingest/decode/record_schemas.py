@@ -5,7 +5,7 @@ or the value) is written in one of three ways:
 
     AvroIds        the Confluent wire format: byte 0, a big-endian int32 that is the schema's id, the Avro body
     JsonHeads      Connect's `{"schema": …, "payload": …}`
-    JsonDeclared   bare JSON, whose columns a statement declares; an object `{"payload": …}` around it is ignored
+    JsonDeclared   bare JSON, whose columns a statement declares; taken out of an object `{"payload": …}` around it
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class AvroIds:
 
 @dataclass(frozen=True)
 class JsonHeads:
-    """The beginnings of records before their payload: `{"schema":…,"payload":`. Later ones count as newer."""
+    """The beginnings of records before their payload: `{"schema":…,"payload":`.
+
+    Nothing says which is newer: one that is later in the tuple counts as newer.
+    """
 
     heads: tuple[str, ...] = ()
 
@@ -56,7 +59,7 @@ class JsonDeclared:
     columns: tuple[DeclaredColumn, ...] = ()
 
     def joined(self, other: JsonDeclared) -> JsonDeclared | None:
-        """Combine two lists of declared columns; None if one name has two types, or names differ in case alone."""
+        """Combine the columns of two tables over one topic; None if one name has two types, or names differ in case alone."""
         own = {column.name.lower(): column for column in self.columns}
         if any(own.get(column.name.lower(), column) != column for column in other.columns):
             return None

@@ -51,7 +51,7 @@ INTERNAL = (PARTITION, OFFSET, OP, POSITION, SOURCE_MS, PHASE, KEPT, CONNECTOR, 
 
 @dataclass(frozen=True)
 class KeptColumns:
-    """Columns whose values Debezium did not send, one entry for each such column of a change.
+    """Columns whose values Debezium did not send, so that the stored row keeps its own: an entry per change and column.
 
     Args:
         rows: `(k,)`: The change, ascending.
@@ -64,7 +64,7 @@ class KeptColumns:
     names: tuple[str, ...]
 
     def lists(self, selected: Booleans, length: int) -> pa.ListArray:
-        """List the names of the selected entries of each of `length` changes."""
+        """List, for each of `length` changes, the names of its columns among the `selected` entries, shape `(k,)`."""
         offsets = np.concatenate(([0], np.cumsum(np.bincount(self.rows[selected], minlength=length))))
         names = pa.array(self.names, pa.string()).take(pa.array(self.codes[selected]))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names)
@@ -72,7 +72,7 @@ class KeptColumns:
 
 @dataclass(frozen=True)
 class Headers:
-    """The changes of one batch to one table: arrays of shape `(n,)`, in the order of the table they were read from.
+    """The changes of one batch to one table: arrays of shape `(n,)`, in the order of the Arrow table.
 
     Args:
         partition: Partition of the message.
@@ -81,14 +81,14 @@ class Headers:
         key: Numbers from 0, equal for equal keys. Changes of a table without a key have one each.
         key_has_null: Some part of the key is null.
         bounded: The key's columns of `BOUNDED_TYPES` and their values, dates as days since 1970.
-        positions: The upstream positions of changes.
+        positions: The changes' positions in the upstream's log.
         is_upsert: The change writes a row.
         is_delete: It deletes one.
         is_truncate: It deletes all rows.
         in_snapshot: It is a row of a snapshot that the connector took by itself, rather than of one that a signal requested.
         starts_snapshot: It is marked as the first row of the table in such a snapshot.
         ends_snapshot: It is the last row of the table in such a snapshot.
-        is_streamed: It is not a row of a snapshot.
+        is_streamed: It is a row of neither kind of snapshot.
         source_ms: When it was committed upstream, epoch milliseconds.
         has_source_ms: Whether `source_ms` is known.
         before_missing: It is an update without the row before it.
@@ -166,7 +166,7 @@ class Headers:
 
 
 def bounded(changes: Changes) -> list[ColumnType]:
-    """Return the key columns of `BOUNDED_TYPES`: their smallest and largest values in a batch are worth knowing."""
+    """Return the key columns of `BOUNDED_TYPES`: by their bounds in a batch, a write skips files."""
     return [c for c in changes.columns if c.name in changes.key and isinstance(c.type, BOUNDED_TYPES)]
 
 

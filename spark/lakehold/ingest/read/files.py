@@ -1,9 +1,9 @@
 """Reads a directory of recorded messages: `*.jsonl`, one Kafka message a line.
 
-Topics have partitions with offsets, as in Kafka: each line names its own. In addition, the reader's position has for each file
-the byte up to which the file was scanned, as the offset of a partition of an internal topic. The records of the internal topic
-are the unusable lines: those that are no message, or repeat the offset of another line. So each unusable line is in one batch,
-and a file that was replaced after it was read is noticed.
+Topics have partitions with offsets, as in Kafka: each line names its own. In addition, each file has an internal topic with one
+partition. Its offset in the reader's position is the byte up to which the file was scanned, its identity a digest of the file's
+first line. Its records are the unusable lines: those that are no message, or repeat the offset of another line. So each unusable
+line is in exactly one batch, and a file that was replaced after it was read is noticed.
 """
 
 from __future__ import annotations

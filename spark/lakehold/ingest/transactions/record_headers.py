@@ -1,6 +1,7 @@
 """Headers in the driver, as Arrow: the facts about each record that whole transactions need. They are not Kafka's headers.
 
-`runs.py` groups them. They come from the changes of a topic that a table decoded, or from `header_reader.py`.
+The planner of whole transactions reads them to decide where a batch ends. `runs.py` groups those of
+consecutive records of one transaction. They come from the changes of a topic that a table decoded, or from `header_reader.py`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ HEADERS = pa.schema(
 )
 """The facts that are needed about each record.
 
-`sent_ms` is when it was sent (epoch milliseconds), `kind` is a `lakehold.ingest.envelope.header_columns.Kind`. Rows of snapshots
-also have positions; events have all fields. `total_order` counts from 1 within the transaction, `collection_order` within its
-events of one table; `commits` marks an event that commits by itself.
+`sent_ms` is Kafka's timestamp (epoch milliseconds), `kind` is a `lakehold.ingest.envelope.header_columns.Kind`. Only an event of
+a transaction has all fields; a row of a connector snapshot has no transaction. `total_order` counts the events of a transaction
+from 1, `collection_order` those of one table in it; `commits` marks an event that is its whole transaction, without an END.
 """
 
 
 def headers_of_changes(changes: pa.Table, topic: str) -> pa.Table:
     """Extract `HEADERS` from the columns of one topic's changes, each record once.
+
+    Only one of the two changes of a record that moves a row to another key has a header; some records have none.
 
     Args:
         changes: Changes with the columns `_lh_partition`, `_lh_offset` and `_lh_transaction`.
