@@ -88,7 +88,7 @@ class Shop:
         self.batches.change_readers("feed", "me", reading)
 
     def begin(self, at: int) -> Intent:
-        intent = Intent("feed", "main", START_MS + at, {P0: at}, {FED: None})
+        intent = Intent("feed", "main", START_MS + at, {P0: at}, frozenset([FED]))
         self.batches.begin(intent, "me")
         return intent
 

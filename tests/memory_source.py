@@ -122,7 +122,7 @@ class MemorySource:
         state = readers[reader]
         end = {**state.position, **{TopicPartition(name, 0): at for name, at in ends.items()}}
         at_ms = max(now_ms(), (last_timestamp(readers) or 0) + 1)
-        self.store.begin(Intent("shop", reader, at_ms, end, dict.fromkeys(state.tables)), HOLDER)
+        self.store.begin(Intent("shop", reader, at_ms, end, frozenset(state.tables)), HOLDER)
 
     def ranges(self, name: str) -> list[tuple[int, int]]:
         """Return the offset ranges that a table was given, batch by batch."""

@@ -140,7 +140,7 @@ class Source:
 
 
 class Envelope(StrEnum):
-    """The way in which a topic's messages describe changes (`envelopes.md`).
+    """The way in which a topic's messages describe changes; `docs/reference/envelopes.md` compares them.
 
     NONE: each message is a row to add. UPSERT: the value of a message is the newest row of its key; a message without a value
     deletes the row. DEBEZIUM_UPSERT: messages are Debezium's change events, and the newest row of each key counts. DEBEZIUM:

@@ -101,6 +101,11 @@ class LakeholdError(Exception):
         return "\n".join(lines)
 
 
+def bad_byte(error: UnicodeDecodeError) -> str:
+    """Describe, as a detail, the first byte that keeps a text from being UTF-8."""
+    return f"Byte {error.start}, counted from 0, is 0x{error.object[error.start]:02X}: {error.reason}."
+
+
 class StatementError(LakeholdError):
     """The text of a statement is wrong.
 

@@ -118,6 +118,7 @@ class Lake:
             self.roles,
             self.captured,
             self.settings.schemas,
+            self.settings.catalog_name,
         )
         return runner.run(text)
 
@@ -194,7 +195,7 @@ class Lake:
         from lakehold.spark_errors import readable
         from lakehold.sql.parse import parse_subscription
 
-        statement = parse_subscription(text)
+        statement = parse_subscription(text, self.settings.catalog_name)
         with readable():
             return self._parts.subscribing.open(statement)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -180,7 +180,7 @@ class LakeParts:
             SubscriberStore(self.state),
             self._own_holds,
             self.subscribing,
-            parse_endless,
+            partial(parse_endless, catalog=self.settings.catalog_name),
             self.settings,
             self._guard,
         )

@@ -19,7 +19,7 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as SourceError
 
-from lakehold.errors import SettingsError
+from lakehold.errors import SettingsError, bad_byte
 
 ENVIRONMENT_PREFIX = "LAKEHOLD_"
 CONFIG_VARIABLE = "LAKEHOLD_CONFIG"
@@ -238,7 +238,13 @@ def load_settings(**arguments: Any) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         raise _explained(error.errors()[0], given) from error
-    except (SourceError, tomllib.TOMLDecodeError, OSError) as error:
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f'the configuration file "{_config_file()}" is not UTF-8',
+            detail=bad_byte(error),
+            hint="Convert it to UTF-8.",
+        ) from error
+    except (SourceError, tomllib.TOMLDecodeError, OSError, RecursionError) as error:
         raise SettingsError(
             "the settings cannot be read", detail=_causes(error), hint="Correct the value or the file."
         ) from error

@@ -35,7 +35,7 @@ def store(state: State, clock: Clock) -> BatchStore:
 
 
 def intent(mz_timestamp: int, end: int, reader: str = "main") -> Intent:
-    return Intent("shop", reader, mz_timestamp, {P0: end}, {"shop.orders": None})
+    return Intent("shop", reader, mz_timestamp, {P0: end}, frozenset(["shop.orders"]))
 
 
 def row(of: Intent, start: int = 0) -> Batch:

@@ -50,7 +50,7 @@ VALUES: list[tuple[Rows[Any], Any]] = [
             topic_ids={"t": "a"},
             upper_ms=11,
             lease=Lease("me", 1, 2),
-            intent=Intent("shop", "main", 12, {T0: 5}, {"shop.t": 7, "shop.u": None}, COMMITTED),
+            intent=Intent("shop", "main", 12, {T0: 5}, frozenset(["shop.t"]), COMMITTED),
             error=ReaderError("c", "m", "d"),
             transactions=replace(COMMITTED, replaced=Replaced((9, 0, 0, 0), frozenset(["u"]))),
             waiting=Waiting("571", 3, 4, ("shop.t",), "it lacks 2", 5),

@@ -77,7 +77,7 @@ class Feed:
         """Run a batch up to the message `end`; tables that are `failing` stop in the middle of it."""
         state = self.readers[reader]
         self.clock_ms += 1
-        intent = Intent("feed", reader, self.clock_ms, {P0: end}, {})
+        intent = Intent("feed", reader, self.clock_ms, {P0: end}, frozenset())
         self.batches.begin(intent, "me")
         progress = {}
         for name, before in state.tables.items():

@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,6 +20,7 @@ from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHea
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
 from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.envelope.unwrap import changes_of
+from lakehold.ingest.read.reader import RAW_DDL
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 
@@ -302,20 +302,28 @@ def test_the_schemas_of_a_batch_are_found(spark: SparkSession) -> None:
         ],
     }
     expected = {
-        FormatType.AVRO: SchemaIds(frozenset({1}), frozenset({2**31, 7})),
-        FormatType.JSON: SchemaIds(
-            frozenset({json_head(KEY)}), frozenset({spaced[: spaced.index('{"id": 1}')].rstrip()})
-        ),
+        FormatType.AVRO: SchemaIds((1,), (7, 2**31)),
+        FormatType.JSON: SchemaIds((json_head(KEY),), (spaced[: spaced.index('{"id": 1}')].rstrip(),)),
     }
     for written, records in batches.items():
         raw = raw_records(spark, records)
-        table = pa.table({n: pa.array([r[i] for r in records], pa.binary()) for i, n in enumerate(("key", "value"))})
-        assert schema_ids_by_spark(raw, written) == schema_ids_in_driver(table, written) == expected[written]
+        assert schema_ids_by_spark(raw, written) == schema_ids_in_driver(raw.toArrow(), written) == expected[written]
     heads = expected[FormatType.JSON]
     schemas = TopicSchemas(JsonHeads(tuple(map(str, heads.keys))), JsonHeads(tuple(map(str, heads.values))))
     first = decode(raw_records(spark, batches[FormatType.JSON][:1]), schemas, Shape.FLAT).frame.first()
     assert first is not None
     assert (first.key.id, first.value.id) == (1, 1)
+
+
+def test_schemas_in_json_are_in_the_order_in_which_a_topic_got_them(spark: SparkSession) -> None:
+    names = ("c", "b", "a")
+    of = {name: json_record(struct(name, {"id": {"type": "int64"}}), {"id": 1}) for name in names}
+    rows = [(0, 7, 90, "b"), (0, 8, 50, "a"), (1, 3, 80, "c"), (1, 4, 81, None), (1, 5, 99, "b"), (2, 1, 95, "a")]
+    records = [("t", p, offset, at, None, of.get(name or ""), None) for p, offset, at, name in rows]
+    raw = spark.createDataFrame(records, RAW_DDL)
+    found = schema_ids_by_spark(raw, FormatType.JSON)
+    assert found == schema_ids_in_driver(raw.toArrow(), FormatType.JSON)
+    assert found == SchemaIds((), tuple(json_head(struct(name, {"id": {"type": "int64"}})) for name in names))
 
 
 def test_each_parser_runs_once_a_record_however_often_its_columns_are_used(

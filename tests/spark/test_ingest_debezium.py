@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,11 @@ from tests.debezium_shop import topic as topic  # noqa: PLC0414
 pytestmark = pytest.mark.spark
 
 PLACEHOLDER = "__debezium_unavailable_value"
+
+
+def decimal(precision: int, scale: int) -> dict[str, Any]:
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": parameters}
 
 
 @both
@@ -164,6 +171,23 @@ def test_columns_are_added_widened_and_dropped_upstream(shop: Shop, topic: Topic
     topic.update({"id": 1, "n": 0, "extra": None}, {"id": 1, "n": 7, "extra": "z"})
     shop.ingest(topic)
     assert shop.rows() == [(1, None, 7, "z"), (2, "a", 2**40, "x"), (3, None, 1, "y")]
+
+
+@pytest.mark.parametrize("max_records", [0, 1_000], ids=["by Spark", "in the driver"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_column_that_gets_fewer_digits_keeps_its_type_in_one_batch_and_in_two(
+    make_lake: LakeFactory, tmp_path: Path, max_records: int, batches: int
+) -> None:
+    shop = Shop(make_lake(driver_read_max_records=max_records), tmp_path / "topics")
+    topic = Topic("t", {"id": {"type": "int64"}, "x": decimal(10, 2)})
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([{"id": 1, "x": "MDk="}])
+    if batches > 1:
+        shop.ingest(topic)
+    topic.columns["x"] = decimal(5, 1)
+    topic.create({"id": 2, "x": "MDk="})
+    shop.ingest(topic)
+    assert shop.rows() == [(1, Decimal("123.45")), (2, Decimal("1234.50"))]
 
 
 def test_an_impossible_change_stops_that_table_only(shop: Shop, topic: Topic) -> None:

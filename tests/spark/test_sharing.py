@@ -43,6 +43,7 @@ def test_tables_of_other_envelopes_columns_and_keys_share_a_decoding(
     before = decodes(source)
     (report,) = lake.ingest(source)
     assert not report.stopped
+    assert [batch.records for batch in lake.batches.history(source) if batch.records] == [report.records] == [3]
     assert rows(lake, "s.all") == [(1, "a", 10), (2, "b", 2)]
     assert rows(lake, "s.names") == [(1, "a"), (2, "b")]
     assert rows(lake, "s.by_name") == [(1, "a", 10), (2, "b", 2)]

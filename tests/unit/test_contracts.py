@@ -213,7 +213,7 @@ def test_a_file_that_no_table_can_keep_is_refused(
         (b'{"table": "a.t",\n "schema": }', "Invalid JSON: expected value at line 2"),
         (b"[]", "Input should be an object"),
         (b'{"table": "a.t"}', 'At "schema": Field required.'),
-        (b"\xff\xfe", "can't decode byte 0xff"),
+        (b"\xff\xfe", "It is not UTF-8. Byte 0, counted from 0, is 0xFF: invalid start byte."),
         (b"[" * 100_000, "Invalid JSON: recursion limit exceeded"),
     ],
 )

@@ -61,7 +61,7 @@ class Shop:
         self.lake.batches.change_readers("feed", "me", reading)
 
     def begin(self, ms: int) -> Intent:
-        intent = Intent("feed", "main", ms, {P0: ms}, {})
+        intent = Intent("feed", "main", ms, {P0: ms}, frozenset())
         self.lake.batches.begin(intent, "me")
         return intent
 

@@ -98,11 +98,20 @@ def test_a_mistyped_name_is_answered_with_the_right_one(tmp_path: Path) -> None:
     assert (error.value.message, error.value.hint) == ('"lease_sm" is not a setting', 'Did you mean "lease_ms"?')
 
 
-@pytest.mark.parametrize("text", ["buckets = = 2\n", "buckets\n"])
+@pytest.mark.parametrize(
+    "text", ["buckets = = 2\n", "buckets\n", pytest.param(f"buckets = {'[' * 5_000}\n", id="deep")]
+)
 def test_a_file_that_is_no_toml_is_an_error_for_people(tmp_path: Path, text: str) -> None:
     (tmp_path / "lakehold.toml").write_text(text)
     with pytest.raises(SettingsError, match="the settings cannot be read"):
         load_settings()
+
+
+def test_a_file_that_is_not_utf_8_is_an_error_for_people(tmp_path: Path) -> None:
+    (tmp_path / "lakehold.toml").write_bytes(b'warehouse = "caf\xe9"\n')
+    with pytest.raises(SettingsError, match=r'the configuration file "lakehold\.toml" is not UTF-8') as error:
+        load_settings()
+    assert error.value.detail == "Byte 16, counted from 0, is 0xE9: invalid continuation byte."
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

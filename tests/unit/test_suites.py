@@ -117,6 +117,7 @@ def test_the_suites_of_the_example_are_valid() -> None:
         ('{"name": "s.t", "expectations": [{"kwargs": {}}]}', 'At "expectations[0].type": Field required.'),
         ('{"name": "s.u", "expectations": [{"type": "x"}]}', 'Its name is "s.u", expected is the table\'s: "s.t".'),
         ("[]", "Input should be an object"),
+        pytest.param("[" * 100_000, "maximum recursion depth exceeded", id="deep"),
     ],
 )
 def test_a_fault_of_a_file_is_reported_with_its_position(tmp_path: Path, text: str, reason: str) -> None:
@@ -126,6 +127,12 @@ def test_a_fault_of_a_file_is_reported_with_its_position(tmp_path: Path, text: s
     assert refused.value.code == "suite-invalid"
     assert str(tmp_path / "s.t.json") in refused.value.detail
     assert reason in refused.value.detail
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.t.json").write_bytes(b'{"name": "\xe9')
+    with pytest.raises(DefinitionError, match=r"It is not UTF-8\. Byte 10, counted from 0, is 0xE9: "):
+        read_suite(tmp_path, "s.t")
 
 
 VERDICT = Verdict(

@@ -146,7 +146,7 @@ def test_the_transaction_topic_stays_when_tables_go_and_goes_with_the_last() -> 
 def test_a_batch_that_a_crash_left_open_goes_with_the_last_table() -> None:
     again = {"shop.orders": replace(entry("orders", ORDERS.topic), object_id="another")}
     progress = {"shop.orders": TableProgress(object_id="id of orders")}
-    intent = Intent("shop", MAIN_READER, 70, {ORDERS: 8, TRANSACTIONS: 12}, {})
+    intent = Intent("shop", MAIN_READER, 70, {ORDERS: 8, TRANSACTIONS: 12}, frozenset())
     position, ids = {ORDERS: 5, TRANSACTIONS: 9}, {ORDERS.topic: "old", TRANSACTIONS.topic: "old"}
     main = ReaderState("shop", MAIN_READER, progress, position, ids, upper_ms=51, intent=intent, transactions=COMMITTED)
     found = with_tables(readers_of(main), "shop", again, TRANSACTIONS.topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -15,7 +16,7 @@ import typer
 from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.progress import open_progress
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, bad_byte
 from lakehold.spark_server.cli import app as spark_app
 from lakehold.stack.cli import app as stack_app
 
@@ -376,9 +377,13 @@ def _script(text: str | None, file: Path | None) -> str:
         raise LakeholdError("expected SQL text or --file, one of them", code="usage", hint='lakehold sql "SHOW TABLES"')
     if text is not None:
         return text
-    if str(file) == "-":
-        return sys.stdin.read()
+    name = "standard input" if str(file) == "-" else f'file "{file}"'
     try:
-        return Path(str(file)).read_text(encoding="utf-8")
+        content = sys.stdin.buffer.read() if str(file) == "-" else Path(str(file)).read_bytes()
+        return io.StringIO(content.decode(), newline=None).read()
     except OSError as error:
-        raise LakeholdError(f'file "{file}" cannot be read', code="usage", detail=f"{error.strerror}.") from error
+        raise LakeholdError(f"{name} cannot be read", code="usage", detail=f"{error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise LakeholdError(
+            f"{name} is not UTF-8", code="usage", detail=bad_byte(error), hint="Convert it to UTF-8."
+        ) from error

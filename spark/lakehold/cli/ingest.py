@@ -35,12 +35,12 @@ class _Shown:
     Attributes:
         stopped: The message that stopped each table, by name.
         failed: Sources that cannot be ingested.
-        waiting: The transaction that a source waits for.
+        waiting: The transaction that each reader of a source waits for, by source and reader.
     """
 
     stopped: dict[str, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    waiting: Waiting | None = None
+    waiting: dict[tuple[str, str], Waiting] = field(default_factory=dict)
 
 
 def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> bool:
@@ -147,7 +147,8 @@ def _show(report: BatchReport, output: Output, shown: _Shown, *, follow: bool) -
     waiting = report.waiting
     if waiting is None or (follow and now_ms() - waiting.since_ms < _WAITING_MS):
         return
-    if waiting != shown.waiting:
+    reader = (report.source, report.reader)
+    if waiting != shown.waiting.get(reader):
         tables = ", ".join(waiting.tables)
         output.notice(f"{tables}: waiting for the rest of {waiting.what}. {waiting.detail}")
-    shown.waiting = waiting
+    shown.waiting[reader] = waiting

@@ -52,11 +52,13 @@ _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The content of a commit to a table: `rows` are added as one file, `removed` files are removed.
-
-    `kept` manifests stay as they are; `existing` files stay and their entries move into the new manifest.
+    """The content of a commit to a table.
 
     Attributes:
+        rows: Rows that are added as one file.
+        removed: Files that are removed.
+        existing: Files that stay; their entries move into the new manifest.
+        kept: Manifests that stay as they are.
         files: Existing data files that are added; they stay if the commit fails.
         summary: Further properties of the snapshot.
         properties: Properties that the table gets in the same commit.

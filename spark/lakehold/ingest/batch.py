@@ -10,6 +10,7 @@ the batch reads the same offsets under the same timestamp, and skips every effec
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class BatchReport:
         source: The source.
         reader: `main`, or the reader of tables that catch up.
         timestamp_ms: The batch's timestamp, epoch milliseconds.
-        records: Number of messages, added up over the tables: one that two tables take counts twice.
+        records: Number of messages of the tables' topics: one that two tables take counts once.
         tables: The batch's effects on each table that had messages, or from which a repeated snapshot removed rows.
         stopped: The tables that stopped in this batch, each with its error.
         waiting: The incomplete upstream transaction for which the source waits.
@@ -124,10 +125,8 @@ def _read(of: LeasedSource, state: ReaderState, planned: Planned, arriving: Arri
 
 def _begin(of: LeasedSource, state: ReaderState, planned: Planned) -> Intent:
     """Write the intent, which fixes the batch's timestamp and its end offsets."""
-    # Only the names count: maintenance leaves these tables alone while the batch is open.
-    parents: dict[str, int | None] = dict.fromkeys(state.tables)
     ends, transactions = planned.plan.position, planned.transactions
-    intent = Intent(state.source, state.reader, of.next_timestamp(), ends, parents, transactions)
+    intent = Intent(state.source, state.reader, of.next_timestamp(), ends, frozenset(state.tables), transactions)
     failpoint("before-intent")
     of.store.begin(intent, of.lease.holder, of.seen_upstream_ms if state.reader == MAIN_READER else None)
     failpoint("after-intent")
@@ -160,11 +159,14 @@ def _record_malformed(batch: OpenBatch) -> int:
 
 def _report(batch: OpenBatch, tables: Mapping[str, TableOutcome], malformed: int) -> BatchReport:
     reports = tuple(done.report for done in tables.values() if done.report is not None)
+    read = Counter[str]()
+    for report in reports:
+        read |= Counter({batch.of.topic(report.table): report.records})
     return BatchReport(
         source=batch.state.source,
         reader=batch.state.reader,
         timestamp_ms=batch.identity.timestamp_ms,
-        records=sum(report.records for report in reports),
+        records=read.total(),
         tables=reports,
         stopped={name: done.stopped for name, done in tables.items() if done.stopped is not None},
         malformed=malformed,

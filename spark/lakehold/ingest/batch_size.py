@@ -20,6 +20,9 @@ class BatchSize:
 
     Args:
         most: The upper bounds of these limits.
+
+    Attributes:
+        limits: The limits of the next batch.
     """
 
     most: Limits

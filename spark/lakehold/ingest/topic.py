@@ -10,7 +10,7 @@ undecodable: they are errors, like any other bad record.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,7 @@ class TopicDecoder:
         registry: The registry of Avro schemas; None for JSON.
         spark: Returns the session.
         max_record_bytes: Longer records are errors.
-        has_heads: Whether the fields around rows are decoded for all records: whole transactions need them.
+        has_heads: Whether changes show their transaction, as the source has a transaction topic; see `Wanted`.
     """
 
     written: FormatType
@@ -209,14 +209,14 @@ class TopicDecoder:
         return TopicSchemas(key, value)
 
 
-def _known(registry: Registry, ids: frozenset[int] | frozenset[str]) -> AvroIds:
+def _known(registry: Registry, ids: Iterable[int | str]) -> AvroIds:
     """Fetch the schemas of ids that records name, without those that the registry lacks."""
     return AvroIds(registry.schema_texts(i for i in ids if isinstance(i, int)))
 
 
-def _heads(found: frozenset[int] | frozenset[str]) -> JsonHeads:
-    """Convert the texts with which JSON records begin, up to their payload: they contain the schema."""
-    return JsonHeads(tuple(sorted(map(str, found))))
+def _heads(found: Iterable[int | str]) -> JsonHeads:
+    """Convert the texts with which JSON records begin, oldest first, up to their payload: they contain the schema."""
+    return JsonHeads(tuple(map(str, found)))
 
 
 def _declared_key(

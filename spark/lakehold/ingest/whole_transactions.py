@@ -46,7 +46,7 @@ class WholeTransactions(Planner):
         records: Reads the transaction topic, and `HEADERS` from raw records.
         topics_of: The topic of each table with a Debezium envelope, whose events are counted.
         driver_limits: Plans within these limits are read in the driver.
-        lag_ms: Milliseconds by which a message may reach Kafka later than messages that were sent after it.
+        lag_ms: How long a message may be in flight (milliseconds): others that were sent after it may be written so much earlier.
         snapshots_all: Whether a re-snapshot contains all tables.
     """
 

@@ -174,7 +174,7 @@ class Survey:
 
     def _is_written(self, full_name: str) -> bool:
         intents = (state.intent for state in self.batches.all_readers())
-        return any(intent is not None and full_name in intent.parents for intent in intents)
+        return any(intent is not None and full_name in intent.tables for intent in intents)
 
 
 def _is_system(full_name: str) -> bool:

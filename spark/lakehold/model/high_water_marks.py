@@ -1,9 +1,10 @@
 """High-water marks of a Debezium table, kept between batches in its snapshots' summaries and with its reader.
 
-`positions` has the high-water marks of `docs/reference/envelopes.md`: per partition the highest position applied. Changes at or
-below it were applied before. `snapshot` names the connector snapshot that the table shows, and whether it is complete.
-`latest_ms` distinguishes a change that is sent again from a log that has gone back: the changes of the latter are newer than all
-before. `repeated` names the last snapshot of this table alone that was repeated (`lakehold.ingest.write.repeats`).
+`positions` has the high-water marks (`docs/reference/envelopes.md`, "High-water marks of DEBEZIUM"): per partition the highest
+position applied. Changes at or below it were applied before. `snapshot` names the connector snapshot that the table shows, and
+whether it is complete. `latest_ms` distinguishes a change that is sent again from a log that has gone back: the changes of the
+latter are newer than all before. `repeated` names the last snapshot of this table alone that was repeated
+(`lakehold.ingest.write.repeats`).
 """
 
 from __future__ import annotations

@@ -108,15 +108,15 @@ class Waiting:
 class Intent:
     """A batch that was begun and is not committed: everything that is needed to run it again.
 
-    It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. The keys of `parents` are the tables that it
-    feeds; the values, ids of snapshots, are not used. `transactions` becomes that of the reader.
+    It reads from the reader's position to `end` (exclusive) under `mz_timestamp`. It feeds `tables`, which maintenance leaves
+    alone while it is open. `transactions` becomes that of the reader.
     """
 
     source: str
     reader: str
     mz_timestamp: int
     end: Offsets
-    parents: Mapping[str, int | None]
+    tables: frozenset[str]
     transactions: CommittedTransactions = NOTHING_COMMITTED
 
 

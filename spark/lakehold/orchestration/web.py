@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, HTTPException, Path
 from fastapi.responses import HTMLResponse
 
 import lakehold
-from lakehold.errors import LakeholdError
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.lakes import text_of
 from lakehold.orchestration.plugin import PREFIX
 from lakehold.overview import Action, gather, render
@@ -47,11 +47,13 @@ def overview() -> str:
 @app.get("/checks/{table}/{page}", response_class=HTMLResponse)
 def check(table: Part, page: Part) -> str:
     """Return the page that a check wrote."""
-    with lakehold.connect() as lake:
-        try:
+    try:
+        with lakehold.connect() as lake:
             return lake.checks.page(table, page)
-        except FileNotFoundError as error:
-            raise HTTPException(404, f'there is no page "{page}" of checks of table "{table}"') from error
+    except (FileNotFoundError, DefinitionError) as error:
+        raise HTTPException(404, f'there is no page "{page}" of checks of table "{table}"') from error
+    except LakeholdError as error:
+        raise HTTPException(503, text_of(error)) from error
 
 
 def _link(pages: str, action: Action, target: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, bad_byte
 
 GENERATED = "generated"
 """Origin of a suite without a file."""
@@ -73,7 +73,9 @@ def read_suite(directory: Path | None, full_name: str) -> Suite | None:
         raise invalid(str(path), f"Line {error.lineno}, column {error.colno} is not JSON: {error.msg}.") from error
     except ValidationError as error:
         raise invalid(str(path), _first_reason(error)) from error
-    except (OSError, ValueError) as error:
+    except UnicodeDecodeError as error:
+        raise invalid(str(path), f"It is not UTF-8. {bad_byte(error)}") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise invalid(str(path), f"{error}.") from error
     if file.name != full_name:
         raise invalid(str(path), f'Its name is "{file.name}", expected is the table\'s: "{full_name}".')

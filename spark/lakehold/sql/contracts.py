@@ -36,7 +36,7 @@ from pyiceberg.types import (
 )
 
 from lakehold.definitions import DeclaredColumn, Table
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, bad_byte
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import struct_field
@@ -143,6 +143,8 @@ def _read(path: Path) -> _ContractFile | None:
         raise _InvalidContract(_first_reason(error)) from error
     except KeyError as error:  # PyIceberg does not check that lists, maps and structs have all their parts.
         raise _InvalidContract(f"A nested type in it lacks {error}.") from error
+    except UnicodeDecodeError as error:
+        raise _InvalidContract(f"It is not UTF-8. {bad_byte(error)}") from error
     except (OSError, ValueError, IcebergValidationError) as error:
         raise _InvalidContract(f"{error}.") from error
 

@@ -24,6 +24,7 @@ class Cursor:
 
     def __init__(self, statement: StatementText) -> None:
         self.sql = statement.sql
+        self.catalog = statement.catalog
         self._tokens = statement.tokens
         end = statement.end_exclusive
         self._end = Token(TokenType.SEMICOLON, "", start=end, end=end - 1)

@@ -16,6 +16,8 @@ from lakehold.errors import Place, StatementError
 # sqlglot warns of text that it reads as a command. lakehold refuses such text itself, with its place.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
+CATALOG = "lake"
+"""The default of the setting `catalog_name`."""
 MAX_BRACKETS = 300
 """The limit of nested brackets. At a hundred more Spark's parser runs out of stack, at thousands out of memory."""
 _NESTING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1}
@@ -36,10 +38,17 @@ class LakeholdDialect(Spark):
 
 @dataclass(frozen=True)
 class StatementText:
-    """One statement of a script: its tokens, and its place in the text `sql` of the script."""
+    """One statement of a script.
+
+    Attributes:
+        sql: The text of the whole script.
+        tokens: The tokens of the statement, with their places in `sql`.
+        catalog: The session's own catalog. The name of a table may begin with it, but full names do not have it.
+    """
 
     sql: str
     tokens: tuple[Token, ...]
+    catalog: str = CATALOG
 
     @property
     def place(self) -> Place:
@@ -62,8 +71,12 @@ class StatementText:
         return self.sql[self.start : self.end_exclusive]
 
 
-def split(sql: str) -> tuple[StatementText, ...]:
+def split(sql: str, catalog: str = CATALOG) -> tuple[StatementText, ...]:
     """Split `sql` at semicolons into statements; skip empty ones and comments around them.
+
+    Args:
+        sql: The text.
+        catalog: The session's own catalog.
 
     Raises:
         StatementError: A string, quoted name or comment is not closed, or brackets are nested too deeply.
@@ -78,10 +91,10 @@ def split(sql: str) -> tuple[StatementText, ...]:
         if token.token_type is not TokenType.SEMICOLON:
             tokens.append(token)
         elif tokens:
-            statements.append(StatementText(sql, tuple(tokens)))
+            statements.append(StatementText(sql, tuple(tokens), catalog))
             tokens = []
     if tokens:
-        statements.append(StatementText(sql, tuple(tokens)))
+        statements.append(StatementText(sql, tuple(tokens), catalog))
     return tuple(statements)
 
 

@@ -10,9 +10,6 @@ from sqlglot import Token
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.statements import ObjectKind
 
-CATALOG = "lake"
-"""The session's own catalog. The name of a table may begin with it, but full names do not have it."""
-
 _LONGEST_NAME = 255
 """In bytes, of a folder."""
 
@@ -28,7 +25,7 @@ def object_reference(cursor: Cursor, kind: ObjectKind) -> str:
 
 def table_reference(cursor: Cursor) -> str:
     """Read the name of a table, with as many parts as are written, but without the session's own catalog."""
-    return ".".join(_without_catalog(_parts(cursor)))
+    return ".".join(_table_parts(cursor))
 
 
 def new_table_name(cursor: Cursor) -> tuple[str, str]:
@@ -38,7 +35,7 @@ def new_table_name(cursor: Cursor) -> tuple[str, str]:
         StatementError: The name has fewer or more parts, or cannot be stored.
     """
     first = cursor.peek()
-    parts = _without_catalog(_parts(cursor))
+    parts = _table_parts(cursor)
     if len(parts) != _TWO_PARTS:
         written = ".".join(parts)
         hint = f"write shop.{written}, for example" if len(parts) == 1 else ""
@@ -64,7 +61,7 @@ def check_stored_name(cursor: Cursor, name: str, first: Token, last: Token) -> N
 def namespace_reference(cursor: Cursor) -> str:
     """Read the name of a namespace, with as many parts as are written, but without the session's own catalog."""
     parts = _parts(cursor, "a namespace")
-    return ".".join(parts[1:] if len(parts) == _TWO_PARTS and parts[0] == CATALOG else parts)
+    return ".".join(parts[1:] if len(parts) == _TWO_PARTS and parts[0] == cursor.catalog else parts)
 
 
 def _parts(cursor: Cursor, what: str = "a table name") -> list[str]:
@@ -74,5 +71,6 @@ def _parts(cursor: Cursor, what: str = "a table name") -> list[str]:
     return parts
 
 
-def _without_catalog(parts: list[str]) -> list[str]:
-    return parts[1:] if len(parts) == _THREE_PARTS and parts[0] == CATALOG else parts
+def _table_parts(cursor: Cursor) -> list[str]:
+    parts = _parts(cursor)
+    return parts[1:] if len(parts) == _THREE_PARTS and parts[0] == cursor.catalog else parts

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor, did_you_mean
-from lakehold.sql.dialect import StatementText, split
+from lakehold.sql.dialect import CATALOG, StatementText, split
 from lakehold.sql.names import object_reference
 from lakehold.sql.parse_alter import parse_alter_table
 from lakehold.sql.parse_as_of import parse_select_as_of
@@ -51,13 +51,17 @@ from lakehold.sql.transactions import units
 from lakehold.subscribe.statement import Subscribe
 
 
-def parse_script(sql: str) -> tuple[ParsedStatement, ...]:
+def parse_script(sql: str, catalog: str = CATALOG) -> tuple[ParsedStatement, ...]:
     """Parse all statements of `sql`, so that nothing runs if one of them is not well formed.
+
+    Args:
+        sql: The text.
+        catalog: The session's own catalog, with which names of tables may begin.
 
     Raises:
         StatementError: A statement is not well formed; the error has the place in `sql`.
     """
-    script = tuple(ParsedStatement(written, parse_statement(written)) for written in split(sql))
+    script = tuple(ParsedStatement(written, parse_statement(written)) for written in split(sql, catalog))
     units(script)
     return script
 
@@ -79,26 +83,26 @@ def parse_statement(written: StatementText) -> Statement:
     return parse_foreign(cursor)
 
 
-def parse_subscription(sql: str) -> Subscribe:
-    """Parse a text that is one SUBSCRIBE.
+def parse_subscription(sql: str, catalog: str) -> Subscribe:
+    """Parse a text that is one SUBSCRIBE; the names of tables may begin with `catalog`.
 
     Raises:
         StatementError: The text is another statement, or more than one.
     """
-    script = parse_script(sql)
+    script = parse_script(sql, catalog)
     if len(script) == 1 and isinstance(script[0].statement, SubscribeTo):
         return script[0].statement.subscribe
     start = script[1].written.start if len(script) > 1 and isinstance(script[0].statement, SubscribeTo) else 0
     raise StatementError("expected one SUBSCRIBE", sql=sql, start=start, end_exclusive=len(sql))
 
 
-def parse_endless(sql: str) -> Subscribe:
-    """Parse a text that is one SUBSCRIBE which can be followed over restarts.
+def parse_endless(sql: str, catalog: str) -> Subscribe:
+    """Parse a text that is one SUBSCRIBE which can be followed over restarts; the names of tables may begin with `catalog`.
 
     Raises:
         StatementError: The text is another statement, or has UP TO or PROGRESS.
     """
-    subscribe = parse_subscription(sql)
+    subscribe = parse_subscription(sql, catalog)
     unfit = check_endless(subscribe)
     if unfit:
         raise StatementError(f"expected a SUBSCRIBE without {unfit}", sql=sql, start=0, end_exclusive=len(sql))

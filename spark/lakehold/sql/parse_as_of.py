@@ -30,7 +30,7 @@ def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
         return None
     as_of_ms = parse_timestamp(cursor)
     cursor.expect_end()
-    return SelectAsOf(parse_query(StatementText(cursor.sql, tokens), repeatable=False), as_of_ms)
+    return SelectAsOf(parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=False), as_of_ms)
 
 
 def _at_as_of(cursor: Cursor) -> bool:

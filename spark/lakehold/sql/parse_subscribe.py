@@ -72,7 +72,7 @@ def _relation(cursor: Cursor) -> str | Query:
         if not tokens:
             raise cursor.error("a query")
         cursor.expect_symbol(")")
-        return parse_query(StatementText(cursor.sql, tokens), repeatable=True)
+        return parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=True)
     if cursor.word() in _QUERY_WORDS:
         message = f"expected a table or a query in parentheses, found {cursor.word()}"
         raise cursor.error_at(first, message, hint="write SUBSCRIBE (SELECT …)")

@@ -9,7 +9,6 @@ from sqlglot import Token, exp
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
-from lakehold.sql.names import CATALOG
 from lakehold.sql.plain_query import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
@@ -98,7 +97,7 @@ def _tables(query: QueryTree) -> Iterator[TableReference]:
             start = query.written.start + parts[0].meta["start"]
             token = next(t for t in query.written.tokens if t.start == start)
             raise missing_namespace(Cursor(query.written), token)
-        if len(names) == _THREE_PARTS and names[0] == CATALOG:
+        if len(names) == _THREE_PARTS and names[0] == query.written.catalog:
             del names[0]
         implied_alias = "" if table.alias else parts[-1].this
         yield TableReference(".".join(names), parts[0].meta["start"], parts[-1].meta["end"] + 1, implied_alias)

@@ -16,6 +16,7 @@ from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.spark_errors import readable
 from lakehold.sql.contracts import with_contract
 from lakehold.sql.definition_change import DefinitionChange, apply_plan, locating_errors
+from lakehold.sql.dialect import CATALOG
 from lakehold.sql.explain_plan import combine
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds
@@ -115,6 +116,7 @@ class Runner:
         roles: The commands on roles, with the privilege check for holds and subscriptions.
         upstream: The upstream objects of sources that capture a database.
         schemas: Directory of the tables' contracts; None: there are none.
+        catalog_name: Name of the lake's catalog, with which names of tables may begin.
     """
 
     store: DefinitionStore
@@ -126,6 +128,7 @@ class Runner:
     roles: RoleCommands
     upstream: Upstream
     schemas: Path | None = None
+    catalog_name: str = CATALOG
 
     def run(self, sql: str) -> Result:
         """Run every statement of `sql`; return the result of the last one, with the notices of all.
@@ -138,7 +141,7 @@ class Runner:
         """
         result = Result()
         notices: list[str] = []
-        script = parse_script(sql)
+        script = parse_script(sql, self.catalog_name)
         for unit in units(script):
             if isinstance(unit, Transaction) and unit.changes_holds:
                 result = self._change_holds_together(unit.statements)

@@ -70,6 +70,14 @@ def _progress_from_json(text: str) -> dict[str, TableProgress]:
     }
 
 
+def _names_to_json(names: frozenset[str]) -> str:
+    return json.dumps(dict.fromkeys(sorted(names)))
+
+
+def _names_from_json(text: str) -> frozenset[str]:
+    return frozenset(json.loads(text))
+
+
 _PROGRESS = TypeAdapter(dict[str, TableProgress])
 _OFFSETS = {Offsets: (offsets.to_json, offsets.from_json)}
 
@@ -82,13 +90,14 @@ READERS = Rows(
         "lease.until_ms": "lease_until_ms",
         "intent.mz_timestamp": "intent_timestamp_ms",
         "intent.end": "intent_offsets",
-        "intent.parents": "intent_tables",
+        "intent.tables": "intent_tables",
         "intent.transactions": "intent_transactions",
     },
     {
         **_OFFSETS,
         CommittedTransactions: (CommittedTransactions.to_json, CommittedTransactions.from_json),
         Mapping[str, TableProgress]: (_progress_to_json, _progress_from_json),
+        frozenset[str]: (_names_to_json, _names_from_json),
     },
 )
 BATCHES = Rows(

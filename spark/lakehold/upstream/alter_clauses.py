@@ -2,14 +2,16 @@
 
 `schema_history.py` calls it for each statement in a connector's schema history. Debezium sends a message for each row that
 INSERT, UPDATE or DELETE changes, and none for rows that ALTER TABLE changes: lakehold snapshots such a table again. A clause
-of ALTER TABLE that is not understood counts as one that removes rows: a snapshot too many harms nobody.
+of ALTER TABLE that is not understood counts as one that removes rows: a snapshot too many harms nobody. So does a statement
+in which the tokenizer does not find where a string ends.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -115,7 +117,14 @@ _COMPUTED = frozenset({"AS", "GENERATED", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP
 _ENGINES = frozenset({"INNODB", "ARIA", "MYISAM", "ROCKSDB"})
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
 _DECIDES_VALUES = ("typeName", "typeExpression", "charsetName", "length", "scale", "enumValues")
-_EXECUTED_COMMENTS = ("/*M!", "/*!", "*/")
+_COMMENTS = re.compile(
+    r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`)"""
+    r"|(?:--\s|#)[^\n]*|/\*(?!M?!).*?\*/|/\*M?!(?:[0-9]{5,6})?|\*/",
+    re.DOTALL,
+)
+"""Strings and names in quotes (the first group), comments, and the marks around a comment that a server executes."""
+_FIRST_COMMENTS = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*", re.DOTALL)
+_PART = re.compile(r"`([^`]+)`|([^\s`'\"(),.;=]+)|([.])")
 
 
 def table_statement(text: str, database: str) -> TableStatement | None:
@@ -126,15 +135,21 @@ def table_statement(text: str, database: str) -> TableStatement | None:
         database: The database that the session uses, for names without one.
 
     Returns:
-        None: The statement is of another kind, such as CREATE TABLE or TRUNCATE TABLE, or its text cannot be split into tokens.
+        None: The statement is of another kind, such as CREATE TABLE or TRUNCATE TABLE.
     """
-    if any(mark in text for mark in _EXECUTED_COMMENTS[:2]):
-        for mark in _EXECUTED_COMMENTS:
-            text = text.replace(mark, " ")
+    if "/*!" in text or "/*M!" in text:
+        text = _COMMENTS.sub(lambda found: found[1] or " ", text)
     try:
-        tokens = _tokens(text)
+        return _statement(_tokens(text), database)
     except SqlglotError:
-        return None
+        tokens = _rough_tokens(text)
+        found = _statement(tokens, database)
+        return found and replace(found, names=found.names | _names(tokens, database), clauses=())
+
+
+def _statement(tokens: Sequence[Token], database: str) -> TableStatement | None:
+    if _words(tokens[:2]) == ["SET", "STATEMENT"] and "FOR" in (words := _words(tokens)):
+        tokens = tokens[words.index("FOR") + 1 :]
     words = _words(tokens)
     match words[:1]:
         case ["ALTER"]:
@@ -150,12 +165,21 @@ def table_statement(text: str, database: str) -> TableStatement | None:
 
 def _tokens(text: str) -> Sequence[Token]:
     tokens = sqlglot.tokenize(text, read="mysql")
-    if _words(tokens[:2]) == ["SET", "STATEMENT"] and "FOR" in (words := _words(tokens)):
-        tokens = tokens[words.index("FOR") + 1 :]
     if len(tokens) > 1 and tokens[0].text.upper() == "RENAME" and tokens[1].token_type is TokenType.STRING:
         # The rest of such a statement is one token.
         tokens = [tokens[0], *sqlglot.tokenize(tokens[1].text, read="mysql")]
     return tokens
+
+
+def _rough_tokens(text: str) -> Sequence[Token]:
+    """Split a text at spaces and punctuation; words in strings are tokens, too.
+
+    With the SQL mode NO_BACKSLASH_ESCAPES a string may end in a backslash: the tokenizer then does not find where a string ends.
+    """
+    begin = _FIRST_COMMENTS.match(text)
+    found = _PART.finditer(text, begin.end() if begin else 0)
+    kinds = {1: TokenType.IDENTIFIER, 2: TokenType.VAR, 3: TokenType.DOT}
+    return [Token(kinds[part.lastindex or 2], part[part.lastindex or 0]) for part in found]
 
 
 def effect(statement: TableStatement, columns: Columns) -> Effect:

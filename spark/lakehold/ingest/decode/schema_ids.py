@@ -6,11 +6,13 @@ An Avro message begins with the id of its schema in the registry, a message of C
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehold.definitions import FormatType
@@ -28,35 +30,39 @@ _HEAD = re.compile(HEAD, re.DOTALL)
 
 @dataclass(frozen=True)
 class SchemaIds:
-    """The schemas of the records' keys and values: ids of Avro, or `HEAD`s of JSON; records without one are skipped."""
+    """The schemas of the records' keys and values, oldest first: ids of Avro, or `HEAD`s of JSON.
 
-    keys: frozenset[int] | frozenset[str]
-    values: frozenset[int] | frozenset[str]
+    Records without a schema are skipped. A greater id is a newer schema. `HEAD`s have no number: they are in the order in which
+    the topic got them.
+    """
+
+    keys: tuple[int, ...] | tuple[str, ...]
+    values: tuple[int, ...] | tuple[str, ...]
 
 
 def schema_ids_by_spark(raw: DataFrame, written: FormatType) -> SchemaIds:
     """Find the schemas of a large batch, whose records Spark holds, by one aggregation."""
-    found = raw.select(*(_distinct(raw, part, written).alias(part) for part in ("key", "value"))).first()
-    keys, values = (found.key, found.value) if found is not None else ([], [])
     if written is FormatType.AVRO:
-        return SchemaIds(_avro_ids(keys), _avro_ids(values))
-    return SchemaIds(frozenset(keys), frozenset(values))
+        begins = (F.collect_set(F.substring(raw[part], 1, _HEADER_BYTES)).alias(part) for part in ("key", "value"))
+        found = raw.select(*begins).first()
+        return SchemaIds(*((_avro_ids(found.key), _avro_ids(found.value)) if found is not None else ((), ())))
+    heads = (F.expr(f"{_head_of(part)} AS {part}") for part in ("key", "value"))
+    used = raw.select("partition", "offset", "timestamp_ms", *heads).groupBy("partition", "key", "value")
+    # Two minima of numbers, because Spark sorts all records for a minimum of structures.
+    rows = used.agg(F.min("offset").alias("offset"), F.min("timestamp_ms").alias("timestamp_ms")).collect()
+    firsts = ([_FirstUse(r.partition, r.offset, r.timestamp_ms, r[part]) for r in rows] for part in ("key", "value"))
+    return SchemaIds(*(_oldest_first(uses) for uses in firsts))
 
 
-def _distinct(raw: DataFrame, part: str, written: FormatType) -> Column:
-    if written is FormatType.AVRO:
-        begin = F.substring(raw[part], 1, _HEADER_BYTES)
-    else:
-        begin = F.expr(f"nullif(regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0), '')")
-    return F.collect_set(begin)
+def _head_of(part: str) -> str:
+    return f"nullif(regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0), '')"
 
 
 def schema_ids_in_driver(raw: pa.Table, written: FormatType) -> SchemaIds:
     """Find the schemas of a small batch, whose records are in the driver, without a Spark job."""
-    keys, values = (raw.column(part).combine_chunks() for part in ("key", "value"))
     if written is FormatType.AVRO:
-        return SchemaIds(_avro_ids(_begins(keys)), _avro_ids(_begins(values)))
-    return SchemaIds(_heads(keys), _heads(values))
+        return SchemaIds(*(_avro_ids(_begins(raw[part].combine_chunks())) for part in ("key", "value")))
+    return SchemaIds(*(_oldest_first(_first_uses(raw, part)) for part in ("key", "value")))
 
 
 def _begins(part: pa.Array) -> list[bytes]:
@@ -64,18 +70,48 @@ def _begins(part: pa.Array) -> list[bytes]:
     return begins
 
 
-def _avro_ids(begins: list[bytes]) -> frozenset[int]:
+def _avro_ids(begins: list[bytes]) -> tuple[int, ...]:
     whole = (b for b in begins if len(b) == _HEADER_BYTES and b[0] == 0)
-    return frozenset(int.from_bytes(b[1:], "big") for b in whole)
+    return tuple(sorted(int.from_bytes(b[1:], "big") for b in whole))
 
 
-def _heads(part: pa.Array) -> frozenset[str]:
-    heads: set[str] = set()
-    for text in part.drop_null().to_pylist():
-        body = _decoded(text)
-        if not any(body.startswith(h) for h in heads) and (match := _HEAD.match(body)):
-            heads.add(match.group(0))
-    return frozenset(heads)
+class _FirstUse(NamedTuple):
+    """The first use of a `HEAD` in some records of a partition; None: these records have no `HEAD`."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    head: str | None
+
+
+def _first_uses(raw: pa.Table, part: str) -> Iterator[_FirstUse]:
+    heads: list[str | None] = []
+    known: dict[str, None] = {}
+    for text in raw[part].to_pylist():
+        body = "" if text is None else _decoded(text)
+        head = next((h for h in known if body.startswith(h)), None)
+        if head is None and (match := _HEAD.match(body)):
+            known[head := match.group(0)] = None
+        heads.append(head)
+    uses = raw.select(["partition", "offset", "timestamp_ms"]).append_column("head", pa.array(heads, pa.string()))
+    firsts = uses.group_by(["partition", "head"]).aggregate([("offset", "min"), ("timestamp_ms", "min")])
+    columns = (firsts[name].to_pylist() for name in ("partition", "offset_min", "timestamp_ms_min", "head"))
+    return (_FirstUse(*row) for row in zip(*columns, strict=True))
+
+
+def _oldest_first(uses: Iterable[_FirstUse]) -> tuple[str, ...]:
+    """Return the `HEAD`s in the order of their first use.
+
+    In a partition offsets give the order. Partitions are compared by timestamp: the greatest so far, which never decreases.
+    """
+    firsts: dict[str, tuple[int, int, int]] = {}
+    reached: dict[int, int] = {}
+    for partition, offset, timestamp_ms, head in sorted(uses, key=lambda use: (use.partition, use.offset)):
+        if head is not None:
+            reached[partition] = max(reached.get(partition, timestamp_ms), timestamp_ms)
+            first = (reached[partition], offset, partition)
+            firsts[head] = min(firsts.get(head, first), first)
+    return tuple(sorted(firsts, key=firsts.__getitem__))
 
 
 def _decoded(text: bytes) -> str:

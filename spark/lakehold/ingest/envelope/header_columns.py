@@ -31,28 +31,25 @@ _TYPE = (
 )
 
 
-def header_columns(around: str = "") -> dict[str, str]:
+def header_columns() -> dict[str, str]:
     """Write the SQL of a header, except for the offset of its record.
 
-    Args:
-        around: The prefix of the names of `op`, `source`, `transaction` and `is_readable`
-            (`lakehold.ingest.decode.debezium.head`).
+    It reads the columns `op`, `source`, `transaction` and `is_readable` (`lakehold.ingest.decode.debezium.head`).
 
     Returns:
         SQL of `sent_ms, kind, transaction_id, total_order, collection_order, commits` and `position struct<a, b, c, d bigint>`;
         `kind` is null for a record that has no header.
     """
-    op, source, transaction = (f"{around}{name}" for name in ("op", "source", "transaction"))
     return {
         "sent_ms": "timestamp_ms",
-        "kind": f"CASE WHEN {transaction}.id IS NOT NULL THEN '{Kind.EVENTS}'"
-        f" WHEN {op} = 'r' AND {source}.snapshot = 'last' THEN '{Kind.SNAPSHOT_END}' WHEN {op} = 'r' THEN '{Kind.SNAPSHOT}'"
-        f" WHEN NOT {around}is_readable THEN '{Kind.UNREADABLE}' END",
-        "transaction_id": f"{transaction}.id",
-        "total_order": f"{transaction}.total_order",
-        "collection_order": f"{transaction}.collection_order",
-        "commits": commits_by_itself(source, op),
-        "position": position_of(source, transaction, op),
+        "kind": f"CASE WHEN transaction.id IS NOT NULL THEN '{Kind.EVENTS}'"
+        f" WHEN op = 'r' AND source.snapshot = 'last' THEN '{Kind.SNAPSHOT_END}' WHEN op = 'r' THEN '{Kind.SNAPSHOT}'"
+        f" WHEN NOT is_readable THEN '{Kind.UNREADABLE}' END",
+        "transaction_id": "transaction.id",
+        "total_order": "transaction.total_order",
+        "collection_order": "transaction.collection_order",
+        "commits": commits_by_itself("source", "op"),
+        "position": position_of("source", "transaction", "op"),
     }
 
 

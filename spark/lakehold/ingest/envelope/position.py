@@ -1,7 +1,7 @@
 """The upstream position of a change: its place in the database's log, as numbers that can be compared.
 
-A table keeps the highest position that it has applied of each partition, its high-water mark. `docs/reference/envelopes.md` says
-what that is for. A position is four numbers, compared from the left:
+A table keeps the highest position that it has applied of each partition, its high-water mark. `docs/reference/envelopes.md`,
+"High-water marks of DEBEZIUM", says what that is for. A position is four numbers, compared from the left:
 
     PostgreSQL   (last commit LSN, LSN, total order in the transaction, delete before create)
     MySQL        (binlog file number, position in it, row in the event, delete before create)

@@ -1,6 +1,7 @@
 """Unwraps decoded messages: applies the table's envelope, so that each message becomes a change of a row.
 
-`docs/reference/envelopes.md` has the envelopes, `change_columns.py` the columns of a change. In short:
+`docs/reference/envelopes.md` begins with a comparison of the envelopes, and `change_columns.py` has the columns of a change. In
+short:
 
 NONE             each value is one more row; a null value is an error
 UPSERT           a null value deletes, any other is the row's new state

@@ -1,6 +1,7 @@
 """Checks that a topic has what its table's envelope requires; the error says what to change upstream.
 
-`docs/reference/envelopes.md` has the requirements. `apply.py` checks them for each batch, before it writes.
+`docs/reference/envelopes.md` has the requirements: "Connectors", "Keys", "Tables without a key" and "Restored databases".
+`apply.py` checks them for each batch, before it writes.
 """
 
 from __future__ import annotations

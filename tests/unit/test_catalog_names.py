@@ -1,0 +1,73 @@
+"""Names of tables may begin with the name of the lake's catalog, which is a setting, and with no other one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakehold.errors import DefinitionError, StatementError
+from lakehold.lake import connect
+from lakehold.sql.parse import parse_script
+from lakehold.sql.statements import SelectAsOf, SubscribeTo
+from lakehold.subscribe.statement import Query
+
+STATEMENTS = [
+    "CREATE TABLE {}shop.t FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT",
+    "DROP TABLE {}shop.t",
+    "SHOW CREATE TABLE {}shop.t",
+    "ALTER TABLE {}shop.t SET (RETAIN HISTORY = '1 day')",
+    "CREATE HOLD h ON {}shop.t, {}shop.u",
+    "GRANT SELECT ON {}shop.t TO bi",
+    "GRANT CREATE ON SCHEMA {}shop TO bi",
+    "SUBSCRIBE {}shop.t",
+    "INSERT INTO {}shop.t VALUES (1)",
+    "DELETE FROM {}shop.t",
+]
+QUERIES = [
+    "SELECT * FROM {}shop.t JOIN {}shop.u USING (id) AS OF 5",
+    "SUBSCRIBE (SELECT id FROM {}shop.t JOIN {}shop.u USING (id))",
+]
+
+
+def full_names(text: str, catalog: str) -> list[str]:
+    (parsed,) = parse_script(text, catalog)
+    assert isinstance(parsed.statement, SelectAsOf | SubscribeTo)
+    query = parsed.statement.query if isinstance(parsed.statement, SelectAsOf) else parsed.statement.subscribe.relation
+    assert isinstance(query, Query)
+    return [table.full_name for table in query.tables]
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_a_statement_with_the_name_of_the_catalog_is_the_one_without(text: str) -> None:
+    names = text.count("{}")
+    (expected,) = parse_script(text.format(*[""] * names), "prod")
+    (found,) = parse_script(text.format(*["PROD."] * names), "prod")
+    assert found.statement == expected.statement
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_a_query_with_the_name_of_the_catalog_reads_the_tables_of_the_lake(text: str) -> None:
+    assert full_names(text.format("prod.", "`prod`."), "prod") == ["shop.t", "shop.u"]
+    assert full_names(text.format("lake.", ""), "prod") == ["lake.shop.t", "shop.u"]
+
+
+def test_another_catalog_is_refused_where_a_table_is_created() -> None:
+    text = "CREATE TABLE lake.shop.t FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT"
+    with pytest.raises(StatementError, match=r"expected namespace\.table, found lake\.shop\.t"):
+        parse_script(text, "prod")
+
+
+def test_a_lake_with_another_name_of_its_catalog_is_read_and_its_fed_tables_are_guarded(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64())])
+    with connect(str(tmp_path / "lake"), catalog_name="prod", foreign_lag_ms=0) as lake:
+        lake.catalog.create_namespace("shop")
+        lake.catalog.create_table("shop.t", schema).append(pa.table({"id": [1]}, schema))
+        lake.sql("CREATE SUBSCRIPTION changes AS SUBSCRIBE prod.shop.t")
+        assert lake.subscriptions.parse("SUBSCRIBE prod.shop.t").tables == ("shop.t",)
+        assert lake.open_subscription("SUBSCRIBE prod.shop.t").columns[-1] == "id"
+        lake.sql(f"CREATE SOURCE feed FROM FILES '{tmp_path}' FORMAT JSON")
+        lake.sql("CREATE TABLE prod.shop.fed (id BIGINT) FROM SOURCE feed (TOPIC 't') ENVELOPE NONE")
+        with pytest.raises(DefinitionError, match=r'"shop\.fed"'):
+            lake.sql("DELETE FROM prod.shop.fed")
