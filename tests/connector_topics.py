@@ -37,6 +37,17 @@ class ConnectorTopics:
         """Count the signals that requested a snapshot of a table."""
         return sum(signal["type"] == "execute-snapshot" for signal in self.values("signal"))
 
+    def has_messages(self, topic: str) -> bool:
+        """Return whether anything was written to a topic, committed or not; it asks for offsets alone."""
+        consumer = Consumer({"bootstrap.servers": self.addresses.kafka, "group.id": uuid.uuid4().hex, "log_level": 0})
+        try:
+            _, end = consumer.get_watermark_offsets(
+                TopicPartition(f"{self.prefix}.{topic}", 0), timeout=_ARRIVES_WITHIN_S
+            )
+        finally:
+            consumer.close()
+        return bool(end)
+
     def sent_ms(self, topic: str) -> list[int]:
         """Return the time at which the connector sent each message of a topic, in order."""
         return [message.timestamp()[1] for message in self._messages(topic)]

@@ -1,4 +1,4 @@
-"""Messages as Debezium's PostgreSQL connector writes them, in JSON with schemas, for change logs made up by tests."""
+"""Messages as Debezium's connectors write them, in JSON with schemas, for change logs made up by tests."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Topic:
         name: The topic.
         columns: Connect's schema of each column (`{"type": "int64"}`), by name.
         key: Names of the key's columns.
+        connector: Debezium's name of the connector; positions of `mysql` and `mariadb` are in a binlog file, with `lsn` as `pos`.
+        committed_ms: The time of commits, and at which the connector begins to read a snapshot.
         has_keys: Messages have keys.
         has_orders: Streamed events have `transaction`, as with `provide.transaction.metadata`.
     """
@@ -36,6 +38,11 @@ class Topic:
     has_orders: bool = False
     offsets: dict[int, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+
+    @property
+    def is_binlog(self) -> bool:
+        """Return whether positions are in a binlog file."""
+        return self.connector in ("mysql", "mariadb")
 
     def snapshot(self, rows: Sequence[Row], *, partition: int = 0, ended: bool = True) -> None:
         """Write snapshot rows, all at the current position; the last row is marked as the last one if `ended`."""
@@ -90,7 +97,8 @@ class Topic:
     def _read(self, rows: Sequence[Row], partition: int, *, ended: bool, last_commit: int | None) -> None:
         for index, row in enumerate(rows):
             last = ended and index == len(rows) - 1
-            self._change("r", None, row, "last" if last else "true", partition, last_commit)
+            first = index == 0 and self.is_binlog
+            self._change("r", None, row, "last" if last else "first" if first else "true", partition, last_commit)
 
     def _commit(self, op: str, before: Row | None, rows: Sequence[Row | None], partition: int) -> None:
         self.lsn += 10
@@ -142,6 +150,15 @@ class Topic:
             "txId": "int64",
             "ts_ms": "int64",
         }
+        if self.is_binlog:
+            source = {
+                "connector": "string",
+                "snapshot": "string",
+                "ts_ms": "int64",
+                "file": "string",
+                "pos": "int64",
+                "row": "int32",
+            }
         schema: dict[str, Any] = {
             "type": "struct",
             "optional": False,
@@ -172,6 +189,9 @@ class Topic:
             if order is not None:
                 transaction = {"id": str(self.lsn), "total_order": order, "data_collection_order": order}
         last = None if last_commit is None else str(last_commit)
+        position = {"sequence": json.dumps([last, str(self.lsn)]), "lsn": self.lsn, "txId": self.lsn}
+        if self.is_binlog:
+            position = {"file": "binlog.000003", "pos": self.lsn, "row": (order or 1) - 1}
         payload = {
             "before": before,
             "after": after,
@@ -179,10 +199,8 @@ class Topic:
             "source": {
                 "connector": self.connector,
                 "snapshot": snapshot,
-                "sequence": json.dumps([last, str(self.lsn)]),
-                "lsn": self.lsn,
-                "txId": self.lsn,
                 "ts_ms": self.committed_ms,
+                **position,
             },
             **({"transaction": transaction} if self.has_orders else {}),
         }

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, StringType
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
-from lakehold.ingest.envelope.change_columns import Op, Phase
+from lakehold.ingest.envelope.change_columns import SNAPSHOT_PHASES, Op, Phase
 from lakehold.model.high_water_marks import HighWaterMarks, Position
 
 KEY = ("id", "part")
@@ -50,7 +50,7 @@ class Change:
 
     @property
     def in_snapshot(self) -> bool:
-        return self.phase in (Phase.SNAPSHOT, Phase.SNAPSHOT_END)
+        return self.phase in SNAPSHOT_PHASES
 
     def lies_above(self, mark: Position | None) -> bool:
         if self.position is None or mark is None:

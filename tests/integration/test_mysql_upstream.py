@@ -16,6 +16,7 @@ from lakehold.upstream.found import (
     HASHED,
     PLAIN,
     VERSIONED,
+    WHOLE_ROWS,
     WITHOUT_OVERLAPS,
     FoundRelation,
     FoundSignals,
@@ -256,6 +257,12 @@ def test_the_right_of_the_user_to_read_a_table_is_found(mariadb: MariaDb) -> Non
     found = _upstream(mariadb, user="reader", password="x").relations(names)
     assert found.keys() >= {"closed.items", "closed.seen"}
     assert {name for name, relation in found.items() if relation.may_read} == {"closed.items"}
+
+
+def test_the_part_of_a_row_that_the_server_logs_is_found(mariadb: MariaDb) -> None:
+    assert _upstream(mariadb).row_image() == WHOLE_ROWS
+    mariadb.execute("SET GLOBAL binlog_row_image = MINIMAL")
+    assert _upstream(mariadb).row_image() == "MINIMAL"
 
 
 def test_foreign_keys_whose_actions_are_not_logged_are_found(mariadb: MariaDb) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
-from lakehold.ingest.envelope.change_columns import KEYLESS, Changes, Op, Phase
+from lakehold.ingest.envelope.change_columns import KEYLESS, SNAPSHOT_PHASES, Changes, Op, Phase
 from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
 from tests import deduplicate_model as model
 from tests.deduplicate_model import COLUMNS, KEY, Change
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 small = st.integers(0, 2)
 positions = st.tuples(st.integers(0, 3), small, st.integers(-1, 1), st.integers(0, 1))
 stream = st.tuples(st.just(Phase.STREAM.value), st.none() | positions)
-snapshot = st.sampled_from([(p.value, (at, at, -1, 1)) for p in (Phase.SNAPSHOT, Phase.SNAPSHOT_END) for at in (1, 2)])
+snapshot = st.sampled_from([(p.value, (at, at, -1, 1)) for p in map(Phase, SNAPSHOT_PHASES) for at in (1, 2)])
 ad_hoc = st.just((Phase.AD_HOC.value, None))
 ops = st.sampled_from([*(op.value for op in Op), Op.UPSERT.value, Op.DELETE.value])
 

@@ -269,7 +269,7 @@ def test_a_message_in_error_is_not_healed_by_another(shop: Shop, topic: Topic) -
 
 
 @pytest.mark.parametrize(
-    "code", ["order-missing", "keyless-partitions", "keyless-snapshot", "before-missing", "key-missing", "of-mariadb"]
+    "code", ["order-missing", "keyless-partitions", "keyless-snapshot", "before-missing", "key-missing"]
 )
 def test_events_that_a_table_without_a_key_cannot_follow_stop_it(shop: Shop, topic: Topic, code: str) -> None:
     shop.table(topic, "DEBEZIUM UPSERT" if code == "key-missing" else "DEBEZIUM")
@@ -284,9 +284,6 @@ def test_events_that_a_table_without_a_key_cannot_follow_stop_it(shop: Shop, top
             topic.ad_hoc_snapshot([row(1)])
         case "before-missing":
             topic.update(None, row(2))
-        case "of-mariadb":
-            topic.connector, code = "mariadb", "key-missing"
-            topic.create(row(2))
     (stop,) = shop.stopped(topic).values()
     assert stop.code == code
     assert shop.lake.tables.table_state("s.t") is None

@@ -81,7 +81,6 @@ def test_columns_of_both_sides_are_compared_and_others_have_a_reason() -> None:
 @pytest.mark.parametrize(
     ("key", "code", "detail"),
     [
-        ((), "key-missing", "Rows of the lake and of the database are paired by their key."),
         (("id", "place"), "not-comparable", 'Its column "place" is skipped: values of point cannot be compared.'),
         (("old",), "not-comparable", 'Its column "old" is skipped: the database does not have it.'),
     ],
@@ -90,6 +89,14 @@ def test_a_key_must_be_there_and_compared(key: tuple[str, ...], code: str, detai
     with pytest.raises(DefinitionError) as refused:
         _compared(key)
     assert (refused.value.code, refused.value.detail) == (code, detail)
+
+
+def test_all_columns_identify_the_equal_rows_of_a_captured_table_without_a_key() -> None:
+    found = _compared(())
+    assert ([column.name for column in found.key], found.others) == (["id", "note", "a_b"], ())
+    with pytest.raises(DefinitionError) as refused:
+        _compared((), is_captured=False)
+    assert refused.value.code == "key-missing"
 
 
 def test_a_copy_by_other_means_may_have_columns_that_no_connector_sends() -> None:

@@ -16,7 +16,7 @@ from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.found import NOTHING, Found, FoundPublication, FoundTable
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.wanted import Wanted
-from tests.upstream_world import CAPTURE, OF_MARIADB, World, target
+from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 AVRO = {"value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}
 CONFLUENT = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
@@ -155,8 +155,7 @@ def test_a_table_without_a_key_is_refused_with_the_ways_out(capture: Capture, al
     world = World(frozenset({"public.Odd", "public.b"}), is_mariadb=capture is OF_MARIADB)
     world.columns = {"public.Odd": _columns("tid", "delta"), "public.b": _columns("id")}
     whole = target({"a": "public.Odd", "b": "public.b"}, capture=capture, new=["a", "b"])
-    if capture is CAPTURE:
-        assert plan(whole, world.inspect(whole)).steps, "events with whole rows need no key"
+    assert plan(whole, world.inspect(whole)).steps, "events with whole rows need no key"
     goal = replace(whole, tables=tuple(replace(table, needs_before=False) for table in whole.tables))
     with pytest.raises(UpstreamError, match=r'table "public\.Odd" has no primary key') as refusal:
         plan(goal, world.inspect(goal))
@@ -164,12 +163,44 @@ def test_a_table_without_a_key_is_refused_with_the_ways_out(capture: Capture, al
     assert "Its columns: tid, delta." in refusal.value.detail
     assert "KEY (column, …)" in refusal.value.hint
     assert f"{altered} ADD PRIMARY KEY" in refusal.value.hint
-    assert ("ENVELOPE DEBEZIUM" in refusal.value.hint) == (capture is CAPTURE)
+    assert "Or use ENVELOPE DEBEZIUM" in refusal.value.hint
     keyed = replace(goal, tables=tuple(replace(t, key=("tid",)) if t.object_id == "a" else t for t in goal.tables))
     assert plan(keyed, world.inspect(keyed)).steps
     # Only a declaration is refused: a table that loses its key later stops alone.
     standing = target({"a": "public.Odd", "b": "public.b"}, capture=capture)
     assert plan(standing, world.inspect(standing)).steps
+
+
+def test_a_table_without_a_key_needs_whole_rows_in_the_log_of_mariadb() -> None:
+    world = World(frozenset({"shop.log", "shop.b"}), is_mariadb=True)
+    world.columns = {"shop.log": _columns("tid", "delta"), "shop.b": _columns("id")}
+    goal = target({"a": "shop.log", "b": "shop.b"}, capture=OF_MARIADB, new=["a", "b"])
+
+    def found(wanted: Wanted) -> Found:
+        return replace(world.inspect(wanted), row_image="MINIMAL")
+
+    with pytest.raises(UpstreamError, match=r'table "shop\.log" has no primary key') as refusal:
+        plan(goal, found(goal))
+    assert refusal.value.code == "row-image"
+    assert "binlog_row_image is MINIMAL" in refusal.value.detail
+    assert "SET GLOBAL binlog_row_image = FULL" in refusal.value.hint
+    keyed = replace(goal, tables=tuple(replace(t, key=("tid",)) if t.object_id == "a" else t for t in goal.tables))
+    assert plan(keyed, found(keyed)).steps
+    # A table that is captured already goes on, with a hint.
+    standing = replace(goal, declared=None)
+    (hint,) = (hint for hint in plan(standing, found(standing)).hints if "binlog_row_image" in hint)
+    assert hint.startswith("table shop.log has no primary key")
+
+
+def test_a_joining_table_of_mariadb_without_a_key_gets_the_hint_before_the_connector_refuses_its_snapshot() -> None:
+    world = World(frozenset({"shop.a", "shop.b"}), is_mariadb=True)
+    world.columns = {"shop.a": _columns("id"), "shop.b": _columns("v")}
+    first = target({"a1": "shop.a"}, capture=OF_MARIADB)
+    assert reconcile(world, first)
+    goal = target({"a1": "shop.a", "b1": "shop.b"}, capture=OF_MARIADB, new=["b1"])
+    (hint,) = plan(goal, world.inspect(goal)).hints
+    assert "table shop.b has no primary key, so it cannot be snapshotted alone" in hint
+    assert "ALTER SOURCE shop RESNAPSHOT" in hint
 
 
 def test_a_topic_without_keys_has_one_partition() -> None:

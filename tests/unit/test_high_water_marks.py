@@ -160,6 +160,17 @@ def test_a_resnapshot_of_a_single_row_needs_no_last_one() -> None:
     assert found.complete
 
 
+def test_a_batch_with_a_resnapshot_completes_the_attempt_at_it_that_has_ended() -> None:
+    """Complete a snapshot of rows without a key, whose position has the attempt."""
+    attempt = (FIRST[0], FIRST[1], -1_000, 1)
+    whole = SnapshotReadEnds({0: 10}, resnapshot=FIRST)
+    partial = after(HighWaterMarks(), snapshot_rows(attempt), p0=10)
+    assert completed(partial, whole) == partial
+    ended = after(HighWaterMarks(), snapshot_rows(attempt, end=True), p0=10)
+    assert completed(ended, whole).shows_snapshot
+    assert not completed(partial, SnapshotReadEnds({0: 99}, resnapshot=SECOND)).shows_snapshot
+
+
 def test_the_end_of_a_snapshot_is_not_that_of_a_later_one() -> None:
     both = replace(snapshot_rows(SECOND), snapshot_ends={0: FIRST}, lowest_position=FIRST)
     assert after(HighWaterMarks(), both, p0=10).snapshot == SnapshotProgress(SECOND)

@@ -65,6 +65,7 @@ from lakehold.upstream.refusals import (
     refuse_foreign,
     refuse_lost,
     refuse_partial,
+    refuse_partial_rows,
     refuse_unfit,
     refuse_unpublishable,
     refuse_without_signal_table,
@@ -86,6 +87,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     refuse_uncapturable(wanted, found)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)), tuple(left_hints(wanted, found)))
+    refuse_partial_rows(wanted, found)
     refuse_restored(wanted, found)
     forgotten = tuple(_forgotten(wanted, found))
     if forgotten and found.connector is not None:

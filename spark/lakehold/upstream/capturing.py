@@ -37,7 +37,7 @@ from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot
+from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot, whole_row_tables
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
 from lakehold.upstream.journal import Journal
@@ -288,6 +288,8 @@ class Capturing:
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
+        if isinstance(systems.database, MysqlUpstream) and any(whole_row_tables(wanted, found)):
+            found = replace(found, row_image=systems.database.row_image())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
 
     def _multisets(self, wanted: Wanted, upstream: Collection[str]) -> frozenset[str]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from pyiceberg.types import StringType
 
-from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import folded, name_fault
@@ -83,8 +82,7 @@ def _refuse_key(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wa
 
 
 def _refuse_keyless(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    is_postgres = wanted.capture.database is ConnectionType.POSTGRES
-    if table.key or (table.needs_before and is_postgres) or any(column.is_key for column in columns):
+    if table.key or table.needs_before or any(column.is_key for column in columns):
         return
     upstream = table_text(table.upstream, wanted.capture.database)
     raise UpstreamError(
@@ -93,7 +91,7 @@ def _refuse_keyless(table: CapturedTable, columns: Sequence[FoundColumn], wanted
         detail=f'Table "{table.full_name}" keeps the newest state of each row, so its rows need a key. '
         f"Its columns: {', '.join(field_name(column.name, wanted.config) for column in columns)}.",
         hint=f"Name columns that identify its rows in the statement: KEY (column, …). Or give it a key: ALTER TABLE {upstream} "
-        f"ADD PRIMARY KEY (column, …).{' Or use ENVELOPE DEBEZIUM, which needs no key.' if is_postgres else ''}",
+        "ADD PRIMARY KEY (column, …). Or use ENVELOPE DEBEZIUM, which needs no key.",
     )
 
 

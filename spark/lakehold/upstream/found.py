@@ -142,6 +142,9 @@ class FoundSignals:
         return self.is_ready or (self.may_publish and may_have)
 
 
+WHOLE_ROWS = "FULL"
+"""The value of `binlog_row_image` with which events have all columns of the row, before and after a change."""
+
 PLAIN = "table"
 UNLOGGED = "unlogged table"
 TEMPORARY = "temporary table"
@@ -348,6 +351,7 @@ class Found:
         acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Shapes of tables of PostgreSQL (`Shape`) as an earlier inspection recorded them, by the table's name upstream;
             `database.shapes` are those of now.
+        row_image: The setting `binlog_row_image` of MySQL and MariaDB; inspected where a captured table has no key.
     """
 
     connector: FoundConnector | None = None
@@ -372,3 +376,4 @@ class Found:
     altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
     acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    row_image: str = WHOLE_ROWS

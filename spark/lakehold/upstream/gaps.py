@@ -87,6 +87,13 @@ def is_keyless(upstream: str, found: Found) -> bool:
     return bool(columns) and not any(column.is_key for column in columns)
 
 
+def whole_row_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the tables without a key that only events of whole rows can follow."""
+    for table in wanted.tables:
+        if table.needs_before and not table.key and is_keyless(table.upstream, found):
+            yield table
+
+
 def is_unpublishable(upstream: str, found: Found) -> bool:
     """Return whether PostgreSQL would refuse UPDATE and DELETE of a table, for everybody, if lakehold published it."""
     database = found.database
@@ -202,6 +209,8 @@ def has_no_key(table: CapturedTable, found: Found) -> bool:
         return True
     if found.database is not None and table.upstream in found.database.tables:
         return not found.database.tables[table.upstream].has_key
+    if found.database is None and table.upstream in found.columns:
+        return is_keyless(table.upstream, found)
     return _NO_KEY in found.snapshots.get(table.object_id, NO_SNAPSHOT).failures
 
 

@@ -12,7 +12,7 @@ from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundDatabase
+from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, WHOLE_ROWS, Found, FoundDatabase
 from lakehold.upstream.gaps import (
     failing_tables,
     has_no_key,
@@ -22,11 +22,13 @@ from lakehold.upstream.gaps import (
     tables_awaiting_repair,
     tables_missing_changes,
     unrepairable_tables,
+    whole_row_tables,
 )
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import silent_hints
+from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -173,6 +175,8 @@ def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[st
             "changes from now on. "
             f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots all tables, and makes it readable"
         )
+    if found.row_image != WHOLE_ROWS and table in whole_row_tables(wanted, found):
+        yield f"table {table.upstream} has no primary key, and its changes lack columns: {ROW_IMAGE_HINT}"
     if found.database is not None and table.upstream in found.database.tables:
         yield from _of_replica_identity(table, wanted, found.database)
 

@@ -143,6 +143,12 @@ class MysqlUpstream:
         with self._connected() as connection:
             return {name: _acting_keys(connection, name) for name in names}
 
+    def row_image(self) -> str:
+        """Fetch how much of a row the server logs, unless a session says otherwise."""
+        with self._connected() as connection:
+            ((image,),) = _rows(connection, "SELECT @@GLOBAL.binlog_row_image")
+        return str(image)
+
     def initial_values(self, _name: str, _columns: Sequence[FoundColumn]) -> InitialValues:
         """Return nothing: a table whose older rows got values by ALTER TABLE is snapshotted again (`SchemaHistory`)."""
         return InitialValues()

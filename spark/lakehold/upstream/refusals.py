@@ -12,14 +12,18 @@ from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failover, slot_lost
-from lakehold.upstream.found import Found, FoundDatabase
-from lakehold.upstream.gaps import existing_tables, is_unpublishable
+from lakehold.upstream.found import WHOLE_ROWS, Found, FoundDatabase
+from lakehold.upstream.gaps import existing_tables, is_unpublishable, whole_row_tables
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
 
 _NAMED_AT_MOST = 50
+ROW_IMAGE_HINT = (
+    "SET GLOBAL binlog_row_image = FULL, and in the server's configuration; sessions that are open keep their own value, so let "
+    "applications connect again"
+)
 
 
 def refuse_foreign(wanted: Wanted, found: Found) -> None:
@@ -101,6 +105,19 @@ def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
                 detail="PostgreSQL refuses UPDATE and DELETE of a published table, for everybody, if neither a primary key nor "
                 "REPLICA IDENTITY says what it logs of the row before. So lakehold does not publish the table.",
                 hint=f"ALTER TABLE {upstream} REPLICA IDENTITY FULL; then create the table again.",
+            )
+
+
+def refuse_partial_rows(wanted: Wanted, found: Found) -> None:
+    """Refuse a declared table without a key whose changes MySQL or MariaDB does not log as whole rows."""
+    for table in whole_row_tables(wanted, found):
+        if table.object_id in (wanted.declared or ()) and found.row_image != WHOLE_ROWS:
+            raise UpstreamError(
+                f'table "{table.upstream}" has no primary key, and the database does not log whole rows',
+                code="row-image",
+                detail=f"Its setting binlog_row_image is {found.row_image}. Only a row's values in all columns identify a row "
+                "without a key.",
+                hint=f"{ROW_IMAGE_HINT}; or give the table a primary key.",
             )
 
 

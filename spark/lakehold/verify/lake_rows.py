@@ -31,7 +31,7 @@ class LakeRows:
         table: The table as SQL, with its catalog.
         snapshot_id: The snapshot; None: the table has no rows.
         columns: The compared columns, the key's first.
-        key: How many columns the key has; at least one, as a table without a key is refused.
+        key: How many columns the key has, at least one: all of them in a table without a key.
     """
 
     spark: SparkSession

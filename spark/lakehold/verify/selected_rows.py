@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,15 +129,14 @@ def differing_keys(database: Sequence[pa.RecordBatch], lake: Sequence[pa.RecordB
 
 def by_key(batches: Sequence[pa.RecordBatch], keys: Numbers) -> dict[int, tuple[Row, ...]]:
     """Return the rows of some keys by the digest of their key; a side may have several rows of one key."""
-    found: dict[int, tuple[Row, ...]] = {}
+    found: dict[int, list[Row]] = defaultdict(list)
     for whole in batches:
         batch = whole.filter(pa.array(np.isin(whole["key"].to_numpy().view(np.uint64), keys)))
         for key, digest, version, columns, names in zip(
             *(batch[name].to_pylist() for name in _SCHEMA.names), strict=True
         ):
-            row = Row(digest, version, tuple(columns), tuple(names))
-            found[key] = (*found.get(key, ()), row)
-    return found
+            found[key].append(Row(digest, version, tuple(columns), tuple(names)))
+    return {key: tuple(rows) for key, rows in found.items()}
 
 
 def _lists(items: pa.Array, count: int, width: int) -> pa.Array:

@@ -43,6 +43,12 @@ INSERT INTO parts SELECT seq, 0, 'first' FROM seq_1_to_20;
 ----
 equal
 
+-- loose: created, without a key
+CREATE TABLE loose (id INT, touched INT, note VARCHAR(20));
+INSERT INTO loose SELECT seq MOD 7 + 1, 0, IF(seq MOD 2, 'first', NULL) FROM seq_1_to_60;
+----
+equal
+
 -- added: a column without a default, and one at a place of its own
 ALTER TABLE added ADD COLUMN plain INT, ADD COLUMN second INT AFTER id;
 UPDATE added SET plain = 1, second = 2 WHERE id < 5;
@@ -85,6 +91,13 @@ equal
 -- parts: a partition is dropped, and one is added
 ALTER TABLE parts ADD PARTITION (PARTITION p5 VALUES LESS THAN (9100));
 ALTER TABLE parts DROP PARTITION p0;
+----
+equal
+
+-- loose: equal rows come, go and change
+INSERT INTO loose SELECT * FROM loose WHERE id < 4;
+DELETE FROM loose WHERE id = 5 LIMIT 3;
+UPDATE loose SET note = 'second' WHERE id = 6 LIMIT 2;
 ----
 equal
 
@@ -134,6 +147,13 @@ ALTER TABLE parts TRUNCATE PARTITION p1;
 ----
 equal
 
+-- loose: a column without a default is added, and one is dropped
+ALTER TABLE loose ADD COLUMN plain INT, DROP COLUMN note;
+UPDATE loose SET plain = 1 WHERE id = 2 LIMIT 3;
+DELETE FROM loose WHERE id = 3 LIMIT 2;
+----
+equal
+
 -- added: generated columns, stored and virtual
 ALTER TABLE added ADD COLUMN twice INT AS (id * 2) STORED, ADD COLUMN thrice INT AS (id * 3) VIRTUAL;
 ----
@@ -170,6 +190,12 @@ CREATE TABLE other LIKE parts;
 ALTER TABLE other REMOVE PARTITIONING;
 INSERT INTO other VALUES (12, 0, 'other'), (14, 0, 'other');
 ALTER TABLE parts EXCHANGE PARTITION p2 WITH TABLE other;
+----
+equal
+
+-- loose: the table is truncated
+TRUNCATE TABLE loose;
+INSERT INTO loose SELECT seq MOD 3 + 1, 0, NULL FROM seq_1_to_10;
 ----
 equal
 

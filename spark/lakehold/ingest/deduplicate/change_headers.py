@@ -32,10 +32,18 @@ from lakehold.ingest.envelope.change_columns import (
     Op,
     Phase,
 )
+from lakehold.ingest.envelope.position import MYSQL
 
 if TYPE_CHECKING:
     from lakehold.ingest.decode.types import ColumnType
     from lakehold.ingest.envelope.change_columns import Changes
+
+_BEFORE_ANY_ATTEMPT = -(2**62)
+"""Added to `source.ts_ms` it tells attempts at one snapshot apart: below any streamed change, and later for later attempts.
+
+A connector asks the database for this time once for each table and attempt, before it reads rows. MySQL and MariaDB answer in
+whole seconds.
+"""
 
 INTERNAL = (PARTITION, OFFSET, OP, POSITION, SOURCE_MS, PHASE, KEPT, CONNECTOR, BEFORE_MISSING, ERROR)
 """The columns of changes that headers need besides the key's."""
@@ -78,6 +86,7 @@ class Headers:
         is_delete: It deletes one.
         is_truncate: It deletes all rows.
         in_snapshot: It is a row of a snapshot that the connector took by itself, rather than of one that a signal requested.
+        starts_snapshot: It is marked as the first row of the table in such a snapshot.
         ends_snapshot: It is the last row of the table in such a snapshot.
         is_streamed: It is a row of neither kind of snapshot.
         source_ms: When it was committed upstream, epoch milliseconds.
@@ -99,6 +108,7 @@ class Headers:
     is_delete: Booleans
     is_truncate: Booleans
     in_snapshot: Booleans
+    starts_snapshot: Booleans
     ends_snapshot: Booleans
     is_streamed: Booleans
     source_ms: Integers
@@ -126,6 +136,10 @@ class Headers:
         """
         keys = {name: _whole(table[name]) for name in changes.key}
         position = _whole(table[POSITION])
+        in_snapshot, source_ms = _is_any(table[PHASE], *SNAPSHOT_PHASES), _integers(table[SOURCE_MS])
+        a, b, c, d = map(_integers, position.flatten())
+        if changes.is_multiset:
+            c = np.where(in_snapshot & _is_any(table[CONNECTOR], *MYSQL), _BEFORE_ANY_ATTEMPT + source_ms, c)
         reasons = _whole(table[ERROR]).drop_null().value_counts().to_pylist()
         return cls(
             partition=_integers(table[PARTITION]),
@@ -134,14 +148,15 @@ class Headers:
             key=_key_numbers(keys.values(), table.num_rows),
             key_has_null=np.logical_or.reduce([np.zeros(table.num_rows, bool), *map(_is_null, keys.values())]),
             bounded={c.name: (c.type, _in_order(keys[c.name])) for c in bounded(changes)},
-            positions=RankedPositions.of([_integers(part) for part in position.flatten()], ~_is_null(position)),
+            positions=RankedPositions.of([a, b, c, d], ~_is_null(position)),
             is_upsert=_is_any(table[OP], Op.UPSERT),
             is_delete=_is_any(table[OP], Op.DELETE),
             is_truncate=_is_any(table[OP], Op.TRUNCATE),
-            in_snapshot=_is_any(table[PHASE], *SNAPSHOT_PHASES),
+            in_snapshot=in_snapshot,
+            starts_snapshot=_is_any(table[PHASE], Phase.SNAPSHOT_START),
             ends_snapshot=_is_any(table[PHASE], Phase.SNAPSHOT_END),
             is_streamed=_is_any(table[PHASE], Phase.STREAM),
-            source_ms=_integers(table[SOURCE_MS]),
+            source_ms=source_ms,
             has_source_ms=~_is_null(table[SOURCE_MS]),
             before_missing=_booleans(pc.fill_null(_whole(table[BEFORE_MISSING]), False)),
             kept=_kept(_whole(table[KEPT])),

@@ -48,6 +48,7 @@ def statistics_of(headers: Headers, decisions: Decisions, high_water_marks: High
         key_bounds=_key_bounds(headers, applied),
         latest_ms=_extreme(np.max, headers.source_ms[(ranks > 0) & headers.has_source_ms]),
         went_back=_went_back(headers, high_water_marks),
+        restarted_offset=_restarted_offset(headers, high_water_marks),
     )
 
 
@@ -110,6 +111,30 @@ def _went_back(headers: Headers, high_water_marks: HighWaterMarks) -> WentBack |
     if before is None or high_water[first] > highest[first]:
         before = high_water_marks.positions[of_partition]
     return None if position is None else WentBack(of_partition, offset, position, before)
+
+
+def _restarted_offset(headers: Headers, high_water_marks: HighWaterMarks) -> int | None:
+    """Find where rows without a key begin a snapshot again that is not later than the one before at the same log position.
+
+    A connector of MySQL or MariaDB that was restarted within a second, or after the server's clock went back, sends such rows.
+    """
+    if not headers.is_multiset:
+        return None
+    known = np.flatnonzero(headers.in_snapshot & (headers.positions.ranks > 0))
+    partition = Groups.by(headers.partition[known], headers.offset[known])
+    rows = known[partition.rows]
+    ranks, starts = headers.positions.ranks[rows], headers.starts_snapshot[rows]
+    follows_end = np.zeros(len(rows), bool)
+    follows_end[1:] = headers.ends_snapshot[rows[:-1]] & ~partition.begins[1:]
+    places = headers.positions.distinct[ranks // 2 - 1, :2]
+    highest = partition.highest_before(ranks)
+    is_same = (highest > 0) & (places == headers.positions.distinct[highest // 2 - 1, :2]).all(axis=1)
+    restarts = is_same & (ranks <= highest) & (starts | follows_end)
+    shown = high_water_marks.snapshot
+    if shown is not None:
+        is_shown = (places == shown.position[:2]).all(axis=1) & (ranks <= headers.positions.rank_of(shown.position))
+        restarts |= is_shown & (starts | shown.complete)
+    return _extreme(np.min, headers.offset[rows[restarts]])
 
 
 def _time_ranks(source_ms: Integers, seen_ms: int | None) -> tuple[Integers, int]:

@@ -134,10 +134,20 @@ def completed(high_water_marks: HighWaterMarks, read_ends: SnapshotReadEnds) -> 
     if snapshot is None or snapshot.complete:
         return high_water_marks
     read = [_is_past(high_water_marks, snapshot, partition, at) for partition, at in read_ends.offsets.items()]
-    is_whole = snapshot.position == read_ends.resnapshot or (snapshot.end_seen and bool(read) and all(read))
+    is_whole = _is_in(snapshot, read_ends.resnapshot) or (snapshot.end_seen and bool(read) and all(read))
     return (
         replace(high_water_marks, snapshot=replace(snapshot, complete=True, until={})) if is_whole else high_water_marks
     )
+
+
+def _is_in(snapshot: SnapshotProgress, resnapshot: Position | None) -> bool:
+    """Return whether a batch that contains a re-snapshot completely has all rows of a table's snapshot.
+
+    Positions of rows without a key have the attempt (`lakehold.ingest.deduplicate.change_headers`). The last one may be partial.
+    """
+    if resnapshot is None or snapshot.position[:2] != resnapshot[:2]:
+        return False
+    return snapshot.position == resnapshot or snapshot.end_seen
 
 
 def _is_past(high_water_marks: HighWaterMarks, snapshot: SnapshotProgress, partition: int, reached: int) -> bool:

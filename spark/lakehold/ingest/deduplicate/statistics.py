@@ -70,6 +70,8 @@ class BatchStatistics:
         key_bounds: By key column, the smallest and largest value of applied changes.
         latest_ms: The latest commit time of changes with a position, repeats among them.
         went_back: A change which shows that the upstream log went back.
+        restarted_offset: The lowest offset at which rows without a key begin a snapshot again that they, or the table, have, so
+            that nothing distinguishes the two; None: there is none.
     """
 
     records: int
@@ -92,6 +94,7 @@ class BatchStatistics:
     key_bounds: Mapping[str, Bounds]
     latest_ms: int | None = None
     went_back: WentBack | None = None
+    restarted_offset: int | None = None
 
     @property
     def errors(self) -> int:

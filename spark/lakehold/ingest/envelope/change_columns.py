@@ -91,13 +91,15 @@ class Phase(StrEnum):
     """A change that the connector read from the database's log."""
     SNAPSHOT = "snapshot"
     """A row of a snapshot that the connector took by itself."""
+    SNAPSHOT_START = "snapshot-start"
+    """The first row of a table in such a snapshot. A single row may be the last one instead."""
     SNAPSHOT_END = "snapshot-end"
     """The last row of a table in such a snapshot."""
     AD_HOC = "ad-hoc"
     """A row of a snapshot that a signal requested while the connector streamed."""
 
 
-SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_END.value)
+SNAPSHOT_PHASES = (Phase.SNAPSHOT.value, Phase.SNAPSHOT_START.value, Phase.SNAPSHOT_END.value)
 """The phases of rows of a snapshot that the connector took by itself."""
 
 

@@ -11,6 +11,10 @@ snapshot has no last commit: its own LSN replaces it. That lies above the snapsh
 own commit, so that it sorts correctly even when a connector starts over. A primary-key update is a delete and a create at one
 LSN; without transaction metadata the last number distinguishes them. Snapshot rows sort below any streamed change that begins
 at the same point.
+
+The connectors of MySQL and MariaDB repeat an interrupted snapshot at the same binlog position if nothing was logged meanwhile.
+Rows with a key are then written again. Without a key they would look like further equal rows, so the position of such a snapshot
+row has the attempt in its third number (`lakehold.ingest.deduplicate.change_headers`).
 """
 
 from __future__ import annotations

@@ -218,8 +218,8 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
 def _debezium_multiset(decoded: Decoded, table: Table) -> _Mapped:
     """Map events of rows without a key: each adds a row, removes one of the equal rows, or does both.
 
-    Only its position distinguishes an event from a repetition of it. One INSERT of several rows may log them at one `lsn`, where
-    only `total_order` distinguishes them.
+    Only its position distinguishes an event from a repetition of it. One INSERT of several rows may log them at one `lsn` of
+    PostgreSQL, where only `total_order` distinguishes them; MySQL and MariaDB number the rows at one `pos`.
     """
     is_postgres = f"source.connector IN ({', '.join(map(literal, POSTGRES))})"
     errors = {
@@ -308,6 +308,7 @@ def _phase(source: str, op: str) -> str:
     return (
         f"CASE WHEN {is_ad_hoc(source, op)} THEN '{Phase.AD_HOC}'"
         f" WHEN {op} = 'r' AND {source}.snapshot IN ('last', 'last_in_data_collection') THEN '{Phase.SNAPSHOT_END}'"
+        f" WHEN {op} = 'r' AND {source}.snapshot IN ('first', 'first_in_data_collection') THEN '{Phase.SNAPSHOT_START}'"
         f" WHEN {op} = 'r' THEN '{Phase.SNAPSHOT}' ELSE '{Phase.STREAM}' END"
     )
 

@@ -58,11 +58,12 @@ class Resnapshot:
     def without_rows(self) -> frozenset[str]:
         """Return the topics of readable tables without a row in it.
 
-        The rows of a table that joined may have been read before: then the table shows this snapshot already.
+        The rows of a table that joined may have been read before: then the table shows this snapshot already. In a table without
+        a key the position that it shows also has the attempt (`lakehold.ingest.deduplicate.change_headers`).
         """
         runs, shown = self.candidate.runs, self.candidate.extent.shown
         having = np.unique(runs.partition[self._rows(self.position)]).tolist()
-        older = {topic for topic, position in shown.items() if position is None or position < self.position}
+        older = {topic for topic, position in shown.items() if position is None or position[:2] < self.position[:2]}
         return frozenset(older - {runs.partitions[number].topic for number in having})
 
     @cached_property

@@ -196,7 +196,7 @@ def _as_applied(changes: Changes, edges: BatchStatistics) -> DataFrame:
     else:
         # `Expected.high_water_marks` says whether the connector snapshot ends in this batch. The edges decided that, so no other
         # record may contradict it.
-        phases = SNAPSHOT_PHASES if edges.snapshot_ends else (Phase.SNAPSHOT.value,)
+        phases = [phase for phase in SNAPSHOT_PHASES if edges.snapshot_ends or phase != Phase.SNAPSHOT_END]
         plain = plain & F.col(PHASE).isin(*phases) & (F.col(POSITION) == position_value(edges.snapshot_position))
         plain = plain & F.col(PARTITION).isin(*edges.highest_positions)
     keys = {column: F.when(F.col(_PLAIN), F.col(quoted(column))) for column in changes.key}

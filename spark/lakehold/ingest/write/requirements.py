@@ -59,15 +59,6 @@ def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -
 def _check_keyless(table: Table, statistics: BatchStatistics, partitions: int) -> None:
     """Raise `TableStopped` if events of rows without a key may be repetitions that nothing shows."""
     name, reload = table.full_name, f"delete topic {table.topic}, and have the connector snapshot its tables again"
-    if statistics.connectors & {*MYSQL}:
-        raise TableStopped(
-            f'table "{name}" has no key',
-            table=name,
-            code="key-missing",
-            detail=f"The messages of topic {table.topic} carry no key, and the table names none. Without a key, rows that the "
-            "connector of MySQL or MariaDB sends again after an interrupted snapshot look like further equal rows.",
-            hint="Create the table with KEY (column, …), or give the upstream table a primary key.",
-        )
     if partitions > 1:
         raise TableStopped(
             f'table "{name}" has no key, and its topic has {partitions} partitions',
@@ -95,6 +86,17 @@ def _check_keyless(table: Table, statistics: BatchStatistics, partitions: int) -
             "the table may have them already, and nothing distinguishes them from further equal rows.",
             hint="Drop the table and create it again: a captured table that has a primary key by now gets that key. For another "
             f"source {reload}; or create the table with KEY (column, …).",
+        )
+    if statistics.restarted_offset is not None:
+        raise TableStopped(
+            f'table "{name}" has no key, and its snapshot began again within a second',
+            table=name,
+            code="snapshot-restarted",
+            detail=f"The row at offset {statistics.restarted_offset} of topic {table.topic} begins the snapshot again, at the "
+            "same position of the database's log, and not later by the database's clock: nothing distinguishes rows that are "
+            "sent again from further equal rows.",
+            hint="Drop the table, create it again, and have the connector snapshot all of its tables (of a captured database "
+            f"ALTER SOURCE … RESNAPSHOT); for another source first {reload}. Or create the table with KEY (column, …).",
         )
 
 
