@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -27,7 +28,9 @@ _names = itertools.count()
 LakeFactory = Callable[..., Lake]
 
 # A test that passed once passes again, however busy the machine is; `--hypothesis-profile=default` searches for new examples.
-hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis_settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis_settings.load_profile("repeatable")
 
 
