@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -71,6 +71,7 @@ class MemorySource:
         idle_ms: The least interval of empty batches.
         catch_up_s: Time budget of a call for tables that catch up.
         store: The store of its readers.
+        confirm_defined: Raises while a statement drops or changes the source.
     """
 
     topics: Topics
@@ -80,6 +81,7 @@ class MemorySource:
     idle_ms: int = 0
     catch_up_s: float | None = None
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
+    confirm_defined: Callable[[], None] = lambda: None
 
     def ingesting(self) -> Ingesting:
         """Acquire the lease of the source for this process, and return the open source."""
@@ -108,7 +110,7 @@ class MemorySource:
             idle_ms=self.idle_ms,
             catch_up_s=self.catch_up_s,
             transaction_timeout_ms=600_000,
-            confirm_defined=lambda: None,
+            confirm_defined=self.confirm_defined,
             pause=lambda _: None,
         )
 

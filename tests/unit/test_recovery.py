@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.errors import UpstreamError
+from lakehold.errors import SourceBusy, UpstreamError
 from lakehold.ingest.batch import BatchReport
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
@@ -36,6 +36,21 @@ def test_a_topic_that_one_fetch_misses_is_read_when_it_exists_again() -> None:
     assert stopped(source.drain()) == {}
     assert source.ranges("orders") == [(0, 10), (10, 20)]
     assert source.main().tables.keys() == {"s.orders", "s.items"}
+
+
+@pytest.mark.parametrize("has_open_batch", [True, False])
+def test_topics_that_a_statement_is_deleting_stop_no_table(has_open_batch: bool) -> None:
+    source = killed() if has_open_batch else MemorySource(Topics(orders=10, items=10), {"orders": "orders"})
+    source.drain()
+    del source.topics.watermarks_of["orders"]
+
+    def is_being_dropped() -> None:
+        raise SourceBusy('source "shop" is being changed')
+
+    source.confirm_defined = is_being_dropped
+    with pytest.raises(SourceBusy):
+        source.drain()
+    assert "s.orders" in source.main().tables
 
 
 def test_lost_offsets_stop_their_table_and_the_others_go_on() -> None:

@@ -92,6 +92,8 @@ def finish_batch(of: LeasedSource, state: ReaderState, planned: Planned, intent:
 
 def stop(of: LeasedSource, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
     """Stop tables outside of a batch: each of them moves to a reader of its own, with its error."""
+    # Dropping a source, or a table of it, deletes the topics before the definition: missing ones are no error of a table then.
+    of.confirm_defined()
     of.leave(stopped)
     return without_batch(of, reader, stopped=stopped)
 

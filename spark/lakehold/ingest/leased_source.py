@@ -55,6 +55,7 @@ class LeasedSource:
         snapshots: The state of the tables' connector snapshots as upstream reports it; topics alone need not show it.
         seen_upstream_ms: When the captured database was inspected, epoch milliseconds, to be kept with `main`; None: it was not.
         columns_of: Returns the columns of a table in the database.
+        confirm_defined: Raises if the source was dropped, or a statement changes its upstream objects right now.
     """
 
     source: str
@@ -71,6 +72,7 @@ class LeasedSource:
     snapshots: Snapshots = field(default_factory=Snapshots)
     seen_upstream_ms: int | None = None
     columns_of: UpstreamColumnsOf = no_columns
+    confirm_defined: Callable[[], None]
 
     def readers(self) -> Readers:
         """Read the states of the source's readers."""

@@ -47,14 +47,12 @@ class Ingesting(LeasedSource):
         catch_up_s: How long a call works on tables that catch up, with a batch of each at least; the next call continues.
             None: until they have caught up.
         transaction_timeout_ms: How long an incomplete transaction may block the source.
-        confirm_defined: Raises if the source was dropped, or a statement changes its upstream objects right now.
         pause: Waits for so many seconds.
     """
 
     idle_ms: int = 0
     catch_up_s: float | None = None
     transaction_timeout_ms: int
-    confirm_defined: Callable[[], None]
     pause: Callable[[float], None] = time.sleep
 
     @property
@@ -101,8 +99,7 @@ class Ingesting(LeasedSource):
             yield
         except UpstreamError as error:
             if not error.retryable:
-                # Dropping a source deletes its topics before its definition.
-                self.confirm_defined()
+                self.confirm_defined()  # as in `stop`
                 stop = ReaderError(error.code, error.message, error.detail, error.hint)
                 self.change(lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], error=stop)})
             raise
