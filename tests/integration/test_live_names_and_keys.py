@@ -144,6 +144,7 @@ def test_impossible_tables_of_mariadb_are_refused(
         "CREATE TABLE shop.reserved (id INT PRIMARY KEY, _pos INT)",
         "CREATE TABLE shop.indexed (x INT NOT NULL UNIQUE, v TEXT)",
         "INSERT INTO shop.indexed VALUES (1, 'a'), (2, 'a'), (3, 'a')",
+        "INSERT INTO shop.nulls VALUES (NULL, 'a'), (NULL, 'a'), (1, 'b')",
     )
     lake.sql(
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
@@ -153,25 +154,30 @@ def test_impossible_tables_of_mariadb_are_refused(
         "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'names') FORMAT JSON;"
     )
 
-    def creating(table: str) -> str:
-        return f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'shop.{table}') ENVELOPE DEBEZIUM"
+    def creating(table: str, envelope: str = "DEBEZIUM") -> str:
+        return f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'shop.{table}') ENVELOPE {envelope}"
 
     codes = {}
     for table in ("history", "nulls", "reserved"):
         with pytest.raises(LakeholdError) as refusal:
-            lake.sql(creating(table))
+            lake.sql(creating(table, "DEBEZIUM UPSERT"))
         codes[table] = refusal.value.code
     assert codes == {"history": "key-missing", "nulls": "key-missing", "reserved": "column-reserved"}
-    lake.sql(creating("indexed"))
+    lake.sql(f"BEGIN; {creating('indexed')}; {creating('nulls')}; COMMIT")
     mariadb.execute("UPDATE shop.indexed SET v = 'b' WHERE x = 2", "DELETE FROM shop.indexed WHERE x = 3")
+    mariadb.execute("DELETE FROM shop.nulls WHERE x IS NULL LIMIT 1", "INSERT INTO shop.nulls VALUES (NULL, 'c')")
+
+    def rows(table: str) -> list[tuple[Any, ...]]:
+        if lake.tables.table_state(table) is None:
+            return []
+        return sorted(map(tuple, lake.sql(f"SELECT * FROM {lake.settings.catalog_name}.{table}").rows), key=repr)
 
     def equal() -> bool:
         assert not any(report.stopped for report in lake.ingest("shop"))
-        state = lake.tables.table_state("shop.indexed")
-        if state is None:
-            return False
-        rows = lake.sql(f"SELECT * FROM {lake.settings.catalog_name}.shop.indexed").rows
-        return sorted(tuple(row) for row in rows) == [(1, "a"), (2, "b")]
+        return (rows("shop.indexed"), rows("shop.nulls")) == (
+            [(1, "a"), (2, "b")],
+            [(1, "b"), (None, "a"), (None, "c")],
+        )
 
     wait_for(equal, "the changes are in the lake")
     lake.sql("DROP SOURCE shop CASCADE")
