@@ -123,7 +123,7 @@ class Topic:
     def _key(self, row: Row) -> bytes | None:
         if not self.has_keys:
             return None
-        fields = [{**self.columns[name], "field": name, "optional": False} for name in self.key]
+        fields = [{"optional": False, **self.columns[name], "field": name} for name in self.key]
         return _message({"type": "struct", "fields": fields, "optional": False}, {n: row[n] for n in self.key})
 
     def _value(

@@ -159,3 +159,28 @@ def test_a_table_that_loses_its_primary_key_stops_with_a_way_out(shop: Shop) -> 
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
     execute(shop.database, ["INSERT INTO keyed SELECT * FROM keyed WHERE id < 5"])
     follow(shop, "keyed", "other")
+
+
+def test_a_unique_index_over_nulls_is_no_key(shop: Shop) -> None:
+    execute(
+        shop.database,
+        [
+            "CREATE TABLE nulls (x int UNIQUE, v text)",
+            "ALTER TABLE nulls REPLICA IDENTITY FULL",
+            "INSERT INTO nulls VALUES (NULL, 'a'), (NULL, 'a'), (1, 'b')",
+        ],
+    )
+    shop.lake.sql(shop.creating("nulls"))
+    execute(
+        shop.database,
+        [
+            "INSERT INTO nulls VALUES (NULL, 'c'), (2, 'c')",
+            "UPDATE nulls SET v = 'z' WHERE x = 1",
+            "UPDATE nulls SET x = NULL WHERE x = 2",
+            "DELETE FROM nulls WHERE ctid = (SELECT ctid FROM nulls WHERE v = 'a' LIMIT 1)",
+        ],
+    )
+    follow(shop, "nulls")
+    execute(shop.database, ["UPDATE nulls SET v = 'y' WHERE v = 'c'", "INSERT INTO nulls VALUES (2, NULL)"])
+    follow(shop, "nulls")
+    assert shop.lake.verify("shop.nulls").is_equal

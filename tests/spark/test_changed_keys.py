@@ -39,6 +39,25 @@ def test_a_key_that_only_rows_have_needs_before(shop: Shop, topic: Topic) -> Non
 
 
 @both
+@few_and_many
+def test_a_null_in_a_message_key_stops_the_table_unless_it_has_a_key_of_its_own(
+    make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
+) -> None:
+    shop = Shop(make_lake(**settings), tmp_path / "topics")
+    topic.key = ("name",)
+    topic.columns = {**COLUMNS, "name": {"type": "string", "optional": True}}
+    shop.table(topic, envelope)
+    topic.snapshot([row(1, "a"), row(2, None), row(3, None)])
+    (report,) = shop.ingest(topic)
+    error = report.stopped["s.t"]
+    assert (error.code, error.detail[:34]) == ("key-null", "2 of 3 messages of topic t have a ")
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, envelope, "KEY (id)")
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "a", 0), (2, None, 0), (3, None, 0)]
+
+
+@both
 @pytest.mark.parametrize("at_once", [True, False])
 def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope: str, at_once: bool) -> None:
     shop.table(topic, envelope)

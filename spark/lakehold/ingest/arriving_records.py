@@ -316,7 +316,7 @@ class TableArrival:
     def edges(self) -> Changes:
         """Return the changes of the first and the last records of each partition."""
         decoded = self._arriving.decoded_edges(self.table, self._key).decoded
-        return changes_of(decoded, self.table, self._key, has_keyless_rows=is_keyless(self.state))
+        return changes_of(decoded, self.table, self._key, has_keyless_rows=self._has_keyless_rows(decoded))
 
     def may_move_keys(self, high_water_marks: HighWaterMarks) -> bool:
         """Return whether the changes of one key may come from two partitions, see `ArrivingRecords.may_move_keys`."""
@@ -359,4 +359,14 @@ class TableArrival:
 
     def _changes(self, decoded: Decoded) -> Changes:
         history = column_history(decoded, self.table, self.state, self._columns_of)
-        return changes_of(decoded, self.table, self._key, history, has_keyless_rows=is_keyless(self.state))
+        return changes_of(decoded, self.table, self._key, history, has_keyless_rows=self._has_keyless_rows(decoded))
+
+    def _has_keyless_rows(self, decoded: Decoded) -> bool:
+        """Return whether the table has no key, though messages may have one: Debezium takes a unique index over nulls for it."""
+        if is_keyless(self.state):
+            return True
+        is_new = self.state is None or self.state.current is None
+        if not (is_new and decoded.key_columns and self.table.envelope.takes_keyless and not self.table.key):
+            return False
+        found = self._columns_of(self.table)
+        return bool(found.columns) and not found.key

@@ -52,6 +52,12 @@ KEYLESS = "keyless"
 Such a change stops the table, and gets no row in `mz_catalog.mz_source_errors`.
 """
 
+NULL_IN_KEY = "null-in-key"
+"""The error of a change whose message key has a null, if the table takes its key from there: it stops the table, like `KEYLESS`.
+
+Without a primary key Debezium takes the columns of a unique index, which may hold several rows with nulls.
+"""
+
 UNORDERED = "unordered"
 """The error of a change without `transaction.total_order` to a table without a key: it stops the table, like `KEYLESS`.
 

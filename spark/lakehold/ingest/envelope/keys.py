@@ -235,6 +235,14 @@ def is_keyless(table: Table, key: Key) -> str:
     )
 
 
+def has_null_part(table: Table, decoded: Decoded) -> str:
+    """Write the condition that a message changes a row by a key with a null, and the table takes its key from there."""
+    parts = [f"key.{quoted(column.name)} IS NULL" for column in decoded.key_columns]
+    if table.key or not parts:
+        return "false"
+    return f"(key_bytes IS NOT NULL AND ({' OR '.join(parts)}) AND coalesce(op IN ('c', 'r', 'u', 'd'), false))"
+
+
 def _changed(names: Iterable[str]) -> str:
     differ = " OR ".join(f"NOT (before.{quoted(name)} <=> after.{quoted(name)})" for name in names)
     return f"op = 'u' AND before IS NOT NULL AND ({differ})"

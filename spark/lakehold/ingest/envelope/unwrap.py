@@ -33,6 +33,7 @@ from lakehold.ingest.envelope.change_columns import (
     KEPT,
     KEY_BYTES,
     KEYLESS,
+    NULL_IN_KEY,
     OF_ONE_TABLE,
     OFFSET,
     OP,
@@ -51,7 +52,7 @@ from lakehold.ingest.envelope.column_history import ColumnHistory, kept_columns,
 from lakehold.ingest.envelope.column_names import folded, require_case, require_names
 from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
-from lakehold.ingest.envelope.keys import Key, is_keyless, key_of, with_former_rows, with_left_keys
+from lakehold.ingest.envelope.keys import Key, has_null_part, is_keyless, key_of, with_former_rows, with_left_keys
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.spark_sql import literal, quoted
 
@@ -201,6 +202,7 @@ def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) 
     )
     errors = {
         KEYLESS: is_keyless(table, key),
+        NULL_IN_KEY: has_null_part(table, decoded),
         "key-type": key.is_unequal,
         "null-key": f"op IN ('c', 'r', 'u', 'd') AND {key.all_null}",
     }

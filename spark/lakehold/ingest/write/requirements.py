@@ -9,7 +9,7 @@ from __future__ import annotations
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
-from lakehold.ingest.envelope.change_columns import KEYLESS, OF_ONE_TABLE, UNORDERED, Changes
+from lakehold.ingest.envelope.change_columns import KEYLESS, NULL_IN_KEY, OF_ONE_TABLE, UNORDERED, Changes
 from lakehold.ingest.envelope.keys import key_changed
 from lakehold.ingest.envelope.position import MYSQL, POSTGRES, written
 from lakehold.model.high_water_marks import Position
@@ -36,7 +36,17 @@ def check(table: Table, changes: Changes, statistics: BatchStatistics, partition
 
 
 def _require_keys(table: Table, changes: Changes, statistics: BatchStatistics) -> None:
-    """Raise `TableStopped` if messages no longer have a key, though the table takes its key from there."""
+    """Raise `TableStopped` if messages have no key, or one that is no row's alone, though the table takes its key from there."""
+    if with_null := statistics.reasons.get(NULL_IN_KEY, 0):
+        raise TableStopped(
+            f'message keys do not identify the rows of table "{table.full_name}"',
+            table=table.full_name,
+            code="key-null",
+            detail=f"{with_null} of {statistics.records} messages of topic {table.topic} have a null in their key, "
+            f"({', '.join(changes.key)}): it is that of a unique index, which may hold several rows with nulls.",
+            hint="Give the upstream table a primary key, or set the columns NOT NULL, and load the table again; or drop it and "
+            "create it with KEY (column, …) over columns that identify its rows.",
+        )
     keyless = statistics.reasons.get(KEYLESS, 0)
     if not keyless:
         return
