@@ -59,7 +59,7 @@ def test_a_view_cannot_be_held(lake: Lake) -> None:
     "statement",
     [
         "DROP TABLE shop.rates",
-        "DROP TABLE IF EXISTS lake.shop.rates",
+        "DROP TABLE IF EXISTS {catalog}.shop.rates",
         "DROP TABLE shop.rates PURGE",
         "ALTER TABLE shop.rates RENAME TO shop.prices",
     ],
@@ -67,7 +67,7 @@ def test_a_view_cannot_be_held(lake: Lake) -> None:
 def test_a_held_table_is_neither_dropped_nor_renamed(lake: Lake, statement: str) -> None:
     lake.sql("CREATE HOLD h ON shop.rates")
     with pytest.raises(DefinitionError, match=r'"shop\.h" at ') as refused:
-        lake.sql(statement)
+        lake.sql(statement.format(catalog=lake.settings.catalog_name))
     assert refused.value.code == "table-held"
     assert lake.sql("SELECT count(*) FROM shop.rates").rows == [(3,)]
 
