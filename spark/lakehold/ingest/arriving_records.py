@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from lakehold.ingest.envelope.column_history import column_history
 from lakehold.ingest.envelope.header_columns import Kind
 from lakehold.ingest.envelope.stored_key import is_keyless, stored_key
 from lakehold.ingest.envelope.unwrap import changes_of
-from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
+from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.metrics import DECODES
 from lakehold.ingest.read.edge_records import edges
 from lakehold.ingest.read.reader import RAW_SCHEMA, ReadPlan
@@ -358,7 +358,7 @@ class TableArrival:
         return self._decode(scan_schemas=scan_schemas)
 
     def _changes(self, decoded: Decoded) -> Changes:
-        history = column_history(decoded, self.table, self.state, self._columns_of)
+        history = column_history(decoded, self.table, self.state, lambda _: self._in_database)
         return changes_of(decoded, self.table, self._key, history, has_keyless_rows=self._has_keyless_rows(decoded))
 
     def _has_keyless_rows(self, decoded: Decoded) -> bool:
@@ -368,5 +368,9 @@ class TableArrival:
         is_new = self.state is None or self.state.current is None
         if not (is_new and decoded.key_columns and self.table.envelope.takes_keyless and not self.table.key):
             return False
-        found = self._columns_of(self.table)
-        return bool(found.columns) and not found.key
+        return bool(self._in_database.columns) and not self._in_database.key
+
+    @cached_property
+    def _in_database(self) -> UpstreamColumns:
+        """Return the columns in the database, which is asked once for a batch."""
+        return self._columns_of(self.table)
