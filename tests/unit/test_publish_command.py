@@ -120,11 +120,13 @@ def test_several_subscriptions_are_followed_until_a_signal_stops_them(lake: Lake
     def watched() -> None:
         """Write when all have begun, and stop when the last has it."""
         tables = [f"bi.{name}" for name in SUBSCRIPTIONS]
-        wait_for(lambda: all(lake.catalog.table_exists(table) for table in tables), within_s=60)
-        write(lake, "orders", 5)
-        orders = [name for name in SUBSCRIPTIONS if "orders" in name]
-        wait_for(lambda: all(published(lake, name) == [5] for name in orders), within_s=60)
-        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            wait_for(lambda: all(lake.catalog.table_exists(table) for table in tables), within_s=60)
+            write(lake, "orders", 5)
+            orders = [name for name in SUBSCRIPTIONS if "orders" in name]
+            wait_for(lambda: all(published(lake, name) == [5] for name in orders), within_s=60)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
 
     watching = Thread(target=watched)
     watching.start()
