@@ -16,6 +16,7 @@ import pymysql
 import pytest
 
 from lakehold.servers import HOST
+from lakehold.stack import StackAddresses
 from tests.stack_fixtures import free_ports, open_directory
 
 _STARTS_WITHIN_S = 60.0
@@ -63,6 +64,24 @@ class MariaDb:
             f"CREATE USER lakehold@'%' IDENTIFIED BY '{PASSWORD}'",
             "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR ON *.* TO lakehold@'%'",
             SIGNAL_RIGHTS,
+        )
+
+    def declaring(self, stack: StackAddresses, source: str, prefix: str, *options: str) -> str:
+        """Return the statements that declare a source over the server, without tables and the last semicolon.
+
+        Args:
+            stack: The stack with Kafka and Kafka Connect.
+            source: Name of the source.
+            prefix: The first part of its topics' names.
+            options: More options of INTO KAFKA.
+        """
+        into = ", ".join((f"TOPIC PREFIX '{prefix}'", *options))
+        return (
+            f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
+            f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {self.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
+            f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
+            f"CREATE SOURCE {source} FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
+            f"INTO KAFKA CONNECTION kafka ({into}) FORMAT JSON"
         )
 
     def execute(self, *statements: str) -> None:

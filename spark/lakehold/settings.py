@@ -24,6 +24,7 @@ from lakehold.errors import SettingsError, bad_byte
 ENVIRONMENT_PREFIX = "LAKEHOLD_"
 CONFIG_VARIABLE = "LAKEHOLD_CONFIG"
 CONFIG_FILE = "lakehold.toml"
+DEFAULT_CATALOG = "lake"
 
 
 def _catalog_in_warehouse(data: dict[str, Any]) -> str:
@@ -72,7 +73,7 @@ class Settings(BaseSettings):
     """Iceberg catalog: an SQLAlchemy URL (`sqlite:///…`, `postgresql+psycopg2://…`) or a REST endpoint (`https://…`).
     By default the SQLite file `catalog.db` in the warehouse."""
 
-    catalog_name: str = Field(default="lake", pattern=r"^[a-z][a-z0-9_]*$")
+    catalog_name: str = Field(default=DEFAULT_CATALOG, pattern=r"^[a-z][a-z0-9_]*$")
     """Name of the catalog in Spark and PyIceberg; one catalog database keeps the tables of each name apart."""
 
     catalog_properties: dict[str, str] = Field(default_factory=dict)

@@ -195,13 +195,7 @@ def test_columns_of_mariadb_are_as_declared(
         _inserted("shop.wide", MARIADB, 1),
         "CREATE TABLE shop.networks (id INT PRIMARY KEY, address INET6)",
     )
-    lake.sql(
-        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-        f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
-        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-        "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'columns') FORMAT JSON"
-    )
+    lake.sql(mariadb.declaring(stack, "shop", "columns"))
     with pytest.raises(UpstreamError, match=r'column "address" of "shop\.networks"') as refusal:
         lake.sql("CREATE TABLE shop.networks FROM SOURCE shop (TABLE 'shop.networks') ENVELOPE DEBEZIUM")
     assert refusal.value.code == "upstream-table-unfit"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from lakehold.servers import HOST
 from lakehold.stack import StackAddresses
 from tests.conftest import LakeFactory
 from tests.ddl_script import DdlScript, Load, Step, steps_of
@@ -51,13 +50,7 @@ def test_tables_of_mariadb_are_equal_after_each_step_of_the_script(
             for statement in statements:
                 cursor.execute(statement)
 
-    lake.sql(
-        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-        f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
-        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-        "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'altered') FORMAT JSON"
-    )
+    lake.sql(mariadb.declaring(stack, "shop", "altered"))
     try:
         script = DdlScript(lake, run, Load(run, pymysql.Error), _creating)
         assert script.run_steps(steps) == []

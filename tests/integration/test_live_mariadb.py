@@ -44,7 +44,7 @@ class Shop:
                 f"INSERT INTO {table} VALUES (1, 0, 1.50), (2, 0, NULL), (3, 0, 99999999.99)",
             )
         lake.sql(
-            f"{_declaring('shop', stack, server, 'maria')}"
+            f"{server.declaring(stack, 'shop', 'maria')};"
             "BEGIN;"
             "CREATE TABLE shop.orders FROM SOURCE shop (TABLE 'shop.orders') ENVELOPE DEBEZIUM;"
             "CREATE TABLE shop.customers FROM SOURCE shop (TABLE 'shop.customers') ENVELOPE DEBEZIUM UPSERT;"
@@ -89,17 +89,6 @@ class Shop:
         found = status_of(self.lake)
         rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
         return any(row["table"] == table and row["since"] is not None for row in rows)
-
-
-def _declaring(source: str, stack: StackAddresses, server: MariaDb, prefix: str | None = None) -> str:
-    """Return the statements that declare a source without tables."""
-    return (
-        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-        f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {server.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
-        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-        f"CREATE SOURCE {source} FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        f"INTO KAFKA CONNECTION kafka (TOPIC PREFIX '{prefix or source}') FORMAT JSON;"
-    )
 
 
 @pytest.fixture
@@ -350,7 +339,7 @@ def test_a_bank_balances_while_a_table_joins(
         return [tuple(map(str, row)) for row in found] == mariadb.rows("SELECT count(*), sum(amount) FROM bank.entries")
 
     creating = "CREATE TABLE bank.{0} FROM SOURCE bank (TABLE 'bank.{0}') ENVELOPE DEBEZIUM UPSERT"
-    lake.sql(_declaring("bank", stack, mariadb) + creating.format("accounts"))
+    lake.sql(mariadb.declaring(stack, "bank", "bank") + ";" + creating.format("accounts"))
     try:
         wait_for(lambda: is_readable("bank.accounts"), "accounts are readable")
         scans = connector.notifications().count("TABLE_SCAN_COMPLETED")

@@ -38,14 +38,7 @@ class Shop:
         self.connector = ConnectorTopics(stack, "loose")
         server.execute("CREATE DATABASE shop")
         self.execute(*HISTORY, *ORDERS)
-        lake.sql(
-            f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-            f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {server.port}, USER 'lakehold', "
-            "PASSWORD SECRET 'maria');"
-            f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-            "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-            "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'loose') FORMAT JSON"
-        )
+        lake.sql(server.declaring(stack, "shop", "loose"))
 
     def execute(self, *statements: str) -> None:
         self.server.execute("USE shop", *statements)

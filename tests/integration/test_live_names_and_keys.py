@@ -146,13 +146,7 @@ def test_impossible_tables_of_mariadb_are_refused(
         "INSERT INTO shop.indexed VALUES (1, 'a'), (2, 'a'), (3, 'a')",
         "INSERT INTO shop.nulls VALUES (NULL, 'a'), (NULL, 'a'), (1, 'b')",
     )
-    lake.sql(
-        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-        f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
-        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-        "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'names') FORMAT JSON;"
-    )
+    lake.sql(mariadb.declaring(stack, "shop", "names"))
 
     def creating(table: str, envelope: str = "DEBEZIUM") -> str:
         return f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'shop.{table}') ENVELOPE {envelope}"

@@ -131,11 +131,7 @@ def test_transactions_of_mariadb_stay_whole(
     bank.open()
     lake = make_lake(**BY_SPARK_AND_IN_DRIVER)
     lake.sql(
-        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-        f"CREATE CONNECTION maria TO MARIADB (HOST '127.0.0.1', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
-        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-        "CREATE SOURCE bank FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'tellers', PARTITIONS 2) FORMAT JSON WITH (MAX RECORDS = 500);"
+        f"{mariadb.declaring(stack, 'bank', 'tellers', 'PARTITIONS 2')} WITH (MAX RECORDS = 500);"
         "BEGIN;"
         "CREATE TABLE bank.accounts FROM SOURCE bank (TABLE 'bank.accounts') ENVELOPE DEBEZIUM;"
         "CREATE TABLE bank.entries FROM SOURCE bank (TABLE 'bank.entries') ENVELOPE DEBEZIUM UPSERT;"

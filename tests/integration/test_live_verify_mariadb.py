@@ -8,7 +8,6 @@ from threading import Event
 import pytest
 
 from lakehold.errors import LakeholdError
-from lakehold.servers import HOST
 from lakehold.stack import StackAddresses
 from lakehold.verify.comparison import Side
 from tests.captured_types import MARIADB
@@ -41,11 +40,7 @@ def test_tables_of_mariadb_are_compared(
         "SELECT seq, CONCAT('a\"b\n', seq % 7), 0, '01:02:03.5' FROM shop.seq_1_to_2000",
     )
     lake.sql(
-        f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-        f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {mariadb.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
-        f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
-        "CREATE SOURCE shop FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
-        "INTO KAFKA CONNECTION kafka (TOPIC PREFIX 'verified') FORMAT JSON;"
+        f"{mariadb.declaring(stack, 'shop', 'verified')};"
         "BEGIN; CREATE TABLE shop.wide FROM SOURCE shop (TABLE 'shop.wide') ENVELOPE DEBEZIUM;"
         "CREATE TABLE shop.orders FROM SOURCE shop (TABLE 'shop.orders') ENVELOPE DEBEZIUM; COMMIT"
     )

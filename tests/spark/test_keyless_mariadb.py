@@ -10,6 +10,7 @@ from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.debezium_shop import COLUMNS, Shop, few_and_many, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.spark.test_keyless_tables import send_what_stops
 
 pytestmark = pytest.mark.spark
 
@@ -100,12 +101,6 @@ def test_events_of_mariadb_that_a_table_without_a_key_cannot_follow_stop_it(shop
     topic = of_mariadb()
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1)])
-    match code:
-        case "keyless-partitions":
-            topic.create(row(2), partition=1)
-        case "keyless-snapshot":
-            topic.ad_hoc_snapshot([row(1)])
-        case "before-missing":
-            topic.update(None, row(2))
+    send_what_stops(topic, code)
     (stop,) = shop.stopped(topic).values()
     assert stop.code == code

@@ -274,6 +274,14 @@ def test_a_message_in_error_is_not_healed_by_another(shop: Shop, topic: Topic) -
 def test_events_that_a_table_without_a_key_cannot_follow_stop_it(shop: Shop, topic: Topic, code: str) -> None:
     shop.table(topic, "DEBEZIUM UPSERT" if code == "key-missing" else "DEBEZIUM")
     topic.snapshot([row(1)])
+    send_what_stops(topic, code)
+    (stop,) = shop.stopped(topic).values()
+    assert stop.code == code
+    assert shop.lake.tables.table_state("s.t") is None
+
+
+def send_what_stops(topic: Topic, code: str) -> None:
+    """Send an event that stops a table without a key by the error `code`; the code of a missing key needs none."""
     match code:
         case "order-missing":
             topic.has_orders = False
@@ -284,9 +292,6 @@ def test_events_that_a_table_without_a_key_cannot_follow_stop_it(shop: Shop, top
             topic.ad_hoc_snapshot([row(1)])
         case "before-missing":
             topic.update(None, row(2))
-    (stop,) = shop.stopped(topic).values()
-    assert stop.code == code
-    assert shop.lake.tables.table_state("s.t") is None
 
 
 def test_a_primary_key_that_is_dropped_stops_a_table_that_has_it(shop: Shop, topic: Topic) -> None:

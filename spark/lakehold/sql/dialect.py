@@ -12,12 +12,11 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from lakehold.errors import Place, StatementError
+from lakehold.settings import DEFAULT_CATALOG
 
 # sqlglot warns of text that it reads as a command. lakehold refuses such text itself, with its place.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-CATALOG = "lake"
-"""The default of the setting `catalog_name`."""
 MAX_BRACKETS = 300
 """The limit of nested brackets. At a hundred more Spark's parser runs out of stack, at thousands out of memory."""
 _NESTING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1}
@@ -48,7 +47,7 @@ class StatementText:
 
     sql: str
     tokens: tuple[Token, ...]
-    catalog: str = CATALOG
+    catalog: str = DEFAULT_CATALOG
 
     @property
     def place(self) -> Place:
@@ -71,7 +70,7 @@ class StatementText:
         return self.sql[self.start : self.end_exclusive]
 
 
-def split(sql: str, catalog: str = CATALOG) -> tuple[StatementText, ...]:
+def split(sql: str, catalog: str = DEFAULT_CATALOG) -> tuple[StatementText, ...]:
     """Split `sql` at semicolons into statements; skip empty ones and comments around them.
 
     Args:

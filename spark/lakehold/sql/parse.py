@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakehold.errors import StatementError
+from lakehold.settings import DEFAULT_CATALOG
 from lakehold.sql.cursor import Cursor, did_you_mean
-from lakehold.sql.dialect import CATALOG, StatementText, split
+from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
 from lakehold.sql.parse_alter import parse_alter_table
 from lakehold.sql.parse_as_of import parse_select_as_of
@@ -51,7 +52,7 @@ from lakehold.sql.transactions import units
 from lakehold.subscribe.statement import Subscribe
 
 
-def parse_script(sql: str, catalog: str = CATALOG) -> tuple[ParsedStatement, ...]:
+def parse_script(sql: str, catalog: str = DEFAULT_CATALOG) -> tuple[ParsedStatement, ...]:
     """Parse all statements of `sql`, so that nothing runs if one of them is not well formed.
 
     Args:

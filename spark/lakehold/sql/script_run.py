@@ -13,10 +13,10 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.model.lake_definitions import Entry
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
+from lakehold.settings import DEFAULT_CATALOG
 from lakehold.spark_errors import readable
 from lakehold.sql.contracts import with_contract
 from lakehold.sql.definition_change import DefinitionChange, apply_plan, locating_errors
-from lakehold.sql.dialect import CATALOG
 from lakehold.sql.explain_plan import combine
 from lakehold.sql.hold_change import HoldChange
 from lakehold.sql.list_holds import list_holds
@@ -128,7 +128,7 @@ class Runner:
     roles: RoleCommands
     upstream: Upstream
     schemas: Path | None = None
-    catalog_name: str = CATALOG
+    catalog_name: str = DEFAULT_CATALOG
 
     def run(self, sql: str) -> Result:
         """Run every statement of `sql`; return the result of the last one, with the notices of all.

@@ -140,24 +140,30 @@ class PostgresUpstream:
             slot = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
             all_tables = {
-                name: FoundTable(identity, has_key, is_owned, tuple(ancestors), tuple(heirs))
+                name: FoundTable(
+                    replica_identity=identity,
+                    has_key=has_key,
+                    is_owned=is_owned,
+                    ancestors=tuple(ancestors),
+                    heirs=tuple(heirs),
+                )
                 for name, identity, has_key, is_owned, ancestors, heirs in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
             signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
             (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
             shapes = shapes_of(connection, tables)
         database = FoundDatabase(
-            wal_level,
-            position,
-            publication,
-            slot[0] if slot is not None else None,
-            {name: table for name, table in all_tables.items() if name in tables},
-            tuple(name for name in all_tables if name not in tables),
-            may_create,
-            slot[1] if slot is not None else None,
-            money,
-            failover,
-            shapes,
+            wal_level=wal_level,
+            position=position,
+            publication=publication,
+            slot=slot[0] if slot is not None else None,
+            tables={name: table for name, table in all_tables.items() if name in tables},
+            other_tables=tuple(name for name in all_tables if name not in tables),
+            may_create=may_create,
+            confirmed=slot[1] if slot is not None else None,
+            money=money,
+            failover=failover,
+            shapes=shapes,
         )
         signals = FoundSignals(
             _signal_table(*signal_table) if signal_table is not None else None,
