@@ -166,10 +166,11 @@ class PostgresUpstream:
             shapes=shapes,
         )
         signals = FoundSignals(
-            _signal_table(*signal_table) if signal_table is not None else None,
-            may_make,
-            publication is not None and (publication.is_for_all or names.signal_table in publication.tables),
-            may_create if publication is None else publication.is_for_all or publication.may_change,
+            table=_signal_table(*signal_table) if signal_table is not None else None,
+            may_make=may_make,
+            is_published=publication is not None
+            and (publication.is_for_all or names.signal_table in publication.tables),
+            may_publish=may_create if publication is None else publication.is_for_all or publication.may_change,
         )
         return database, signals
 

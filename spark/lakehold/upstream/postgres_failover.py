@@ -53,7 +53,14 @@ def found_failover(connection: psycopg.Connection[tuple[Any, ...]], replicating:
         # The first timeline has no history, but that of a promoted standby will.
         may_ask = timeline > 1 or not has_standbys or _may_replicate(replicating)
     has_failover_slots = connection.info.server_version >= _HAS_FAILOVER_SLOTS
-    return FoundFailover(log, has_failover_slots, has_standbys, is_copied, was_copied, may_ask)
+    return FoundFailover(
+        log=log,
+        has_failover_slots=has_failover_slots,
+        has_standbys=has_standbys,
+        is_copied=is_copied,
+        was_copied=was_copied,
+        may_ask=may_ask,
+    )
 
 
 def copying(slot: str) -> sql.Composed:

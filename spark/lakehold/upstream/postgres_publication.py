@@ -64,12 +64,12 @@ def found_publication(
     is_for_all, comment, may_change, published, listed, operations = made
     is_own = comment == own_mark(source_id)
     return FoundPublication(
-        is_own,
-        is_for_all,
-        frozenset(published) | frozenset(listed),
-        frozenset(listed),
-        may_change,
-        members_of(connection, name),
+        is_own=is_own,
+        is_for_all=is_for_all,
+        tables=frozenset(published) | frozenset(listed),
+        listed=frozenset(listed),
+        may_change=may_change,
+        members=members_of(connection, name),
         is_foreign=comment.startswith(_MARK) and not is_own,
         operations=frozenset(operations),
         narrowed={table: what for table, what in connection.execute(_NARROWED, [name]) if what},
