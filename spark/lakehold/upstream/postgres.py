@@ -6,7 +6,6 @@ The *signal table* belongs to one connector: lakehold writes requests to it, and
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,8 +18,9 @@ from psycopg import errors, sql
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import WAL, LogPosition
+from lakehold.upstream import postgres_signals
 from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
-from lakehold.upstream.connector_config import LOG_PREFIX, SEEN, SIGNAL_SCHEMA, Login, seen_ms
+from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import (
     OF_DOTTED_SCHEMA,
     PLAIN,
@@ -29,7 +29,6 @@ from lakehold.upstream.found import (
     FoundDatabase,
     FoundRelation,
     FoundSignals,
-    FoundSignalTable,
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn
@@ -86,18 +85,6 @@ _KINDS = {
     **{"r": PLAIN, "p": PLAIN, "v": "view", "m": "materialized view", "f": "foreign table"},
     **{"u": UNLOGGED, "t": TEMPORARY, ".": OF_DOTTED_SCHEMA},
 }
-_SIGNAL_TABLE = """
-    SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
-           AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'), pg_has_role(c.relowner, 'USAGE'),
-           coalesce(obj_description(c.oid, 'pg_class'), '')
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname || '.' || c.relname = %s
-"""
-_MAY_MAKE_SIGNAL_TABLE = """
-    SELECT coalesce((SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
-                     FROM pg_namespace WHERE nspname = %s), has_database_privilege(current_database(), 'CREATE'))
-"""
-_COLUMNS = "(id text PRIMARY KEY, type text NOT NULL, data text)"
-"""The columns of a signal table. Debezium writes and reads them by position."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +136,9 @@ class PostgresUpstream:
                 )
                 for name, identity, has_key, is_owned, ancestors, heirs in connection.execute(_TABLES, [SIGNAL_SCHEMA])
             }
-            signal_table = connection.execute(_SIGNAL_TABLE, [names.signal_table]).fetchone()
-            (may_make,) = _row(connection.execute(_MAY_MAKE_SIGNAL_TABLE, [SIGNAL_SCHEMA]))
+            signals = postgres_signals.found_signals(
+                connection, names.signal_table, publication, may_create_publication=may_create
+            )
             shapes = shapes_of(connection, tables)
         database = FoundDatabase(
             wal_level=wal_level,
@@ -164,13 +152,6 @@ class PostgresUpstream:
             money=money,
             failover=failover,
             shapes=shapes,
-        )
-        signals = FoundSignals(
-            table=_signal_table(*signal_table) if signal_table is not None else None,
-            may_make=may_make,
-            is_published=publication is not None
-            and (publication.is_for_all or names.signal_table in publication.tables),
-            may_publish=may_create if publication is None else publication.is_for_all or publication.may_change,
         )
         return database, signals
 
@@ -266,15 +247,7 @@ class PostgresUpstream:
     def create_signal_table(self, name: str, publication: str | None) -> None:
         """Create a signal table and its schema unless they exist, and put the table into a publication unless it is a member."""
         with self._connected() as connection:
-            if connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [SIGNAL_SCHEMA]).fetchone() is None:
-                with suppress(errors.DuplicateSchema, errors.UniqueViolation):
-                    connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SIGNAL_SCHEMA)))
-            create = sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(_table(name), sql.SQL(_COLUMNS))
-            connection.execute(create)
-            if publication is not None:
-                add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(publication), _table(name))
-                with suppress(errors.DuplicateObject):
-                    connection.execute(add)
+            postgres_signals.create(connection, name, publication)
 
     def record_seen(self, table: str, at_ms: int) -> int | None:
         """Keep a time, epoch milliseconds, as the comment on a signal table, unless another user owns the table.
@@ -283,15 +256,7 @@ class PostgresUpstream:
             The time that the table keeps then; None: it keeps none, or does not exist.
         """
         with self._connected() as connection:
-            row = connection.execute(_SIGNAL_TABLE, [table]).fetchone()
-            found = _signal_table(*row) if row is not None else None
-            if found is None or not found.is_owned:
-                return found.seen_ms if found is not None else None
-            # If a crash lost the comment, the database would pass for one restored from a backup.
-            connection.execute("SET synchronous_commit = on")
-            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(_table(table), sql.Literal(f"{SEEN}{at_ms}"))
-            connection.execute(comment)
-        return at_ms
+            return postgres_signals.record_seen(connection, table, at_ms)
 
     def send_signal(self, table: str, signal: str) -> None:
         """Send the connector a signal through its signal table, which keeps no row.
@@ -300,19 +265,13 @@ class PostgresUpstream:
             table: The signal table, `schema.name`.
             signal: JSON with `id`, `type` and `data`, such as `requested_snapshot` returns.
         """
-        content = json.loads(signal)
-        row = [content["id"], content["type"], json.dumps(content["data"])]
-        with self._connected() as connection, connection.transaction():
-            connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(_table(table)), row)
-            connection.execute(sql.SQL("DELETE FROM {} WHERE id = %s").format(_table(table)), row[:1])
+        with self._connected() as connection:
+            postgres_signals.send(connection, table, signal)
 
     def drop_signal_table(self, name: str) -> None:
         """Drop a signal table, if it exists, and its schema unless that has other tables or another owner."""
         with self._connected() as connection:
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_table(name)))
-            drop = sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(SIGNAL_SCHEMA))
-            with suppress(errors.DependentObjectsStillExist, errors.InsufficientPrivilege):
-                connection.execute(drop)
+            postgres_signals.drop(connection, name)
 
     def drop_slot(self, name: str) -> None:
         """Drop a replication slot, if it exists. Waits for its reader, which releases it a moment after it was stopped."""
@@ -388,10 +347,6 @@ class PostgresUpstream:
 
 def _table(name: str) -> sql.Identifier:
     return sql.Identifier(*name.split(".", 1))
-
-
-def _signal_table(may_write: bool, is_owned: bool, comment: str) -> FoundSignalTable:
-    return FoundSignalTable(may_write, is_owned, seen_ms(comment))
 
 
 def _row(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
