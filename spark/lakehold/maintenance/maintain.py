@@ -119,7 +119,7 @@ class Maintaining:
         plan = self.survey.plan(scope)
         report = replace(_report_of_plan(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
-        yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
+        yield replace(report, orphans=self._without_orphans(scope, plan, dry_run=True))
 
     def _maintained(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         """Maintain a table and yield the report so far, after each step."""
@@ -143,15 +143,17 @@ class Maintaining:
             )
         yield (report := replace(report, rewritten=self._rewritten(plan)))
         failpoint("after-compaction")
-        yield replace(report, orphans=self._without_orphans(plan, dry_run=False))
+        yield replace(report, orphans=self._without_orphans(scope, plan, dry_run=False))
 
     def _expired(self, plan: TablePlan) -> tuple[TablePlan, int]:
         """Expire snapshots; return the plan that was followed, and how many files were deleted."""
         return plan, self.procedures.expire_snapshots(plan.full_name, plan.expired) if plan.expired else 0
 
     def _rewritten(self, plan: TablePlan) -> int:
-        table = read(self.survey.catalog, plan.full_name, lambda table: table)
         rewrite, rewritten = plan.rewrite, 0
+        if not (rewrite.data_files or rewrite.delete_files or rewrite.manifests):
+            return 0
+        table = read(self.survey.catalog, plan.full_name, lambda table: table)
         if rewrite.data_files:
             in_order = not table.sort_order().is_unsorted
             rewritten += _while_others_write(
@@ -173,12 +175,25 @@ class Maintaining:
         )
         return replace(report, rows=forgotten.rows, files=report.files + forgotten.files)
 
-    def _without_orphans(self, plan: TablePlan, *, dry_run: bool) -> int:
+    def _without_orphans(self, scope: MaintenanceScope, plan: TablePlan, *, dry_run: bool) -> int:
+        """Delete orphans and return how many.
+
+        Most searches find none. Only after others are all tables loaded, to see whether the files may be of another one.
+        """
         if plan.orphans_before_ms is None:
             return 0
         name, before_ms = plan.full_name, plan.orphans_before_ms
-        found = _while_others_write(name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run))
+
+        def removed(*, dry_run: bool) -> int:
+            return _while_others_write(
+                name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run)
+            )
+
+        found = removed(dry_run=True)
+        if found and name not in scope.alone():
+            found = 0
         if not dry_run:
+            found = removed(dry_run=False) if found else 0
             _while_others_write(name, lambda: self.procedures.record_orphan_search(name, self.survey.clock()))
         return found
 
