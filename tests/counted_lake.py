@@ -46,7 +46,7 @@ class CatalogStatements:
     """A count of the statements that a PostgreSQL server runs, from its log."""
 
     def __init__(self, postgres: Postgres) -> None:
-        self._log = postgres.log
+        self._log, self._read, self._found = postgres.log, 0, 0
         self.uri = postgres.addresses.postgres()
         with psycopg.connect(self.uri, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET log_statement = 'all'")
@@ -54,7 +54,12 @@ class CatalogStatements:
 
     def so_far(self) -> int:
         """Return how many statements the server has run."""
-        return len(_STATEMENT.findall(self._log.read_bytes()))
+        with self._log.open("rb") as log:
+            log.seek(self._read)
+            whole = log.read().rpartition(b"\n")[0]
+        self._read += len(whole)
+        self._found += len(_STATEMENT.findall(whole))
+        return self._found
 
 
 class CountedPlace:

@@ -20,7 +20,7 @@ from lakehold.lake import Lake
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.growth_fits import Cost, Costs, as_formulas
 from tests.benchmarks.holds import multiply
-from tests.counted_lake import CountedPlace, Requests, counted_place
+from tests.counted_lake import CountedPlace, counted_place
 from tests.growing_lake import CHANGING, GrowingLake, Work
 
 _numbers = itertools.count()
@@ -109,20 +109,21 @@ class _Growing:
 
     def _twice(self, of: GrowingLake, work: Work) -> tuple[Cost, Cost]:
         with of.opened() as lake:
-            gc.collect()
-            tracemalloc.start()
-            first = self._requests(of, lake, work)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            again = self._requests(of, lake, work)
-            return Cost(first, peak / _MIB), Cost(again, None)
+            return self._cost(of, lake, work, traces=True), self._cost(of, lake, work, traces=False)
 
-    def _requests(self, of: GrowingLake, lake: Lake, work: Work) -> Requests:
+    def _cost(self, of: GrowingLake, lake: Lake, work: Work, *, traces: bool) -> Cost:
         if work == of.ingest:
             of.record()
+        peak = None
         with self.place.counted() as requests:
+            if traces:
+                gc.collect()
+                tracemalloc.start()
             work(lake)
-        return requests
+            if traces:
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+        return Cost(requests, peak / _MIB if peak is not None else None)
 
 
 def _figures(axis: str, costs: Costs) -> list[Figure]:
