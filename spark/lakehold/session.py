@@ -292,15 +292,16 @@ def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
 
     A session opens a catalog once: a second lake of the same name would read and write the first one's tables.
     """
-    name = f"spark.sql.catalog.{settings.catalog_name}.warehouse"
-    other, own = spark.conf.get(name, None), spark_catalog_conf(settings)[name]
-    if other is not None and other.rstrip("/") != own.rstrip("/"):
-        raise DefinitionError(
-            f'catalog "{settings.catalog_name}" of the Spark session is another lake',
-            code="catalog-taken",
-            detail=f"Its warehouse is {other}, this lake's is {own}.",
-            hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
-        )
+    for what in ("warehouse", "type"):
+        name = f"spark.sql.catalog.{settings.catalog_name}.{what}"
+        other, own = spark.conf.get(name, None), spark_catalog_conf(settings).get(name, "")
+        if other is not None and other.rstrip("/") != own.rstrip("/"):
+            raise DefinitionError(
+                f'catalog "{settings.catalog_name}" of the Spark session is another lake',
+                code="catalog-taken",
+                detail=f"Its {what} is {other}, this lake's is {own}.",
+                hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
+            )
 
 
 def _alone(spark: SparkSession) -> threading.RLock:

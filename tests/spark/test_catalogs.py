@@ -11,10 +11,10 @@ from pyiceberg.io import load_file_io
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from tests import recorded_files
-from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server, s3_server
+from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_s3_server, rest_server, s3_server
 from tests.conftest import LakeFactory
 
-__all__ = ["new_lake", "postgres_server", "rest_server", "s3_server"]
+__all__ = ["new_lake", "postgres_server", "rest_s3_server", "rest_server", "s3_server"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
@@ -22,7 +22,7 @@ NAME = "shop.items"
 KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
 
 
-@pytest.fixture(params=["postgresql", "rest", "postgresql and s3"])
+@pytest.fixture(params=["postgresql", "rest", "postgresql and s3", "rest and s3"])
 def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake, tmp_path: Path) -> Lake:
     """Open an empty lake that keeps only held history, and expects of a table that its keys are unique."""
     suites = tmp_path / "expectations"

@@ -38,11 +38,13 @@ def store_properties(settings: Settings, environment: Mapping[str, str] = os.env
 
     A server that is not AWS's own, `s3.endpoint`, has its buckets in the path of addresses and takes any region.
     """
-    if _scheme(settings) not in _S3:
+    if jar_set(settings) is None:
         return {}
+    found = {"py-io-impl": "lakehold.iceberg.store_file_io.StoreFileIO"}
+    if _scheme(settings) not in _S3:
+        return found
     given = settings.catalog_properties
     region = given.get("client.region") or given.get("s3.region")
-    found = {"py-io-impl": "lakehold.iceberg.s3_file_io.S3FileIO"}
     if "s3.endpoint" in given:
         region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or _ANY_REGION
         in_path = given.get("s3.path-style-access", "true")
