@@ -73,7 +73,11 @@ class IcebergRest(Server):
             *(f"{name}={value}" for name, value in self._place.get("catalog_properties", {}).items()),
         )
         configuration = str(Path(__file__).with_name("iceberg_rest.xml"))
-        argv = java("-cp", jars, "org.eclipse.jetty.xml.XmlConfiguration", *properties, configuration, heap_mb=128)
+        # The server of the tests refuses the checksums that AWS's client adds otherwise.
+        plain = [f"-Daws.{name}=WHEN_REQUIRED" for name in ("requestChecksumCalculation", "responseChecksumValidation")]
+        argv = java(
+            *plain, "-cp", jars, "org.eclipse.jetty.xml.XmlConfiguration", *properties, configuration, heap_mb=128
+        )
         return ServerCommand(argv, self.folder, self.log, environment={})
 
     def is_healthy(self) -> bool:

@@ -10,6 +10,8 @@ from pyiceberg.io import load_file_io
 
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
+from lakehold.overview import gather, render
+from lakehold.status import status_of
 from tests import recorded_files
 from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_s3_server, rest_server, s3_server
 from tests.conftest import LakeFactory
@@ -81,6 +83,9 @@ def test_tables_are_ingested_held_maintained_subscribed_to_and_published(lake: L
     assert load_file_io(lake.catalog.properties, verdict.html_path).new_input(verdict.html_path).exists()
     lake.publish("s")
     assert sorted(lake.sql("SELECT mz_timestamp, mz_diff, id, v FROM bi.items").rows) == sorted(diffs)
+
+    assert [(row[0], row[5]) for row in status_of(lake).rows] == [(NAME, 2)]
+    assert NAME in render(gather(lake))
 
     held = snapshots(lake)
     lake.sql("DROP HOLD h; DROP SUBSCRIPTION s")
