@@ -36,8 +36,7 @@ _STORE_CLIENTS = {
 }
 """A class of the client of an object store and its artifact, by the set of artifacts."""
 
-_NOT_FOUND = re.compile(r"failed to find (the )?data source|ClassNotFoundException|NoClassDefFoundError", re.I)
-"""Words of Spark about a missing jar; the last of them if a library is missing that the package would bring."""
+_NOT_FOUND = re.compile(r"failed to find (the )?data source|ClassNotFoundException", re.I)
 
 _complete: WeakSet[SparkSession] = WeakSet()
 """Sessions that lack nothing, which are not examined again."""

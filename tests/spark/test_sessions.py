@@ -91,23 +91,6 @@ with lakehold.connect("lake", spark=given) as lake:
         raise AssertionError("the session lacks an extension")
 """
 
-WITHOUT_THE_LIBRARIES_OF_A_JAR = """
-import lakehold
-from lakehold import artifacts
-from lakehold.session import EXTENSION
-from pyspark.sql import SparkSession
-
-jars = ",".join(str(jar) for jar in artifacts.jars("spark") if "kafka-clients" not in jar.name)
-given = SparkSession.builder.master("local[1]").config("spark.jars", jars).config("spark.sql.extensions", EXTENSION)
-with lakehold.connect("lake", spark=given.getOrCreate()) as lake:
-    try:
-        lake.sql("SELECT 1")
-    except lakehold.LakeholdError as error:
-        assert error.detail.startswith("Missing: spark-sql-kafka-0-10_2.13. "), error.detail
-    else:
-        raise AssertionError("the session lacks Kafka's client")
-"""
-
 IN_AN_OBJECT_STORE = """
 import json
 import sys
@@ -130,11 +113,7 @@ with lakehold.connect(**json.loads(sys.argv[1]), spark=given) as lake:
 
 
 @pytest.mark.usefixtures("jvm")
-@pytest.mark.parametrize(
-    "program",
-    [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE, WITHOUT_THE_LIBRARIES_OF_A_JAR],
-    ids=["everything", "the extension", "a library"],
-)
+@pytest.mark.parametrize("program", [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE], ids=["everything", "the extension"])
 def test_all_that_a_given_session_lacks_is_named_at_once(tmp_path: Path, program: str) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
 
