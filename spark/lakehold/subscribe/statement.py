@@ -135,7 +135,7 @@ class Subscribe:
     progress: bool = False
     as_of_ms: int | None = None
     up_to_ms: int | None = None
-    text: str = field(default="", compare=False)
+    text: str = field(default="", compare=False, repr=False)
 
     @property
     def tables(self) -> tuple[str, ...]:
