@@ -92,7 +92,7 @@ def test_small_files_are_written_in_one_request() -> None:
     [
         ({}, {}, None),
         (ENDPOINT, {}, "WHEN_REQUIRED"),
-        (ENDPOINT, {"AWS_REQUEST_CHECKSUM_CALCULATION": "WHEN_SUPPORTED"}, None),
+        (ENDPOINT, {"AWS_REQUEST_CHECKSUM_CALCULATION": "WHEN_SUPPORTED"}, "WHEN_SUPPORTED"),
     ],
     ids=["aws", "server", "the user decides"],
 )
