@@ -6,7 +6,9 @@ Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose diges
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +41,20 @@ class LakeRows:
     columns: tuple[str, ...]
     key: int
 
-    def sums(self) -> BucketSums:
-        """Digest all rows, and return the sums of their digests by the bucket of their key."""
+    @contextmanager
+    def sums_meanwhile(self, own: SparkSession) -> Iterator[Future[BucketSums]]:
+        """Digest all rows while the caller does something else; the result is the sums of digests by the bucket of their key.
+
+        If the caller fails or is interrupted, everything that the session `own` does ends, too.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="lakehold-verify") as thread:
+            try:
+                yield thread.submit(replace(self, spark=own)._sums)
+            except BaseException:
+                own.interruptAll()
+                raise
+
+    def _sums(self) -> BucketSums:
         total = BucketSums()
         if self.snapshot_id is not None:
             parts = map_in_arrow(self._frame(), _summing(self.key), _SUMS_DDL)
