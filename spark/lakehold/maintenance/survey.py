@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -134,9 +135,7 @@ class Survey:
         There are none while some table cannot be read: its files might lie among another's.
         """
         tables = {name: self._table(name) for name in self._all_names()}
-        located = sorted(
-            (table.location().rstrip("/") + "/", name) for name, table in tables.items() if table is not None
-        )
+        located = sorted((_directory(table), name) for name, table in tables.items() if table is not None)
         if len(located) < len(tables):
             return frozenset()
         # In this order what is below a location follows it.
@@ -188,6 +187,12 @@ class Survey:
     def _is_written(self, full_name: str) -> bool:
         intents = (state.intent for state in self.batches.all_readers())
         return any(intent is not None and full_name in intent.tables for intent in intents)
+
+
+def _directory(table: Table) -> str:
+    """Return a table's location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
+    location = re.sub("^file:/+", "/", table.location())
+    return re.sub("^s3[an]:", "s3:", location).rstrip("/") + "/"
 
 
 def _is_system(full_name: str) -> bool:
