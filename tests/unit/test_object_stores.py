@@ -150,7 +150,7 @@ def test_a_store_without_credentials_or_an_answer_is_named_within_seconds(
     [
         ({}, {}, None),
         (ENDPOINT, {}, "WHEN_REQUIRED"),
-        (ENDPOINT, {"AWS_REQUEST_CHECKSUM_CALCULATION": "WHEN_SUPPORTED"}, None),
+        (ENDPOINT, {"AWS_REQUEST_CHECKSUM_CALCULATION": "WHEN_SUPPORTED"}, "WHEN_SUPPORTED"),
     ],
     ids=["aws", "server", "the user decides"],
 )

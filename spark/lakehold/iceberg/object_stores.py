@@ -56,14 +56,17 @@ def store_properties(settings: Settings, environment: Mapping[str, str] = os.env
 
 
 def checksum_variables(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return variables that turn off checksums which many servers other than AWS's own refuse; those of the user stay."""
+    """Return variables that turn off checksums which many servers other than AWS's own refuse; those of the user stay.
+
+    Every process that opens files of the store needs them, also executors on other machines.
+    """
     if _scheme(settings) not in _S3 or "s3.endpoint" not in settings.catalog_properties:
         return {}
-    return {name: "WHEN_REQUIRED" for name in _CHECKSUMS if name not in environment}
+    return {name: environment.get(name, "WHEN_REQUIRED") for name in _CHECKSUMS}
 
 
 def java_options(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return options that do the same to Java, whose environment may not be this process's."""
+    """Return options that do the same to the Java of a driver, whose environment may not be this process's."""
     return [f"-D{_CHECKSUMS[name]}={value}" for name, value in checksum_variables(settings, environment).items()]
 
 

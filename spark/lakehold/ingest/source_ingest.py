@@ -28,7 +28,7 @@ from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.recovery import recover, stop_faulty
 from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
-from lakehold.spark_errors import described, is_sparks
+from lakehold.spark_errors import advice, described, is_sparks
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Ingesting(LeasedSource):
             raise IngestFailed(
                 f'source "{self.source}" could not be read',
                 detail=described(error),
-                hint="The next ingest tries it again. The whole error is in the log.",
+                hint=advice(error) or "The next ingest tries it again. The whole error is in the log.",
             ) from error
 
     def _begin(self) -> Generator[BatchReport, None, tuple[FetchedOffsets, set[str]]]:
