@@ -27,23 +27,21 @@ from lakehold.model.log_positions import LogPosition
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
 from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps
-from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
+from lakehold.upstream.captured_columns import Columns, columns_of
 from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
 from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.failover import is_on_other_timeline
 from lakehold.upstream.field_names import as_written, field_name
-from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
+from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot, whole_row_tables
-from lakehold.upstream.heirs import parent_hints
-from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
+from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
@@ -158,27 +156,11 @@ class Capturing:
         return seen_ms
 
     def faults(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
-        """Return what `plan` returns, and a sentence about each fault of captured tables.
-
-        Faults are tables that the database no longer has, tables that lack changes, and columns that arrive inexactly or not.
-        """
+        """Return what `plan` returns, and a sentence about each fault of captured tables."""
         with self._systems(target) as systems:
             found = self._inspect(target, systems, with_backoff=True)
             found = replace(found, acting_keys=_acting_keys(target.wanted.upstream_tables, systems))
-        wanted = target.wanted
-        faults = (
-            *gone_hints(wanted, found),
-            *silent_hints(wanted, found.database),
-            *parent_hints(wanted, found.database),
-            *unrepaired_hints(wanted, found),
-            *failing_hints(wanted, found),
-            *coming_hints(wanted, found),
-            *unlogged_hints(wanted.upstream_tables, wanted, found),
-            *left_out_hints(wanted.upstream_tables, found.columns, wanted.capture.database),
-            *collision_hints(wanted.upstream_tables, wanted, found),
-            *imprecise_hints(wanted, found),
-        )
-        return plan(target.wanted, found), faults
+        return plan(target.wanted, found), tuple(fault_hints(target.wanted, found))
 
     def snapshots(self, target: Target) -> Snapshots:
         """Return which tables' snapshots are complete, requested or repeated, and their sync points, as the journal has them."""
@@ -273,7 +255,7 @@ class Capturing:
             self._has_transactions(target, systems, is_new=connector is None),
             systems.connect.plugin_version(wanted.config["connector.class"]),
             signals=signals,
-            relations=relations,
+            relations=_kinds(wanted.upstream_tables, systems) | relations,
             columns=columns,
             lost=self._lost_values(wanted, relations, columns, systems),
             lake_types=_lake_types(wanted, systems) if connector is None else {},
@@ -282,6 +264,7 @@ class Capturing:
             altered=journal.schema_history.altered,
             acting_keys=_acting_keys([table.upstream for table in declared(wanted)], systems),
             shapes=journal.shapes,
+            undefined=frozenset(journal.schema_history.undefined),
         )
         if not is_on_other_timeline(found):
             self._applied_positions[wanted.source_id] = wanted.applied_position
@@ -382,6 +365,12 @@ def _acting_keys(names: Sequence[str], systems: Systems) -> Mapping[str, tuple[s
     """Fetch foreign keys that change rows without messages; PostgreSQL logs such changes."""
     database = systems.database
     return database.acting_keys(names) if isinstance(database, MysqlUpstream) else {}
+
+
+def _kinds(names: Sequence[str], systems: Systems) -> dict[str, FoundRelation]:
+    """Fetch the kinds of captured tables, at some of which a connector of MySQL or MariaDB would fail."""
+    database = systems.database
+    return database.kinds(names) if isinstance(database, MysqlUpstream) else {}
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:
