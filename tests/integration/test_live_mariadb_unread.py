@@ -37,6 +37,11 @@ def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_
     shop.follow("shop.customers")
     assert shop.connector.events("shop.customers")["r"] == snapshots, "the neighbour was not snapshotted"
 
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.server.execute("UPDATE shop.customers SET n = 4")
+    shop.follow("shop.customers")
+    assert len(shop.rows("shop.orders")) == 3, "a snapshot without the table does not empty it"
+
     shop.server.execute(
         "ALTER TABLE shop.orders DROP SYSTEM VERSIONING",
         "UPDATE shop.orders SET n = 4",

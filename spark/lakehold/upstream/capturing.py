@@ -45,6 +45,7 @@ from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
+from lakehold.upstream.unfit import unfit_tables
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
         self._applied_positions: dict[str, int | None] = {}
         self._logs: dict[str, FoundLog | None] = {}
+        self._left_out: dict[str, Collection[str]] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:
         """Compute the steps that `reconcile` would apply now; its arguments are described there.
@@ -177,6 +179,7 @@ class Capturing:
         # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
+        left_out = self._left_out.get(target.wanted.source_id, ())
         without_sync_point = {object_id for object_id, sync_point in joined.items() if sync_point is None}
         return Snapshots(
             frozenset((tables.keys() - journal.complete) | without_sync_point),
@@ -191,6 +194,7 @@ class Capturing:
             },
             {object_id: sync_point for object_id, sync_point in joined.items() if sync_point is not None},
             are_reported=True,
+            left_out=frozenset(each.object_id for each in target.wanted.tables if each.upstream in left_out),
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
@@ -271,6 +275,7 @@ class Capturing:
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
+        self._left_out[wanted.source_id] = unfit_tables(wanted, found)
         if isinstance(systems.database, MysqlUpstream) and any(whole_row_tables(wanted, found)):
             found = replace(found, row_image=systems.database.row_image())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
