@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live airflow stack-up stack-down test test-fast soak test-connect test-pythons lint types docs format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak test-connect test-pythons lint types docs format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -28,6 +28,9 @@ demo: setup ## Ingest recorded changes into a lake and show it
 
 demo-live: setup-stack ## The same from a live database, through Debezium and Kafka
 	@$(BIN)/lakehold demo --live
+
+demo-cluster: setup-stack ## The live shop on a Spark cluster with an S3 store, of which a worker and the Connect server are killed
+	@$(BIN)/python -m tests.cluster_demo
 
 airflow: setup-stack ## The live shop under Airflow, with its UI on PORT (8080)
 	@$(BIN)/lakehold demo --airflow --port $(or $(PORT),8080)

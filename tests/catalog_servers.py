@@ -25,7 +25,7 @@ from tests.spark_connect import free_port
 from tests.stack_fixtures import free_ports, open_directory
 
 NewLake = Callable[[str], dict[str, Any]]
-"""Arguments of `connect` for a new lake of a kind: with an `sqlite`, `postgresql` or `rest` catalog, or its files in `s3`."""
+"""Arguments of `connect` for a new lake with an `sqlite`, `postgresql` or `rest` catalog, its files in `s3`, or both."""
 
 _ANSWERS_WITHIN_S = 5.0
 
@@ -33,17 +33,24 @@ SomeServer = TypeVar("SomeServer", bound=Server)
 
 
 class IcebergRest(Server):
-    """A REST catalog that keeps all tables in `warehouse`, whatever location a client requests."""
+    """A REST catalog that keeps all tables in `warehouse`, whatever location a client requests.
+
+    Args:
+        directory: A directory of this machine.
+        store: The store of the warehouse; None: the warehouse is below `directory`.
+    """
 
     name = "iceberg-rest"
-    artifact_sets = ("iceberg-rest",)
+    artifact_sets = ("iceberg-rest", "iceberg-aws")
     up_command = "the test"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: S3Server | None = None) -> None:
         super().__init__(directory)
         self._port = free_port()
         self.uri = f"http://{HOST}:{self._port}"
-        self.warehouse = self.folder / "warehouse"
+        own: dict[str, Any] = {"warehouse": (self.folder / "warehouse").as_uri()}
+        self._place = store.new_lake(directory) if store else own
+        self._files = store.folder_of(self._place["warehouse"]) if store else self.folder / "warehouse"
 
     @property
     def port(self) -> int:
@@ -56,21 +63,31 @@ class IcebergRest(Server):
         # Spark brings the libraries with which Iceberg opens files and its database.
         hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
         sqlite = artifacts.directory("spark").glob("sqlite-jdbc-*.jar")
-        jars = ":".join(map(str, (*artifacts.jars("iceberg-rest"), *hadoop, *sqlite)))
+        client = artifacts.jars("iceberg-aws")
+        jars = ":".join(map(str, (*artifacts.jars("iceberg-rest"), *client, *hadoop, *sqlite)))
         properties = (
             f"host={HOST}",
             f"port={self._port}",
             f"database=jdbc:sqlite:{self.folder}/catalog.db?journal_mode=WAL&busy_timeout=30000",
-            f"warehouse={self.warehouse.as_uri()}",
+            f"warehouse={self._place['warehouse']}",
+            *(f"{name}={value}" for name, value in self._place.get("catalog_properties", {}).items()),
         )
         configuration = str(Path(__file__).with_name("iceberg_rest.xml"))
-        argv = java("-cp", jars, "org.eclipse.jetty.xml.XmlConfiguration", *properties, configuration, heap_mb=128)
+        # The server of the tests refuses the checksums that AWS's client adds otherwise.
+        plain = [f"-Daws.{name}=WHEN_REQUIRED" for name in ("requestChecksumCalculation", "responseChecksumValidation")]
+        argv = java(
+            *plain, "-cp", jars, "org.eclipse.jetty.xml.XmlConfiguration", *properties, configuration, heap_mb=128
+        )
         return ServerCommand(argv, self.folder, self.log, environment={})
 
     def is_healthy(self) -> bool:
         with suppress(OSError), urlopen(f"{self.uri}/v1/config", timeout=_ANSWERS_WITHIN_S) as answer:
             return bool(answer.status == 200)
         return False
+
+    def lake(self) -> dict[str, Any]:
+        """Return the arguments of `connect` for the lake."""
+        return {**self._place, "catalog_uri": self.uri}
 
     def clear(self) -> None:
         """Drop everything in the catalog."""
@@ -81,7 +98,7 @@ class IcebergRest(Server):
                 for table in catalog.list_tables(namespace):
                     catalog.drop_table(table)
                 catalog.drop_namespace(namespace)
-        shutil.rmtree(self.warehouse, ignore_errors=True)
+        shutil.rmtree(self._files, ignore_errors=True)
 
 
 @contextmanager
@@ -98,6 +115,12 @@ def running(server: SomeServer) -> Iterator[SomeServer]:
 @pytest.fixture(scope="session")
 def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
     with running(IcebergRest(tmp_path_factory.mktemp("catalog"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rest_s3_server(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server) -> Iterator[IcebergRest]:
+    with running(IcebergRest(tmp_path_factory.mktemp("catalog"), s3_server)) as server:
         yield server
 
 
@@ -120,10 +143,10 @@ def new_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewLake
 
         def arguments(kind: str) -> dict[str, Any]:
             match kind:
-                case "rest":
-                    rest: IcebergRest = request.getfixturevalue("rest_server")
+                case "rest" | "rest and s3":
+                    rest: IcebergRest = request.getfixturevalue("rest_server" if kind == "rest" else "rest_s3_server")
                     ended.callback(rest.clear)
-                    return {"warehouse": str(rest.warehouse), "catalog_uri": rest.uri}
+                    return rest.lake()
                 case "postgresql":
                     uri = request.getfixturevalue("postgres_server").addresses.postgres()
                     ended.callback(_clear, uri)

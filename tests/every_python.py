@@ -1,7 +1,7 @@
 """The wheel in new environments of each supported Python, with each extra: `make test-pythons`.
 
 Its name keeps it out of `make test`: each environment takes a minute, and the first ones a download of Spark, too.
-A Python that is not on the PATH is skipped.
+A Python that does not run from the PATH is skipped. Those of pyenv do with PYENV_VERSION=3.11.7:3.12.1:3.13.0, or what there is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def environment(folder: Path, python: str, *install: str) -> Path:
     try:
         subprocess.run([program, "-c", ""], check=True, capture_output=True)
     except (FileNotFoundError, subprocess.CalledProcessError):
-        pytest.skip(f"{program} is not on the PATH")
+        pytest.skip(f"{program} does not run from the PATH")
     run(str(UV), "venv", "--quiet", "--python", program, "env", cwd=folder)
     programs = folder / "env" / "bin"
     run(str(UV), "pip", "install", "--quiet", "--python", str(programs / "python"), *install, cwd=folder)

@@ -1,8 +1,9 @@
-"""A server in front of an S3 server that answers slowly and, for some requests, with 503."""
+"""A server in front of an S3 server that answers slowly, refuses some requests, and answers others with 503."""
 
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,9 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 _XML = {"Content-Type": "application/xml"}
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_REFUSED = b"<Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_DENIED = b"<Error>" + _REFUSED
+_KEY = re.compile(rb"<Key>.*?</Key>")
 
 
 class FaultyStore(ThreadingHTTPServer):
@@ -43,6 +46,10 @@ class FaultyStore(ThreadingHTTPServer):
         self.delay_s = delay_s
         self.failing = failing
         self.denied = denied
+        self.undeletable = ""
+        """Requests to delete files whose path has this are refused, unless it is empty."""
+        self.refuses_deletions_with = 403
+        """The status of these refusals. A request for several files is refused whole; with 403 as S3 does it, file by file."""
         self.statuses: Counter[int] = Counter()
         """Answers by status."""
         self.further_parts = 0
@@ -80,6 +87,9 @@ class _Forwarding(BaseHTTPRequestHandler):
         if self.server.denied and self.server.denied in unquote(self.path):
             self._answer(403, _XML, _DENIED)
             return
+        if self._deletes(self.server.undeletable, body):
+            self._refuse_deletion(body)
+            return
         with closing(HTTPConnection(self.server.behind, timeout=60)) as behind:
             behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -93,6 +103,25 @@ class _Forwarding(BaseHTTPRequestHandler):
             if self.command == "HEAD" and (length := answer.getheader("Content-Length")):
                 headers["Content-Length"] = length
             self._answer(answer.status, headers, content)
+
+    def _deletes(self, part: str, body: bytes) -> bool:
+        paths = unquote(self.path) if self.command == "DELETE" else b"".join(self._keys(body)).decode()
+        return bool(part) and part in paths
+
+    def _keys(self, body: bytes) -> list[bytes]:
+        """Return the keys, in their tags, of a request that deletes several files."""
+        is_several = self.command == "POST" and "delete" in parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        return _KEY.findall(body) if is_several else []
+
+    def _refuse_deletion(self, body: bytes) -> None:
+        keys = self._keys(body)
+        if self.server.refuses_deletions_with == 503:
+            self._answer(503, _XML, _BUSY)
+        elif keys:
+            errors = b"".join(b"<Error>" + key + _REFUSED for key in keys)
+            self._answer(200, _XML, b"<DeleteResult>" + errors + b"</DeleteResult>")
+        else:
+            self._answer(403, _XML, _DENIED)
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.server.answered(status)

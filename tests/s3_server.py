@@ -86,5 +86,8 @@ class S3Server(Server):
 
     def files(self, location: str) -> list[Path]:
         """Return the files below a location."""
-        folder = self.storage / location.removeprefix("s3://")
-        return sorted(path for path in folder.rglob("*") if path.is_file())
+        return sorted(path for path in self.folder_of(location).rglob("*") if path.is_file())
+
+    def folder_of(self, location: str) -> Path:
+        """Return the folder of this machine that has the files below a location."""
+        return self.storage / location.removeprefix("s3://")

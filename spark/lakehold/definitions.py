@@ -273,7 +273,7 @@ class Subscription:
     Attributes:
         name: Unique among subscriptions.
         into: Full name of the output table.
-        subscribe: The SUBSCRIBE as written.
+        subscribe: The SUBSCRIBE as written, without the name of the lake's catalog.
         tables: Full names of the tables that it reads.
         on_lapse: What happens when its hold was moved past what is published.
         retain_output_ms: How long the output keeps a timestamp; None: for ever.

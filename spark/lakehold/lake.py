@@ -7,7 +7,6 @@ Methods import what only they need, so that a short process loads only what it u
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import cached_property
 from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import OnLapse
-from lakehold.given_session import refuse_incomplete
 from lakehold.lake_parts import LakeParts
+from lakehold.lake_session import LakeSession
 from lakehold.progress import NoProgress, Progress
-from lakehold.session import close_session, open_session, prepared
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -56,21 +54,17 @@ class Lake:
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         self.settings = settings
-        self._given_spark = spark
-        self._closed = Event()
-        self._parts = LakeParts(settings, lambda: self.spark)
+        self._session = LakeSession(settings, spark)
+        self._parts = LakeParts(settings, self._session.get)
         self.catalog = self._parts.catalog
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
         self.tables = self._parts.tables
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
         """Return the session, whose default catalog is `lake`; a session made here takes seconds to start."""
-        if self._given_spark is not None:
-            refuse_incomplete(self._given_spark, self.settings)
-            return prepared(self._given_spark, self.settings)
-        return open_session(self.settings, self._closed)
+        return self._session.get()
 
     @property
     def timelines(self) -> Timelines:
@@ -111,7 +105,7 @@ class Lake:
         runner = Runner(
             self.definitions,
             self,
-            lambda: self.spark,
+            self._session.get,
             reads,
             self.holds,
             self.subscriptions,
@@ -363,8 +357,7 @@ class Lake:
     def close(self) -> None:
         """Close the catalog, and the sessions that were made here."""
         self._parts.close()
-        if self._given_spark is None and "spark" in self.__dict__:
-            close_session(self.spark, self.settings, self._closed)
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self

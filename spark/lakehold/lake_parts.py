@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -268,9 +269,13 @@ class LakeParts:
     @cached_property
     def _lanes(self) -> Lanes:
         from lakehold.ingest.side_by_side import Lanes
+
+        return Lanes(self._spark, self._another_session, self.settings.tables_at_once)
+
+    def _another_session(self, spark: SparkSession) -> AbstractContextManager[SparkSession]:
         from lakehold.session import another_session
 
-        return Lanes(self._spark, lambda spark: another_session(spark, self.settings), self.settings.tables_at_once)
+        return another_session(spark, self.settings)
 
     @cached_property
     def verifying(self) -> Verifying:
@@ -288,6 +293,7 @@ class LakeParts:
             read_leases=self._read_leases,
             ingest=self._ingest,
             spark=self._spark,
+            another=self._another_session,
             catalog_name=self.settings.catalog_name,
             timeout_s=self.settings.upstream_timeout_ms / 1000,
         )

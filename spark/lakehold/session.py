@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts
 from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
-from lakehold.iceberg.object_stores import jar_set, java_options
+from lakehold.executor_python import interpreter
+from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
@@ -100,8 +100,8 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
     """
     if settings.spark_remote:
         return _open_remote(settings.spark_remote, settings, closed)
-    # Without it Python workers run whatever `python3` is first on PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Without it executors run whatever `python3` is first on PATH. PySpark reads the variable only, not Spark's setting.
+    os.environ["PYSPARK_PYTHON"] = interpreter(settings.spark_conf)
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
@@ -126,6 +126,11 @@ def close_session(session: SparkSession, settings: Settings, closed: threading.E
         _started_for.discard(closed)
     if is_last or settings.spark_remote:
         session.stop()
+
+
+def is_lost(session: SparkSession) -> bool:
+    """Return whether a Spark Connect server refused the session because it does not know it, as after a restart."""
+    return bool(getattr(session, "is_stopped", False))
 
 
 def _running() -> SparkSession | None:
@@ -205,10 +210,11 @@ def session_conf(settings: Settings) -> dict[str, str]:
         # Remembering the Python line of every column expression doubles what planning a batch takes.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **spark_catalog_conf(settings),
+        **{f"spark.executorEnv.{name}": value for name, value in checksum_variables(settings).items()},
         **MERGE_CONF,
         **settings.spark_conf,
         **PLAIN_TEXT_CONF,
-        _DRIVER_OPTIONS: _java_options(settings, _DRIVER_OPTIONS, _QUIET),
+        _DRIVER_OPTIONS: _java_options(settings, _DRIVER_OPTIONS, *java_options(settings), _QUIET),
         _EXECUTOR_OPTIONS: _java_options(settings, _EXECUTOR_OPTIONS),
     }
 
@@ -242,7 +248,7 @@ def _java_options(settings: Settings, name: str, *more: str) -> str:
     """Return the Java options for the setting `name`; the user's own collector replaces ours, since Java refuses two."""
     own = settings.spark_conf.get(name, "")
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
-    return " ".join(filter(None, (JVM_OPTIONS, *java_options(settings), *more, collector, own)))
+    return " ".join(filter(None, (JVM_OPTIONS, *more, collector, own)))
 
 
 def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
@@ -292,15 +298,16 @@ def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
 
     A session opens a catalog once: a second lake of the same name would read and write the first one's tables.
     """
-    name = f"spark.sql.catalog.{settings.catalog_name}.warehouse"
-    other, own = spark.conf.get(name, None), spark_catalog_conf(settings)[name]
-    if other is not None and other.rstrip("/") != own.rstrip("/"):
-        raise DefinitionError(
-            f'catalog "{settings.catalog_name}" of the Spark session is another lake',
-            code="catalog-taken",
-            detail=f"Its warehouse is {other}, this lake's is {own}.",
-            hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
-        )
+    for what in ("warehouse", "type"):
+        name = f"spark.sql.catalog.{settings.catalog_name}.{what}"
+        other, own = spark.conf.get(name, None), spark_catalog_conf(settings).get(name, "")
+        if other is not None and other.rstrip("/") != own.rstrip("/"):
+            raise DefinitionError(
+                f'catalog "{settings.catalog_name}" of the Spark session is another lake',
+                code="catalog-taken",
+                detail=f"Its {what} is {other}, this lake's is {own}.",
+                hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
+            )
 
 
 def _alone(spark: SparkSession) -> threading.RLock:

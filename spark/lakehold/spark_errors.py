@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakehold.errors import LakeholdError
+from lakehold.executor_python import executor_lacks
 from lakehold.iceberg.store_errors import store_failed, store_hint
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
@@ -48,6 +49,13 @@ def described(error: Exception) -> str:
     return f"Spark says: {cause.message}. {cause.detail}".rstrip()
 
 
+def advice(error: Exception) -> str:
+    """Return how to solve an error of Spark or of a store; empty: nothing better is known than to try again."""
+    whole = str(error)
+    missing = executor_lacks(whole)
+    return missing.hint if missing else store_hint(whole)
+
+
 @contextmanager
 def without_pyspark_log() -> Iterator[None]:
     """Silence PySpark's logging inside: it logs each error with its JVM stack trace before raising it."""
@@ -72,6 +80,8 @@ def explained(whole: str) -> LakeholdError:
     line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))
     if store_hint(whole):
         return store_failed(_STAGE_FAILED.sub("", whole))
+    if missing := executor_lacks(whole):
+        return missing
     condition = _CONDITION.match(line)
     code = condition["condition"] if condition else "spark"
     sentences = _SQLSTATE.sub("", POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")

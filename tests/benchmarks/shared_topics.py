@@ -18,7 +18,7 @@ from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import Limits
 from lakehold.ingest.shared_reads import Reading, SharedReads
 from lakehold.ingest.side_by_side import Lanes
-from lakehold.ingest.topic import TopicDecoder
+from lakehold.ingest.topic import Stored, TopicDecoder
 from lakehold.kafka.connection_options import kafka_options
 from lakehold.kafka.registry import registry_of
 from lakehold.lake import Lake
@@ -153,7 +153,7 @@ class _Topic:
             with closing(ArrivingRecords(Reading(source, reads, nothing_here), entries, nothing, lanes)) as arriving:
                 arriving.read(plan)
                 for table in own_tables:
-                    frame = arriving.decoded(table, (), scan_schemas=False).decoded.frame
+                    frame = arriving.decoded(table, Stored(), scan_schemas=False).decoded.frame
                     if not any(frame is before for before in written):
                         # Shared records are in memory after this: the other tables do not decode them again.
                         frame.write.format("noop").mode("overwrite").save()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakehold.definitions import Envelope, FormatType, Table
-from lakehold.errors import UpstreamError, UpstreamUnavailable
+from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, TopicSchemas
 from lakehold.ingest.topic import TopicDecoder, TopicPart
 from lakehold.kafka.registry import Registry
@@ -66,11 +66,11 @@ def test_options_reach_the_client(server: RegistryServer) -> None:
     assert server.requests == [("/schemas/ids/1", "Basic YW5uOnNlY3JldA==")]
 
 
-def test_refused_credentials_are_reported(server: RegistryServer) -> None:
-    with pytest.raises(UpstreamError, match=f"the schema registry at {server.url} refuses access") as caught:
+def test_refused_credentials_are_reported_and_may_be_accepted_later(server: RegistryServer) -> None:
+    with pytest.raises(UpstreamUnavailable, match=f"the schema registry at {server.url} refuses access") as caught:
         Registry(server.url).schema_text(401)
     assert caught.value.code == "registry-denied"
-    assert not caught.value.retryable
+    assert caught.value.retryable
 
 
 @pytest.mark.parametrize("schema_id", [500, 600])

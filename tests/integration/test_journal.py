@@ -14,6 +14,7 @@ from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.journal import (
     Journal,
+    new_signal_id,
     recorded_first_snapshot,
     recorded_log,
     recorded_members,
@@ -44,13 +45,15 @@ class Conversation:
 
     def request(self, object_id: str, table: str) -> str:
         """Signal that a table be snapshotted; return the id of the signal."""
-        signal = requested_snapshot(object_id, table)
+        signal = requested_snapshot(new_signal_id(object_id), table)
         self._broker.produce(self._topics.signals, [signal.encode()])
         return str(json.loads(signal)["id"])
 
     def request_again(self, *object_ids: str, table: str = "public.a", through: int = 7) -> str:
         """Signal that a table be snapshotted again for the lake tables that it feeds; return the id of the signal."""
-        signal = requested_snapshot(object_ids[0], table, dict.fromkeys(object_ids, through), is_certain=True)
+        signal = requested_snapshot(
+            new_signal_id(object_ids[0]), table, dict.fromkeys(object_ids, through), is_certain=True
+        )
         self.signal(signal)
         return str(json.loads(signal)["id"])
 

@@ -65,6 +65,8 @@ def test_a_signal_table_keeps_the_time_of_the_last_inspection(mariadb: MariaDb) 
     for at_ms in (5, 7):
         assert upstream.record_seen(TABLE, at_ms) == at_ms
         assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=at_ms)
+    assert upstream.record_seen(TABLE, 6) == 7, "a process that was paused does not replace a later time"
+    assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=7)
     mariadb.execute("REVOKE INSERT ON lakehold_signals.* FROM lakehold@'%'")
     assert upstream.record_seen(TABLE, 9) == 7, "a user who may not write gets the stored time"
 

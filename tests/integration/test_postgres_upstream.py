@@ -335,3 +335,20 @@ def test_a_search_that_takes_too_long_becomes_a_query_and_leaves_time_for_other_
 def test_the_money_format_of_the_database_is_found(login: Login) -> None:
     database, _ = PostgresUpstream(login, _TIMEOUT_S).inspect(Names("p", "s", "lakehold_signals.t"), "id", [])
     assert database.money == "$1,234.50"
+
+
+def test_a_signal_table_keeps_the_time_of_the_last_inspection(login: Login) -> None:
+    upstream, table = PostgresUpstream(login, _TIMEOUT_S), "lakehold_signals.of_seen"
+
+    def kept() -> int | None:
+        _, signals = upstream.inspect(Names("p", "s", table), "id", [])
+        return signals.table.seen_ms if signals.table is not None else None
+
+    assert upstream.record_seen(table, 5) is None
+    upstream.create_signal_table(table, None)
+    for at_ms in (5, 7):
+        assert upstream.record_seen(table, at_ms) == at_ms
+        assert kept() == at_ms
+    assert upstream.record_seen(table, 6) == 7, "a process that was paused does not replace a later time"
+    assert kept() == 7
+    upstream.drop_signal_table(table)

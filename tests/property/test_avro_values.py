@@ -13,7 +13,7 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.decoded import Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, TopicSchemas
 from tests.connect_converters import framed
 from tests.raw_records import raw_records
@@ -193,7 +193,7 @@ def test_values_are_decoded_as_they_were_written(spark: SparkSession, seed: int)
     schema = schemas.record(_FIELDS, 4)
     pairs = [schemas.value(schema) for _ in range(_RECORDS)]
     raw = raw_records(spark, [(None, _written(schema, value)) for value, _ in pairs])
-    decoded = decode(raw, TopicSchemas(AvroIds(), AvroIds({1: json.dumps(schema)})), Shape.FLAT)
+    decoded = decode(raw, Wanted(TopicSchemas(AvroIds(), AvroIds({1: json.dumps(schema)})), Shape.FLAT))
     rows = decoded.frame.orderBy("offset").collect()
     assert [(row.error, row.error_detail) for row in rows] == [(None, None)] * len(pairs)
     assert [_plain(row.value.asDict(recursive=True)) for row in rows] == [known for _, known in pairs]
@@ -221,7 +221,7 @@ ALONE = [
 def test_a_union_may_be_a_whole_key_or_value(spark: SparkSession, schema: Any, value: Any, known: Any) -> None:
     part = _written(schema, value)
     ids = AvroIds({1: json.dumps(schema)})
-    (row,) = decode(raw_records(spark, [(part, part)]), TopicSchemas(ids, ids), Shape.FLAT).frame.collect()
+    (row,) = decode(raw_records(spark, [(part, part)]), Wanted(TopicSchemas(ids, ids), Shape.FLAT)).frame.collect()
     assert row.error is None
     found = None if row.value is None else row.value.value
     of_key = None if row.key is None else row.key[0]
@@ -233,7 +233,7 @@ def test_a_union_of_a_date_and_a_timestamp_distinguishes_them(spark: SparkSessio
     schema = {"type": "record", "name": "r", "fields": [{"name": "at", "type": ["null", date, moment]}]}
     bodies = [b"\x02\x02", b"\x04\xd0\x0f", b"\x00", b"\x06\x00"]
     raw = raw_records(spark, [(None, framed(1, body)) for body in bodies])
-    frame = decode(raw, TopicSchemas(AvroIds(), AvroIds({1: json.dumps(schema)})), Shape.FLAT).frame
+    frame = decode(raw, Wanted(TopicSchemas(AvroIds(), AvroIds({1: json.dumps(schema)})), Shape.FLAT)).frame
     shown = frame.selectExpr("offset", "to_json(value) AS shown", "error").orderBy("offset").collect()
     assert [row.shown for row in shown[:3]] == [
         '{"at":{"member0":"1970-01-02"}}',

@@ -108,7 +108,7 @@ def require_alike(spark: SparkSession, records: list[tuple[Any, Any]], wanted: l
     raw = raw_records(spark, records)
     together = decode_together(raw, wanted)
     for reader in wanted:
-        alone, own = decode(raw, reader.schemas, reader.shape), together.of(reader)
+        alone, own = decode(raw, reader), together.of(reader)
         assert own is not None
         assert own.key_columns == alone.key_columns
         assert own.keys == alone.keys

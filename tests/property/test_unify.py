@@ -158,3 +158,31 @@ def test_columns_of_versions_have_the_newest_order_with_dropped_ones_last() -> N
         ColumnType("id", LongType(), True),
         ColumnType("gone", StringType(), False),
     )
+
+
+def columns_after(batch: list[IcebergType], stored: tuple[ColumnType, ...]) -> tuple[ColumnType, ...]:
+    """Return the columns of a table after a batch whose versions have these types of a column, as an ingest does."""
+    versions = [[ColumnType("c", each)] for each in batch]
+    try:
+        found = unify_versions(versions)
+    except TypeConflict:
+        found = unify_versions(versions, stored)
+    return unify_versions([stored, found]) if stored else found
+
+
+numbers: st.SearchStrategy[IcebergType] = st.sampled_from(
+    [IntegerType(), LongType(), FloatType(), DoubleType()]
+) | st.builds(DecimalType, st.integers(8, 12), st.integers(0, 2))
+alike = numbers | st.dictionaries(st.sampled_from("ab"), numbers, min_size=1).map(struct)
+
+
+@given(st.lists(alike, min_size=2, max_size=4).map(lambda each: each * 2), st.integers(1, 7))
+def test_the_type_of_a_column_does_not_depend_on_where_a_batch_begins(versions: list[IcebergType], cut: int) -> None:
+    try:
+        whole = columns_after(versions, ())
+    except TypeConflict:
+        with pytest.raises(TypeConflict):
+            columns_after(versions[cut:], columns_after(versions[:cut], ()))
+        return
+    (cut_in_two,) = columns_after(versions[cut:], columns_after(versions[:cut], ()))
+    assert same(cut_in_two.type, whole[0].type)

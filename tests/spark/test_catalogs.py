@@ -10,11 +10,13 @@ from pyiceberg.io import load_file_io
 
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
+from lakehold.overview import gather, render
+from lakehold.status import status_of
 from tests import recorded_files
-from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_server, s3_server
+from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_s3_server, rest_server, s3_server
 from tests.conftest import LakeFactory
 
-__all__ = ["new_lake", "postgres_server", "rest_server", "s3_server"]
+__all__ = ["new_lake", "postgres_server", "rest_s3_server", "rest_server", "s3_server"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
@@ -22,7 +24,7 @@ NAME = "shop.items"
 KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
 
 
-@pytest.fixture(params=["postgresql", "rest", "postgresql and s3"])
+@pytest.fixture(params=["postgresql", "rest", "postgresql and s3", "rest and s3"])
 def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake, tmp_path: Path) -> Lake:
     """Open an empty lake that keeps only held history, and expects of a table that its keys are unique."""
     suites = tmp_path / "expectations"
@@ -81,6 +83,9 @@ def test_tables_are_ingested_held_maintained_subscribed_to_and_published(lake: L
     assert load_file_io(lake.catalog.properties, verdict.html_path).new_input(verdict.html_path).exists()
     lake.publish("s")
     assert sorted(lake.sql("SELECT mz_timestamp, mz_diff, id, v FROM bi.items").rows) == sorted(diffs)
+
+    assert [(row[0], row[5]) for row in status_of(lake).rows] == [(NAME, 2)]
+    assert NAME in render(gather(lake))
 
     held = snapshots(lake)
     lake.sql("DROP HOLD h; DROP SUBSCRIPTION s")

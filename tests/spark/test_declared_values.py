@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.decimals import decimal_from_text
-from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.decoded import Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import JsonDeclared, TopicSchemas
 from tests.raw_records import raw_records
 from tests.type_cases import DIRECTORY, SHOWN_OPTIONS
@@ -46,7 +46,7 @@ def test_every_declared_value_is_exact_or_an_error(spark: SparkSession) -> None:
     wanted = [(number, *pair) for number, case in enumerate(cases) for pair in case.values]
     records = [(None, f'{{"c{number}": {token}, "other": 1e5}}'.encode()) for number, token, _ in wanted]
     decoded = decode(
-        raw_records(spark, records), TopicSchemas(JsonDeclared(), JsonDeclared(columns)), Shape.FLAT
+        raw_records(spark, records), Wanted(TopicSchemas(JsonDeclared(), JsonDeclared(columns)), Shape.FLAT)
     ).frame.selectExpr(
         "offset", "error", *(f"to_json(struct(value.{c.name} AS v), {SHOWN_OPTIONS}) AS {c.name}" for c in columns)
     )

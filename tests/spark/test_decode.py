@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
-from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.decoded import Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
 from lakehold.ingest.decode.unify import TypeConflict
@@ -53,7 +53,7 @@ def test_two_versions_of_a_schema_are_decoded_in_one_batch(spark: SparkSession, 
     else:
         values = [json_record(s, payload) for s, payload in versions]
         schemas = TopicSchemas(JsonHeads(), JsonHeads(tuple(json_head(s) for s, _ in versions)))
-    decoded = decode(raw_records(spark, [(None, v) for v in values]), schemas, Shape.DEBEZIUM)
+    decoded = decode(raw_records(spark, [(None, v) for v in values]), Wanted(schemas, Shape.DEBEZIUM))
     assert [(c.name, c.spark_type, c.required) for c in decoded.columns] == [
         ("id", "bigint", True),
         ("added", "string", False),
@@ -73,7 +73,7 @@ def test_two_versions_of_a_schema_are_decoded_in_one_batch(spark: SparkSession, 
 def test_versions_that_contradict_each_other_are_a_conflict(spark: SparkSession) -> None:
     texts = {i: json.dumps(avro_schema(struct("Row", {"v": {"type": t}}))) for i, t in enumerate(("int32", "string"))}
     with pytest.raises(TypeConflict, match='column "v" cannot change from int to string'):
-        decode(raw_records(spark, []), TopicSchemas(NO_KEYS, AvroIds(texts)), Shape.FLAT)
+        decode(raw_records(spark, []), Wanted(TopicSchemas(NO_KEYS, AvroIds(texts)), Shape.FLAT))
 
 
 def test_the_envelope_around_the_rows_is_decoded(spark: SparkSession) -> None:
@@ -96,7 +96,7 @@ def test_the_envelope_around_the_rows_is_decoded(spark: SparkSession) -> None:
     payload = {"op": "r", "after": row, "source": of_event, "transaction": {"id": "7:8", "total_order": 3}}
     schemas = TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(avro_schema(change))}))
     raw = raw_records(spark, [(None, framed(1, avro_body(avro_schema(change), payload))), (None, None)])
-    found, tombstone = decode(raw, schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
+    found, tombstone = decode(raw, Wanted(schemas, Shape.DEBEZIUM)).frame.orderBy("offset").collect()
     assert found.source.asDict() == {
         "connector": "mysql",
         "snapshot": "last",
@@ -144,7 +144,7 @@ def test_unavailable_values_of_debezium_are_recognized(spark: SparkSession, writ
     else:
         raw = raw_records(spark, [(None, json_record(change, p)) for p in payloads])
         schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change),)))
-    first, second = decode(raw, schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
+    first, second = decode(raw, Wanted(schemas, Shape.DEBEZIUM)).frame.orderBy("offset").collect()
     assert sorted(first.unavailable) == ["body", "codes", "doc", "note", "tags"]
     assert second.unavailable is None
 
@@ -153,7 +153,9 @@ def test_a_null_record_is_distinguished_from_a_corrupt_one(spark: SparkSession) 
     row = ["null", avro_schema(KEY)]
     raw = raw_records(spark, [(None, framed(1, body)) for body in (b"\x02\x0e", b"\0", b"\x02", b"\x09")])
     rows = (
-        decode(raw, TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(row)})), Shape.FLAT).frame.orderBy("offset").collect()
+        decode(raw, Wanted(TopicSchemas(NO_KEYS, AvroIds({1: json.dumps(row)})), Shape.FLAT))
+        .frame.orderBy("offset")
+        .collect()
     )
     assert [r.value and r.value.id for r in rows] == [7, None, None, None]
     assert [r.error for r in rows] == [None, None, "undecodable-value", "undecodable-value"]
@@ -168,7 +170,7 @@ def test_keys_and_values_that_are_no_records_are_decoded(spark: SparkSession) ->
         (framed(1, b""), None),
         (framed(1, b"\x0e"), framed(2, b"\x02\x04x")),
     ]
-    decoded = decode(raw_records(spark, records), avro, Shape.FLAT)
+    decoded = decode(raw_records(spark, records), Wanted(avro, Shape.FLAT))
     assert [(c.name, c.spark_type) for c in (*decoded.key_columns, *decoded.columns)] == [
         ("key", "bigint"),
         ("value", "string"),
@@ -179,7 +181,7 @@ def test_keys_and_values_that_are_no_records_are_decoded(spark: SparkSession) ->
 
     heads = TopicSchemas(JsonHeads((json_head(number),)), JsonHeads((json_head(text),)))
     records = [(json_record(number, 7), json_record(text, "x")), (json_record(number, 7), json_record(text, None))]
-    found = decode(raw_records(spark, records), heads, Shape.FLAT).frame.orderBy("offset").collect()
+    found = decode(raw_records(spark, records), Wanted(heads, Shape.FLAT)).frame.orderBy("offset").collect()
     assert [r.error for r in found] == [None, None]
     assert (found[0].key.key, found[0].value.value, found[1].value) == (7, "x", None)
 
@@ -213,7 +215,9 @@ def test_bare_json_is_decoded_into_declared_columns(spark: SparkSession) -> None
         (b"5", None),
         (b"6", b" "),
     ]
-    decoded = decode(raw_records(spark, records), TopicSchemas(declared(id="bigint"), declared(**DECLARED)), Shape.FLAT)
+    decoded = decode(
+        raw_records(spark, records), Wanted(TopicSchemas(declared(id="bigint"), declared(**DECLARED)), Shape.FLAT)
+    )
     assert [c.spark_type for c in decoded.columns][:7] == list(DECLARED.values())[:7]
     rows = decoded.frame.orderBy("offset").collect()
     assert [(r.key.id, r.error) for r in rows] == [
@@ -252,7 +256,7 @@ def test_a_declared_decimal_has_all_digits_of_a_json_number(spark: SparkSession)
     tokens = [*digits, '"12345678.90"', "null"]
     values = [f'{{"n": {n}, "all": [{n}], "__debezium": 1}}'.encode() for n in tokens]
     schemas = TopicSchemas(JsonDeclared(), declared(n="decimal(38,4)", all="array<decimal(38,4)>"))
-    found = decode(raw_records(spark, [(None, value) for value in values]), schemas, Shape.FLAT)
+    found = decode(raw_records(spark, [(None, value) for value in values]), Wanted(schemas, Shape.FLAT))
     rows = found.frame.orderBy("offset").collect()
     assert [r.error for r in rows] == [None] * len(tokens)
     assert [r.value.n for r in rows] == [*map(Decimal, digits), Decimal("12345678.90"), None]
@@ -263,7 +267,7 @@ def test_keys_of_one_text_column_stand_alone(spark: SparkSession) -> None:
     keys = [b"plain text", b'"quoted"', b"42", b'{"code": "object"}', b"null"]
     raw = raw_records(spark, [(k, None) for k in keys])
     rows = (
-        decode(raw, TopicSchemas(declared(code="string"), declared(v="int")), Shape.FLAT)
+        decode(raw, Wanted(TopicSchemas(declared(code="string"), declared(v="int")), Shape.FLAT))
         .frame.orderBy("offset")
         .collect()
     )
@@ -277,7 +281,7 @@ def test_bare_json_in_debeziums_envelope_is_decoded(spark: SparkSession) -> None
     )
     records = [(None, json.dumps(change).encode()), (None, json.dumps({"payload": change}).encode()), (None, None)]
     schemas = TopicSchemas(JsonDeclared(), declared(id="bigint", day="date"))
-    decoded = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM)
+    decoded = decode(raw_records(spark, records), Wanted(schemas, Shape.DEBEZIUM))
     rows = decoded.frame.orderBy("offset").collect()
     assert [(r.op, r.error) for r in rows] == [("u", None), ("u", None), (None, None)]
     for row in rows[:2]:
@@ -310,7 +314,7 @@ def test_the_schemas_of_a_batch_are_found(spark: SparkSession) -> None:
         assert schema_ids_by_spark(raw, written) == schema_ids_in_driver(raw.toArrow(), written) == expected[written]
     heads = expected[FormatType.JSON]
     schemas = TopicSchemas(JsonHeads(tuple(map(str, heads.keys))), JsonHeads(tuple(map(str, heads.values))))
-    first = decode(raw_records(spark, batches[FormatType.JSON][:1]), schemas, Shape.FLAT).frame.first()
+    first = decode(raw_records(spark, batches[FormatType.JSON][:1]), Wanted(schemas, Shape.FLAT)).frame.first()
     assert first is not None
     assert (first.key.id, first.value.id) == (1, 1)
 
@@ -334,7 +338,7 @@ def test_each_parser_runs_once_a_record_however_often_its_columns_are_used(
     # The records come from a file: Spark Connect decodes rows of the client itself while it plans the query.
     raw_records(spark, []).write.parquet(str(tmp_path / "records"))
     records = spark.read.parquet(str(tmp_path / "records"))
-    frame = decode(records, TopicSchemas(key, AvroIds(texts)), Shape.DEBEZIUM).frame
+    frame = decode(records, Wanted(TopicSchemas(key, AvroIds(texts)), Shape.DEBEZIUM)).frame
     selected = frame.where("error IS NULL AND after.id > 3 AND op <> 'd'").select(
         "key.id", "after", "error", "source.lsn"
     )
@@ -346,7 +350,7 @@ def test_each_parser_runs_once_a_record_however_often_its_columns_are_used(
 def test_the_code_that_spark_generates_for_decoding_is_short_enough_to_compile(spark: SparkSession) -> None:
     text = json.dumps(avro_schema(envelope(NEW)))
     schemas = TopicSchemas(AvroIds({1: json.dumps(avro_schema(KEY))}), AvroIds({2: text}))
-    decoded = decode(raw_records(spark, [(None, None)]), schemas, Shape.DEBEZIUM, has_heads=True)
+    decoded = decode(raw_records(spark, [(None, None)]), Wanted(schemas, Shape.DEBEZIUM, has_heads=True))
     changes = changes_of(decoded, Table("shop", "t", "live", "shop.public.t", Envelope.DEBEZIUM))
     shown = io.StringIO()
     with redirect_stdout(shown):

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import DeclaredColumn
-from lakehold.ingest.decode.decoded import Shape, decode
+from lakehold.ingest.decode.decoded import Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
@@ -143,7 +143,7 @@ def test_bad_records_become_errors_that_keep_their_keys(
     max_record_bytes: int,
 ) -> None:
     raw = raw_records(spark, [(k, v) for k, v, _, _ in records])
-    decoded = decode(raw, schemas, Shape.FLAT, max_record_bytes=max_record_bytes)
+    decoded = decode(raw, Wanted(schemas, Shape.FLAT), max_record_bytes=max_record_bytes)
     found = decoded.frame.orderBy("offset").collect()
     assert [(n, r.error) for n, r in enumerate(found)] == [(n, e) for n, (_, _, e, _) in enumerate(records)]
     for row, (key, value, error, detail) in zip(found, records, strict=True):
@@ -161,7 +161,7 @@ def test_values_that_are_no_change_events_are_errors(spark: SparkSession) -> Non
     schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change), json_head(ROW))))
     no_op = {"op": None, "after": GOOD, "before": None}
     records = [(None, json_record(change, no_op)), (None, json_row()), (None, json_record(change, None))]
-    found = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM).frame.orderBy("offset").collect()
+    found = decode(raw_records(spark, records), Wanted(schemas, Shape.DEBEZIUM)).frame.orderBy("offset").collect()
     assert [r.error for r in found] == ["undecodable-value", "not-debezium", None]
 
 
@@ -173,7 +173,7 @@ def test_an_array_of_arrays_that_arrives_as_java_texts_is_an_error(spark: SparkS
     values = [*([text, None] for text in of_java), *plain]
     events = [{"op": "c", "before": None, "after": {"id": 1, "a b": value}} for value in values]
     raw = raw_records(spark, [(None, json_record(change, e)) for e in events])
-    found = decode(raw, TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM).frame
+    found = decode(raw, Wanted(TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM)).frame
     rows = found.orderBy("offset").collect()
     assert [r.error for r in rows] == ["undecodable-value"] * len(of_java) + [None] * len(plain)
     assert [r.after["a b"] for r in rows[len(of_java) :]] == plain
@@ -191,7 +191,7 @@ def test_before_may_lack_values_that_after_must_have(spark: SparkSession) -> Non
         {"op": "d", "before": sparse, "after": None},
     ]
     raw = raw_records(spark, [(None, json_record(change, e)) for e in events])
-    found = decode(raw, TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM).frame
+    found = decode(raw, Wanted(TopicSchemas(JsonHeads(), JsonHeads((json_head(change),))), Shape.DEBEZIUM)).frame
     rows = found.orderBy("offset").collect()
     assert [(r.op, r.error) for r in rows] == [("u", None), ("u", "not-null-violated"), ("d", None)]
     assert [r.after is None for r in rows] == [False, True, True]
@@ -209,7 +209,7 @@ def test_the_envelope_of_a_record_with_an_error_is_decoded(spark: SparkSession) 
         (None, None),
     ]
     schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change), json_head(ROW))))
-    found = decode(raw_records(spark, records), schemas, Shape.DEBEZIUM).frame
+    found = decode(raw_records(spark, records), Wanted(schemas, Shape.DEBEZIUM)).frame
     rows = found.orderBy("offset").collect()
     errors = ["not-null-violated", None, "not-debezium", "undecodable-value", None]
     assert [row.error for row in rows] == errors
@@ -234,5 +234,5 @@ def test_json_that_breaks_a_contract_is_an_error(spark: SparkSession) -> None:
         '{"id": 1}x',
     ]
     raw = raw_records(spark, [(b"1", text.encode()) for text in bad] + [(b"x", b'{"id": 1}')])
-    rows = decode(raw, schemas, Shape.FLAT).frame.orderBy("offset").collect()
+    rows = decode(raw, Wanted(schemas, Shape.FLAT)).frame.orderBy("offset").collect()
     assert [r.error for r in rows] == ["undecodable-value"] * len(bad) + ["undecodable-key"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.decode.decoded import Decoded, Shape, decode
+from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonHeads, TopicSchemas
 from tests.connect_converters import avro_body, avro_schema, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
@@ -57,7 +57,7 @@ def connect_schema() -> Any:
 def test_connect_values_are_exact_as_json(spark: SparkSession, connect_schema: Any) -> None:
     records = [(None, json_record(connect_schema, row)) for row in _rows(CONNECT)]
     schemas = TopicSchemas(_NO_KEYS, JsonHeads((json_head(connect_schema),)))
-    decoded = decode(raw_records(spark, records), schemas, Shape.FLAT)
+    decoded = decode(raw_records(spark, records), Wanted(schemas, Shape.FLAT))
     assert _shown(decoded, CONNECT) == _expected(CONNECT)
     assert _types(decoded) == {c.name: c.spark for c in CONNECT}
 
@@ -66,7 +66,7 @@ def test_connect_values_are_exact_as_avro(spark: SparkSession, connect_schema: A
     schema = avro_schema(connect_schema)
     records = [(None, framed(7, avro_body(schema, row))) for row in _rows(CONNECT)]
     schemas = TopicSchemas(_NO_KEYS, AvroIds({7: json.dumps(schema)}))
-    decoded = decode(raw_records(spark, records), schemas, Shape.FLAT)
+    decoded = decode(raw_records(spark, records), Wanted(schemas, Shape.FLAT))
     assert _shown(decoded, CONNECT) == _expected(CONNECT)
     assert _types(decoded) == {c.name: c.spark for c in CONNECT}
 
@@ -75,7 +75,9 @@ def test_avro_values_are_exact(spark: SparkSession) -> None:
     fields = [{"name": c.name, "type": _optional(c.schema)} for c in AVRO]
     schema = {"type": "record", "name": "Row", "fields": fields}
     records = [(None, framed(7, avro_body(schema, row))) for row in _rows(AVRO)]
-    decoded = decode(raw_records(spark, records), TopicSchemas(_NO_KEYS, AvroIds({7: json.dumps(schema)})), Shape.FLAT)
+    decoded = decode(
+        raw_records(spark, records), Wanted(TopicSchemas(_NO_KEYS, AvroIds({7: json.dumps(schema)})), Shape.FLAT)
+    )
     assert _shown(decoded, AVRO) == _expected(AVRO)
     assert _types(decoded) == {c.name: c.spark for c in AVRO}
 

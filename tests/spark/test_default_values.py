@@ -123,7 +123,7 @@ def test_a_property_that_lakehold_removes_is_gone_for_spark_too(
     table = WrittenTable(make_lake, **new_lake(catalog))
     table.create(COPY_V3, "id INT", mark="1", kept="2")
     for _ in range(2):
-        table.lake.tables.remove_property(NAME, "mark")
+        table.lake.tables.set_property(NAME, "mark", None)
     table.lake.sql(f"REFRESH TABLE {NAME}")
     properties = dict(table.lake.sql(f"SHOW TBLPROPERTIES {NAME}").rows)
     assert ("mark" in properties, properties["kept"]) == (False, "2")

@@ -13,6 +13,7 @@ from lakehold.errors import DefinitionError, StatementError, SubscriberBusy, Sub
 from lakehold.lake import Lake
 from lakehold.publish import deliveries
 from lakehold.publish.durable import ClientState
+from lakehold.state.subscribers import SubscriberStore
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 
@@ -199,6 +200,27 @@ def test_another_statement_under_the_same_name_is_refused(lake: Lake) -> None:
     lake.durable("app", "SUBSCRIBE shop.t").forget()
     assert lake.holds.all() == ()
     Program(lake, "ENVELOPE UPSERT (KEY (id))").run()
+
+
+def test_a_forget_that_is_killed_keeps_no_history_and_is_finished_by_the_next(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(lake)
+    program.run()
+    add(lake, 3)
+
+    def die(_store: SubscriberStore, _subscriber_id: str) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SubscriberStore, "forget", die)
+        with pytest.raises(Killed):
+            lake.durable("app", program.text).forget()
+    assert lake.holds.all() == ()
+    program.run()
+    assert program.changed == [[(1, 3)]], "it continues, as if it had not been forgotten"
+    lake.durable("app", program.text).forget()
+    assert (lake.holds.all(), lake.durable("app", program.text).state) == ((), ClientState.NOT_STARTED)
 
 
 def test_invalid_names_and_statements_are_refused(lake: Lake) -> None:

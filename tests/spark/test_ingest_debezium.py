@@ -190,6 +190,24 @@ def test_a_column_that_gets_fewer_digits_keeps_its_type_in_one_batch_and_in_two(
     assert shop.rows() == [(1, Decimal("123.45")), (2, Decimal("1234.50"))]
 
 
+@pytest.mark.parametrize("max_records", [0, 1_000], ids=["by Spark", "in the driver"])
+@pytest.mark.parametrize("cuts", [set(), {1}, {2}, {1, 2}], ids=str)
+def test_a_type_that_changes_and_comes_back_gives_the_same_rows_wherever_a_batch_begins(
+    make_lake: LakeFactory, tmp_path: Path, max_records: int, cuts: set[int]
+) -> None:
+    shop = Shop(make_lake(driver_read_max_records=max_records), tmp_path / "topics")
+    topic = Topic("t", {"id": {"type": "int64"}, "x": decimal(10, 2)})
+    shop.table(topic, "DEBEZIUM")
+    topic.snapshot([{"id": 1, "x": "MDk="}])
+    for number, digits in enumerate([(5, 1), (10, 2)], 1):
+        if number in cuts:
+            shop.ingest(topic)
+        topic.columns["x"] = decimal(*digits)
+        topic.create({"id": number + 1, "x": "MDk="})
+    shop.ingest(topic)
+    assert shop.rows() == [(1, Decimal("123.45")), (2, Decimal("1234.50")), (3, Decimal("123.45"))]
+
+
 def test_an_impossible_change_stops_that_table_only(shop: Shop, topic: Topic) -> None:
     other = Topic("other", dict(COLUMNS))
     shop.table(topic, "DEBEZIUM")

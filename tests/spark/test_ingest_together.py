@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame
 from lakehold.definitions import Table
 from lakehold.ingest import shared_reads
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.ingest.shared_topic import SharedTopic
-from lakehold.ingest.topic import DecodedTopic
+from lakehold.ingest.topic import DecodedTopic, Stored
 from lakehold.lake import Lake
 from lakehold.state.lease import leased
 from tests.conftest import LakeFactory
@@ -101,10 +100,8 @@ def test_shared_messages_are_read_from_memory_and_released_after_the_batch(
     persisted: list[DataFrame] = []
 
     class Seen(SharedTopic):
-        def decoded(
-            self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
-        ) -> tuple[DecodedTopic, bool]:
-            found = super().decoded(table, stored_key, scan_schemas=scan_schemas)
+        def decoded(self, table: Table, stored: Stored, *, scan_schemas: bool) -> tuple[DecodedTopic, bool]:
+            found = super().decoded(table, stored, scan_schemas=scan_schemas)
             if self._part.here is None:
                 capsys.readouterr()
                 found[0].decoded.frame.explain()

@@ -26,7 +26,7 @@ __all__ = ["s3_server"]
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
 KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
-LONG_AGO_S = now_ms() / 1_000 - timedelta(days=9).total_seconds()
+LONG_AGO_S = now_ms() / 1_000 - timedelta(days=40).total_seconds()
 
 
 def feed(lake: Lake, directory: Path, *tables: str) -> None:
@@ -50,6 +50,12 @@ def write(lake: Lake, path: str) -> None:
         file.write(b"content")
 
 
+def make_old(server: S3Server, lake: Lake) -> None:
+    """Make all files of a lake look as if they were written long ago."""
+    for path in server.files(lake.settings.warehouse):
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+
+
 def test_pages_of_checks_are_written_and_forgotten(make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path) -> None:
     lake = make_lake(**s3_server.new_lake(tmp_path))
     directory = lake.settings.check_pages_uri
@@ -60,7 +66,7 @@ def test_pages_of_checks_are_written_and_forgotten(make_lake: LakeFactory, s3_se
             os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     pages = Pages(directory, load_file_io(lake.catalog.properties, directory))
     before_ms = now_ms() - int(timedelta(days=1).total_seconds() * 1_000)
-    assert pages.forget(before_ms, {f"{directory}/shop.items/linked.html"}) == 1
+    assert not pages.delete(pages.unneeded(before_ms, {f"{directory}/shop.items/linked.html"}))
     assert [path.stem for path in s3_server.files(directory)] == ["linked", "new"]
 
 
@@ -130,6 +136,76 @@ def test_a_table_that_the_store_denies_is_named(make_lake: LakeFactory, s3_serve
     assert "ACCESS_DENIED" in refused.value.detail
 
 
+@pytest.mark.parametrize(
+    ("status", "words"), [(403, "AWS Error ACCESS_DENIED"), (503, "AWS Error SLOW_DOWN")], ids=["denied", "busy"]
+)
+def test_files_that_the_store_refuses_to_delete_are_reported_and_go_with_a_later_maintenance(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path, status: int, words: str
+) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        place = s3_server.new_lake(tmp_path, store.endpoint)
+        place["catalog_properties"] |= {"s3.retry.min-wait-ms": "20"}
+        lake = make_lake(**place, **KEEP_NOTHING)
+        feed(lake, tmp_path / "topics", "items", "others")
+        for offset in range(2):
+            for topic in ("items", "others"):
+                send(tmp_path / "topics", topic, offset, 1, f"v{offset}")
+            lake.ingest("feed")
+        for name in ("items", "others"):
+            write(lake, f"shop/{name}/data/of-a-killed-writer.parquet")
+        make_old(s3_server, lake)
+        store.refuses_deletions_with, store.undeletable = status, "/shop/items/"
+        items, others = lake.maintain(["shop.items", "shop.others"])
+        assert (items.snapshots, items.orphans, items.files) == (1, 0, 0)
+        assert items.refusal.files == 2, "the manifest list of a snapshot, and the orphan"
+        assert items.error is not None
+        assert (items.error.code, '"shop.items"' in items.error.message) == ("deletion-refused", True)
+        assert "At least 2 files" in items.error.detail
+        assert words in items.error.detail
+        assert f"below {lake.settings.warehouse}/shop/items;" in items.error.hint
+        assert (others.error, others.snapshots, others.orphans) == (None, 1, 1)
+        assert others.files > 0
+
+        store.undeletable = ""
+        make_old(s3_server, lake)
+        (later,) = lake.maintain(["shop.items"])
+        assert (later.error, later.snapshots) == (None, 0)
+        assert later.orphans == 1 + others.files, "also all files of the expired snapshots"
+        assert lake.sql("SELECT * FROM shop.items").rows == [(1, "v1")]
+
+
+def test_a_page_that_the_store_refuses_to_delete_is_reported_and_goes_with_the_next_maintenance(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        lake = make_lake(**s3_server.new_lake(tmp_path, store.endpoint))
+        write(lake, "_checks/shop.items/old.html")
+        make_old(s3_server, lake)
+        store.undeletable = "/_checks/"
+        (refused,) = lake.maintain(["mz_catalog.mz_hold_checks"])
+        assert refused.error is not None
+        assert (refused.error.code, refused.files, refused.refusal.files) == ("deletion-refused", 0, 1)
+        store.undeletable = ""
+        (done,) = lake.maintain(["mz_catalog.mz_hold_checks"])
+        assert (done.error, done.files) == (None, 1)
+
+
+def test_a_dropped_table_whose_files_the_store_keeps_is_logged_with_its_location(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        lake = make_lake(**s3_server.new_lake(tmp_path, store.endpoint))
+        feed(lake, tmp_path / "topics", "items")
+        send(tmp_path / "topics", "items", 0, 1, "a")
+        lake.ingest("feed")
+        store.undeletable = "/shop/items/"
+        lake.sql("DROP TABLE shop.items")
+    (logged,) = (record.message for record in caplog.records if "is dropped" in record.message)
+    left = len(s3_server.files(f"{lake.settings.warehouse}/shop/items"))
+    assert f"at least {left} of its files are still below {lake.settings.warehouse}/shop/items;" in logged
+    assert "AWS Error ACCESS_DENIED" in logged
+
+
 def test_orphans_go_and_files_of_a_table_whose_name_begins_alike_stay(
     make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
 ) -> None:
@@ -141,8 +217,7 @@ def test_orphans_go_and_files_of_a_table_whose_name_begins_alike_stay(
 
     warehouse = lake.settings.warehouse
     write(lake, "shop/items/data/of-a-killed-writer.parquet")
-    for path in s3_server.files(warehouse):
-        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    make_old(s3_server, lake)
     write(lake, "shop/items/data/of-a-running-writer.parquet")
     of_the_other = s3_server.files(f"{warehouse}/shop/items2")
 

@@ -113,7 +113,7 @@ with lakehold.connect(**json.loads(sys.argv[1]), spark=given) as lake:
 
 
 @pytest.mark.usefixtures("jvm")
-@pytest.mark.parametrize("program", [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE])
+@pytest.mark.parametrize("program", [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE], ids=["everything", "the extension"])
 def test_all_that_a_given_session_lacks_is_named_at_once(tmp_path: Path, program: str) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
 
@@ -155,6 +155,13 @@ def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Pa
             lake.sql("SHOW NAMESPACES")
         assert refusal.value.code == "catalog-taken"
         assert refusal.value.detail == f"Its warehouse is file://{first}, this lake's is file://{second}."
+    conf = "spark.sql.catalog.alike"
+    spark.conf.set(conf, "org.apache.iceberg.spark.SparkCatalog")
+    for name, value in {"type": "hadoop", "warehouse": f"file://{first}"}.items():
+        spark.conf.set(f"{conf}.{name}", value)
+    with connect(first, spark=spark, catalog_name="alike") as lake, pytest.raises(LakeholdError) as refusal:
+        lake.sql("SHOW NAMESPACES")
+    assert refusal.value.detail == "Its type is hadoop, this lake's is jdbc."
     with connect(first + "/", catalog_name="twin") as lake:
         assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows
     catalog, named = f"sqlite:///{first}/catalog.db", {"warehouse": f"file://{first}"}

@@ -20,6 +20,7 @@ from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
 from tests.transaction_files import Connector, define, define_table, record, states
 from tests.upstream_log import Upstream
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +104,22 @@ def test_changes_after_an_incomplete_transaction_wait_and_those_before_it_do_not
     shop.ingest()
     assert shop.rows() == ([(1, 2)], [(1, 2)])
     assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
+
+
+def test_a_transaction_without_events_is_committed_soon_though_empty_batches_are_far_apart(shop: Shop) -> None:
+    reports: list[BatchReport] = []
+
+    def poll() -> bool:
+        reports.extend(shop.lake.batches_of("shop", idle_ms=3_600_000))
+        return bool(reports)
+
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
+    shop.ingest()
+    assert not poll()
+    shop.connector.transaction()
+    wait_for(poll, "the transaction is committed")
+    poll()
+    assert [report.records for report in reports] == [0]
 
 
 def test_a_transaction_that_has_ended_is_no_longer_awaited_before_the_topics_are_fully_read(

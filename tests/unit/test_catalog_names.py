@@ -9,8 +9,8 @@ import pytest
 
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.lake import connect
-from lakehold.sql.parse import parse_script
-from lakehold.sql.statements import SelectAsOf, SubscribeTo
+from lakehold.sql.parse import parse_endless, parse_script
+from lakehold.sql.statements import CreateSubscription, SelectAsOf, SubscribeTo
 from lakehold.subscribe.statement import Query
 
 STATEMENTS = [
@@ -51,6 +51,26 @@ def test_a_statement_with_the_name_of_the_catalog_is_the_one_without(text: str) 
 def test_a_query_with_the_name_of_the_catalog_reads_the_tables_of_the_lake(text: str) -> None:
     assert full_names(text.format("prod.", "`prod`."), "prod") == ["shop.t", "shop.u"]
     assert full_names(text.format("lake.", ""), "prod") == ["lake.shop.t", "shop.u"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SUBSCRIBE {}shop.t ENVELOPE UPSERT (KEY (id))",
+        "SUBSCRIBE TO {}shop.`T` WITH (SNAPSHOT = false)",
+        "SUBSCRIBE (SELECT prod.a.b, 'prod.shop.t', u.id FROM {}shop.t /* prod.shop.t */ AS prod JOIN {}shop.u USING (id))",
+        "SUBSCRIBE (WITH c AS (SELECT * FROM {}shop.t) SELECT id FROM c WHERE id IN (SELECT id FROM {}prod.u)) AS OF 5",
+        "SUBSCRIBE prod.t",
+    ],
+)
+def test_a_statement_that_is_kept_does_not_have_the_name_of_the_catalog(text: str) -> None:
+    names = text.count("{}")
+    written, kept = text.format(*["PROD .", "`prod`."][:names]), text.format(*[""] * names)
+    (parsed,) = parse_script(f"CREATE SUBSCRIPTION s AS {written}", "prod")
+    assert isinstance(parsed.statement, CreateSubscription)
+    assert parsed.statement.subscription.subscribe == kept
+    assert parse_endless(written, "prod").text == kept
+    assert parse_endless(kept, "lake").tables == parsed.statement.subscription.tables
 
 
 def test_another_catalog_is_refused_where_a_table_is_created() -> None:

@@ -32,12 +32,13 @@ def names(tmp_path: Path) -> set[str]:
 def test_old_pages_go_unless_they_are_linked(pages: Pages, tmp_path: Path) -> None:
     linked = {f"{tmp_path}/pages/shop.orders/2.html"}
     before_ms = OLD_S * 1000 + 1
-    assert pages.forget(before_ms, linked, dry_run=True) == 2
+    assert pages.unneeded(before_ms - 1, linked) == []
+    old = pages.unneeded(before_ms, linked)
+    assert {Path(page).name for page in old} == {"1.html", "3.html"}
     assert len(names(tmp_path)) == 5
-    assert pages.forget(before_ms - 1, linked) == 0
-    assert pages.forget(before_ms, linked) == 2
+    assert not pages.delete(old)
     assert names(tmp_path) == {"2.html", "young.html", "notes.txt"}
 
 
 def test_a_lake_without_pages_has_nothing_to_delete(tmp_path: Path) -> None:
-    assert Pages(f"file://{tmp_path}/pages", load_file_io({})).forget(OLD_S, ()) == 0
+    assert Pages(f"file://{tmp_path}/pages", load_file_io({})).unneeded(OLD_S, ()) == []

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 
 from lakehold.maintenance.file_layout import MANIFESTS_MOST, SMALL_FILE_BYTES, SMALL_FILES_MOST, Rewrite, rewrite_of
-from lakehold.maintenance.procedures import Procedures
+from lakehold.maintenance.procedures import Expired, Procedures
 from lakehold.subscribe.live_files import LiveFile
 
 FILE = LiveFile("f", FileFormat.PARQUET, DataFileContent.DATA, 0, (1,), records=100, size_bytes=10, sequence_number=1)
@@ -59,14 +59,15 @@ def called(version: str) -> tuple[Procedures, list[str]]:
 
     def call(statement: str) -> Sequence[Mapping[str, Any]]:
         statements.append(statement)
-        return [{"version": version, "deleted_data_files_count": 2, "deleted_manifests_count": None}]
+        counts = {"data_files": 2, "manifests": None, "manifest_lists": 1}
+        return [{"version": version} | {f"deleted_{what}_count": count for what, count in counts.items()}]
 
     return Procedures(call, "lake"), statements
 
 
 def test_exactly_the_snapshots_given_are_expired() -> None:
     procedures, statements = called("1.12.0")
-    assert procedures.expire_snapshots("shop.it's", [7, 8]) == 2
+    assert procedures.expire_snapshots("shop.it's", [7, 8]) == Expired(files=3, manifest_lists=1)
     assert statements == [
         r"CALL `lake`.`system`.`expire_snapshots`(table => '`shop`.`it\'s`', "
         "snapshot_ids => array(7L, 8L), older_than => TIMESTAMP_LTZ'1970-01-01 00:00:00+00:00')"

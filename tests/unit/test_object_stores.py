@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.io import load_file_io
 
 from lakehold import artifacts
+from lakehold.errors import UpstreamUnavailable
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_file_io, java_options, store_properties
 from lakehold.iceberg.properties import pyiceberg_properties, spark_catalog_conf
-from lakehold.iceberg.s3_file_io import S3FileIO
 from lakehold.iceberg.store_errors import store_hint
+from lakehold.iceberg.store_file_io import StoreFileIO
 from lakehold.session import session_conf
 from lakehold.settings import Settings, load_settings
 from lakehold.spark_errors import explained
+from lakehold.state.catalog_opening import open_catalog
 
 CATALOG = "postgresql+psycopg2://db/lake"
 ENDPOINT = {"s3.endpoint": "http://127.0.0.1:9000"}
+
+NOBODY = "127.0.0.1:9"
+"""An address that refuses connections."""
+AZURE = "abfss://container@account.dfs.core.windows.net/lake"
+NO_GCS = {
+    "gcs.service.host": f"http://{NOBODY}",
+    "gcs.oauth2.token": "token",
+    "gcs.oauth2.token-expires-at": f"{2**41}",
+}
+NO_AZURE = {
+    "adls.account-key": "a2V5",
+    "adls.blob-storage-authority": NOBODY,
+    "adls.dfs-storage-authority": NOBODY,
+    "adls.blob-storage-scheme": "http",
+    "adls.dfs-storage-scheme": "http",
+}
 
 
 def lake(warehouse: str, **properties: str) -> Settings:
@@ -82,9 +102,47 @@ def test_the_user_names_the_store_once_and_decides() -> None:
 
 def test_small_files_are_written_in_one_request() -> None:
     io = load_file_io(pyiceberg_properties(lake("s3://bucket/lake", **ENDPOINT)), "s3://bucket/lake/file")
-    assert isinstance(io, S3FileIO)
+    assert isinstance(io, StoreFileIO)
     _, (options,) = io.fs_by_scheme("s3", "bucket").__reduce__()
     assert (options["allow_delayed_open"], options["endpoint_override"]) == (True, ENDPOINT["s3.endpoint"])
+
+
+def test_azure_gets_the_container_as_the_first_folder_and_the_account_from_the_location() -> None:
+    location = "abfss://container@account.dfs.core.windows.net/lake/shop/file"
+    assert StoreFileIO.parse_location(location)[2] == "container/lake/shop/file"
+    assert StoreFileIO.parse_location("s3://bucket/lake/file")[2] == "bucket/lake/file"
+    assert StoreFileIO.parse_location("file:///lake/file")[2] == "/lake/file"
+    with pytest.raises(OSError, match=r"https://account\.blob\.core\.windows\.net/container"):
+        load_file_io(pyiceberg_properties(lake(location)), location).new_input(location).exists()
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "properties", "words", "to_set"),
+    [
+        ("gs://bucket/lake", {}, "Could not create a OAuth2 access token", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("gs://bucket/lake", NO_GCS, "Could not connect to server", "GOOGLE_APPLICATION_CREDENTIALS"),
+        (AZURE, {}, "Failed to get token from DefaultAzureCredential", "AZURE_CLIENT_ID"),
+        (AZURE, NO_AZURE, "Could not connect to server", "AZURE_CLIENT_ID"),
+    ],
+    ids=["google without credentials", "google away", "azure without credentials", "azure away"],
+)
+def test_a_store_without_credentials_or_an_answer_is_named_within_seconds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: str, properties: dict[str, str], words: str, to_set: str
+) -> None:
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # may have credentials of the user
+    monkeypatch.setenv("GCE_METADATA_ROOT", NOBODY)
+    settings = load_settings(
+        warehouse=warehouse, catalog_uri=f"sqlite:///{tmp_path}/catalog.db", catalog_properties=properties
+    )
+    began_s = time.monotonic()
+    with pytest.raises(UpstreamUnavailable) as refused:
+        open_catalog(settings)
+    assert time.monotonic() - began_s < 60
+    assert (refused.value.code, f'the lake in "{warehouse}"' in refused.value.message) == ("store-failed", True)
+    assert words in refused.value.detail
+    assert to_set in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -92,7 +150,7 @@ def test_small_files_are_written_in_one_request() -> None:
     [
         ({}, {}, None),
         (ENDPOINT, {}, "WHEN_REQUIRED"),
-        (ENDPOINT, {"AWS_REQUEST_CHECKSUM_CALCULATION": "WHEN_SUPPORTED"}, None),
+        (ENDPOINT, {"AWS_REQUEST_CHECKSUM_CALCULATION": "WHEN_SUPPORTED"}, "WHEN_SUPPORTED"),
     ],
     ids=["aws", "server", "the user decides"],
 )
@@ -124,6 +182,7 @@ def test_only_servers_that_are_not_of_aws_get_fewer_checksums(
             "s3.endpoint",
         ),
         ("google::cloud::Status(NOT_FOUND)", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("Check for Hierarchical Namespace support failed. Azure Error: [] Could not connect", "AZURE_CLIENT_ID"),
     ],
 )
 def test_an_error_of_a_store_says_what_to_change(message: str, hint: str) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import ClassVar
 
+import psutil
 import pytest
 
-from lakehold.servers import Server, ServerCommand, ServerError, ServerEvent, lifecycle
+from lakehold.servers import Server, ServerCommand, ServerError, ServerEvent, lifecycle, processes
+from tests.waiting import wait_for
 
 RUN = "print('ready', flush=True); time.sleep(600)"
 
@@ -128,3 +131,24 @@ def test_a_server_keeps_no_inherited_file_open(tmp_path: Path) -> None:
     with open(reading, "rb", buffering=0) as pipe:
         os.set_blocking(reading, False)
         assert pipe.read() == b"", "no process has the other end open"
+
+
+_FIRST_THREAD_ENDS = """
+import ctypes, platform, sys, threading, time
+exit_of_a_thread = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+ctypes.CDLL(None).syscall(exit_of_a_thread, 0)
+"""
+
+
+def test_a_process_has_not_ended_before_its_last_thread() -> None:
+    """Imitate a killed Java process, which looks ended for a moment while its threads still hold its ports."""
+    started = subprocess.Popen([sys.executable, "-c", _FIRST_THREAD_ENDS])
+    process = psutil.Process(started.pid)
+    try:
+        wait_for(lambda: process.status() == psutil.STATUS_ZOMBIE, "the first thread ends")
+        assert not processes.has_ended(process)
+    finally:
+        process.kill()
+    wait_for(lambda: processes.has_ended(process), "the process ends")
+    started.wait()

@@ -44,6 +44,20 @@ def test_executors_of_a_cluster_reach_the_driver_by_the_address_that_spark_finds
     assert session_conf(own)["spark.driver.host"] == "ten.example"
 
 
+def test_executors_send_a_store_the_checksums_that_the_driver_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build it in a process that has opened the catalog, which has the variables itself."""
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_REQUIRED")
+    store = {"s3.endpoint": "http://127.0.0.1:9000"}
+    place = {
+        "warehouse": "s3://bucket/lake",
+        "catalog_uri": "postgresql+psycopg2://db/lake",
+        "catalog_properties": store,
+    }
+    conf = session_conf(load_settings(**place, spark_conf={"spark.jars": "/opt/jars/*.jar"}))
+    assert conf["spark.executorEnv.AWS_REQUEST_CHECKSUM_CALCULATION"] == "WHEN_REQUIRED"
+    assert "-Daws.requestChecksumCalculation=WHEN_REQUIRED" in conf["spark.driver.extraJavaOptions"].split()
+
+
 @pytest.mark.parametrize("master", ["local[*]", "local[4]", "local"])
 def test_a_driver_alone_listens_on_this_machine_only(master: str) -> None:
     conf = session_conf(load_settings(warehouse="w", spark_master=master))

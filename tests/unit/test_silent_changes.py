@@ -9,7 +9,7 @@ import pytest
 
 from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.capture_steps import RecordMembers, RecordMissed, RecordShapes, Repeat, RequestSnapshot
-from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change
+from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, reconcile, target
 
@@ -19,7 +19,7 @@ def shape(**differing: Any) -> Shape:
     return {
         "table": "1",
         "name": ["10", "700"],
-        "columns": {"1": ["id", "700", True], "2": ["n", "700", False]},
+        "columns": {"1": ["id", "700", True, True], "2": ["n", "700", False, True]},
         "files": {"5": ["5", "51"], "6": ["6", "61"]},
         "partitions": {"5": True, "6": True},
         "labels": {"8": "happy"},
@@ -32,13 +32,16 @@ def columns(**changed: list[Any]) -> Mapping[str, list[Any]]:
 
 
 NOTHING = {
-    "a column is added": shape(columns=columns(c3=["x", "701", False])),
+    "a column is added": shape(columns=columns(c3=["x", "701", False, True])),
     "a column with a default is written into all rows": shape(
-        columns=columns(c3=["x", "701", True]), files={"5": ["7", "71"], "6": ["8", "81"]}
+        columns=columns(c3=["x", "701", True, True]), files={"5": ["7", "71"], "6": ["8", "81"]}
     ),
-    "a column is dropped": shape(columns={"1": ["id", "700", True]}),
-    "a column is renamed": shape(columns=columns(c2=["m", "701", False])),
-    "a default is set": shape(columns=columns(c2=["n", "701", True])),
+    "a column is dropped": shape(columns={"1": ["id", "700", True, True]}),
+    "a column is renamed": shape(columns=columns(c2=["m", "701", False, True])),
+    "a column is dropped, and another one added": shape(
+        columns={"1": ["id", "700", True, True], "3": ["x", "701", False, True]}
+    ),
+    "a default is set": shape(columns=columns(c2=["n", "701", True, True])),
     "a new partition": shape(
         partitions={"5": True, "6": True, "7": True}, files={**shape()["files"], "7": ["7", "71"]}
     ),
@@ -46,12 +49,21 @@ NOTHING = {
     "a new label": shape(labels={"8": "happy", "9": "sad"}),
 }
 VALUES = {
-    "the type of a column": shape(columns=columns(c2=["n", "701", False]), files={"5": ["7", "71"], "6": ["6", "61"]}),
-    "a dropped column is added again": shape(columns={"1": ["id", "700", True], "3": ["n", "701", False]}),
-    "two columns swap their names": shape(columns={"1": ["n", "701", True], "2": ["id", "701", False]}),
-    "two columns are renamed": shape(columns={"1": ["a", "701", True], "2": ["b", "701", False]}),
+    "the type of a column": shape(
+        columns=columns(c2=["n", "701", False, True]), files={"5": ["7", "71"], "6": ["6", "61"]}
+    ),
+    "a dropped column is added again": shape(columns={"1": ["id", "700", True, True], "3": ["n", "701", False, True]}),
+    "two columns swap their names": shape(columns={"1": ["n", "701", True, True], "2": ["id", "701", False, True]}),
+    "two columns are renamed": shape(columns={"1": ["a", "701", True, True], "2": ["b", "701", False, True]}),
+    "one is dropped, and another one added and perhaps renamed": shape(
+        columns={"1": ["id", "700", True, True], "3": ["x", "701", False, False]}
+    ),
+    "one is dropped, and another one renamed": shape(columns={"2": ["x", "701", False, False]}),
+    "one is renamed, and another one added and perhaps renamed": shape(
+        columns=columns(c2=["m", "701", False, False], c3=["x", "701", False, False])
+    ),
     "a column has values in old rows only": shape(
-        columns=columns(c3=["x", "701", False]), files={"5": ["7", "71"], "6": ["8", "81"]}
+        columns=columns(c3=["x", "701", False, True]), files={"5": ["7", "71"], "6": ["8", "81"]}
     ),
     "a label is renamed": shape(labels={"8": "glad"}),
 }
@@ -79,12 +91,23 @@ def test_the_catalogue_shows_what_happened_to_rows(now: Shape, change: SilentCha
     assert silent_change(now, now) is None
 
 
+@pytest.mark.parametrize("number", ["2", "3", "4"])
+def test_a_name_that_was_given_up_long_ago_comes_back(number: str) -> None:
+    renamed = shape(columns=columns(c2=["m", "701", False, False]))
+    recorded = with_gone_names(shape(), renamed)
+    assert silent_change(recorded, renamed) is None
+    later = with_gone_names(recorded, shape(columns={**renamed["columns"], "4": ["x", "702", False, True]}))
+    again = shape(columns={**later["columns"], number: ["n", "703", False, False]})
+    assert silent_change(later, again) is (None if number == "2" else SilentChange.VALUES)
+    assert "gone" not in with_gone_names(recorded, shape(table="2"))
+
+
 def test_a_truncated_table_has_an_event_a_vacuumed_one_its_rows_and_short_values_do_not_show_how_files_were_written() -> (
     None
 ):
     assert silent_change(plain(), plain(files={"1": ["7", "21"]})) is None
     short = plain(files={"1": ["1", None]})
-    rewritten = plain(files={"1": ["7", None]}, columns=columns(c2=["n", "701", False]))
+    rewritten = plain(files={"1": ["7", None]}, columns=columns(c2=["n", "701", False, True]))
     assert silent_change(short, rewritten) is SilentChange.VALUES
 
 

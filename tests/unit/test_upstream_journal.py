@@ -13,7 +13,7 @@ import pytest
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import Journal, recorded_first_snapshot, requested_snapshot
+from lakehold.upstream.journal import Journal, new_signal_id, recorded_first_snapshot, requested_snapshot
 
 _TOPICS = SideTopics("shop")
 
@@ -32,7 +32,7 @@ class Conversation:
 
     def scanned(self, status: str, second: int) -> None:
         """Answer a new signal as the connector does."""
-        last = self.signal(requested_snapshot("a1", "public.a"))
+        last = self.signal(requested_snapshot(new_signal_id("a1"), "public.a"))
         data = {"scanned_collection": "public.a", "status": status}
         written = {"id": last, "aggregate_type": "Incremental", "type": "TABLE_SCAN_COMPLETED", "additional_data": data}
         self.written[_TOPICS.notifications].append((second, json.dumps(written).encode()))

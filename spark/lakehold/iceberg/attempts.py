@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, UpstreamUnavailable
-from lakehold.iceberg import expiry
+from lakehold.iceberg.deletion import delete_or_log
 from lakehold.iceberg.store_errors import store_failed, store_hint
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
         try:
             made.commit()
         except CommitFailedException as error:
-            expiry.delete(made.table.io, made.files)
+            delete_or_log(made.table.io, made.files)
             logger.debug("another commit to %s came first: %s", table_name, error)
         except UNANSWERED as error:
             # The catalog may have committed before it failed: the next read of the table shows that.

@@ -22,7 +22,7 @@ from lakehold.iceberg.attempts import read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
-from lakehold.iceberg.table_properties import remove_property
+from lakehold.iceberg.table_properties import set_property
 from lakehold.iceberg.views import is_view
 
 TIMESTAMP_PROPERTY = "lakehold.timestamp"
@@ -260,9 +260,9 @@ class DataTables:
         """Add columns with initial defaults: see `lakehold.iceberg.new_columns`."""
         add_columns(self._catalog, full_name, columns)
 
-    def remove_property(self, full_name: str, name: str) -> None:
-        """Remove a property of a table, if the table has it: see `lakehold.iceberg.table_properties`."""
-        remove_property(self._catalog, full_name, name)
+    def set_property(self, full_name: str, name: str, value: str | None) -> None:
+        """Set a property of a table, or remove it: see `lakehold.iceberg.table_properties`."""
+        set_property(self._catalog, full_name, name, value)
 
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
         """Drop the table and, with `purge`, its files; return False if it does not exist."""

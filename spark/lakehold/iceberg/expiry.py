@@ -14,6 +14,8 @@ from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from lakehold.iceberg.deletion import delete_or_log
+
 logger = logging.getLogger(__name__)
 
 SNAPSHOTS_KEPT = 15
@@ -49,20 +51,9 @@ def delete_unreachable(io: FileIO, before: TableMetadata, after: TableMetadata) 
     expired = [s for s in _by_age(before.snapshots) if after.snapshot_by_id(s.snapshot_id) is None]
     try:
         paths |= _reachable_only_from(io, expired, oldest_kept=remaining[0]) if expired else set()
-    except OSError:
-        logger.warning("could not delete the files of expired snapshots in %s", after.location, exc_info=True)
-    delete(io, sorted(paths))
-
-
-def delete(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files that nothing refers to; a file that cannot be deleted is logged."""
-    for path in paths:
-        try:
-            io.delete(path)
-        except FileNotFoundError:  # a REST catalog deletes old metadata itself
-            logger.debug("the file %s is gone already", path)
-        except OSError:
-            logger.warning("could not delete the file %s", path, exc_info=True)
+    except OSError as error:
+        logger.warning("could not read which files of expired snapshots in %s to delete: %s", after.location, error)
+    delete_or_log(io, sorted(paths))
 
 
 def _reachable_only_from(io: FileIO, expired: Sequence[Snapshot], oldest_kept: Snapshot) -> set[str]:

@@ -9,8 +9,9 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from lakehold.iceberg import expiry, metadata_files
+from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import Attempt
+from lakehold.iceberg.deletion import delete_or_log
 from lakehold.iceberg.metadata_files import MetadataJson
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.times import now_ms
@@ -41,7 +42,7 @@ def by_file(
     def commit() -> None:
         catalog.replace(table, after)
         if deletes:
-            expiry.delete(table.io, sorted(_logged(before.metadata) - _logged(after.metadata)))
+            delete_or_log(table.io, sorted(_logged(before.metadata) - _logged(after.metadata)))
 
     return Attempt(
         table,

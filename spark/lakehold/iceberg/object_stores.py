@@ -38,11 +38,13 @@ def store_properties(settings: Settings, environment: Mapping[str, str] = os.env
 
     A server that is not AWS's own, `s3.endpoint`, has its buckets in the path of addresses and takes any region.
     """
-    if _scheme(settings) not in _S3:
+    if jar_set(settings) is None:
         return {}
+    found = {"py-io-impl": "lakehold.iceberg.store_file_io.StoreFileIO"}
+    if _scheme(settings) not in _S3:
+        return found
     given = settings.catalog_properties
     region = given.get("client.region") or given.get("s3.region")
-    found = {"py-io-impl": "lakehold.iceberg.s3_file_io.S3FileIO"}
     if "s3.endpoint" in given:
         region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or _ANY_REGION
         in_path = given.get("s3.path-style-access", "true")
@@ -54,14 +56,17 @@ def store_properties(settings: Settings, environment: Mapping[str, str] = os.env
 
 
 def checksum_variables(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return variables that turn off checksums which many servers other than AWS's own refuse; those of the user stay."""
+    """Return variables that turn off checksums which many servers other than AWS's own refuse; those of the user stay.
+
+    Every process that opens files of the store needs them, also executors on other machines.
+    """
     if _scheme(settings) not in _S3 or "s3.endpoint" not in settings.catalog_properties:
         return {}
-    return {name: "WHEN_REQUIRED" for name in _CHECKSUMS if name not in environment}
+    return {name: environment.get(name, "WHEN_REQUIRED") for name in _CHECKSUMS}
 
 
 def java_options(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return options that do the same to Java, whose environment may not be this process's."""
+    """Return options that do the same to the Java of a driver, whose environment may not be this process's."""
     return [f"-D{_CHECKSUMS[name]}={value}" for name, value in checksum_variables(settings, environment).items()]
 
 

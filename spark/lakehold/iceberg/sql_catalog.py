@@ -5,18 +5,11 @@ A batch loads its table several times. Metadata files and manifests never change
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from cachetools import LRUCache
-from pyiceberg.catalog import (
-    MANIFEST,
-    MANIFEST_LIST,
-    METADATA,
-    PREVIOUS_METADATA,
-    Catalog,
-    delete_data_files,
-    delete_files,
-)
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
@@ -25,7 +18,10 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, and_, or_, select, update
 
 from lakehold.iceberg import metadata_files
+from lakehold.iceberg.deletion import delete
 from lakehold.iceberg.metadata_files import MetadataFile
+
+logger = logging.getLogger(__name__)
 
 TABLES_REMEMBERED = 100
 """Tables whose last metadata is cached."""
@@ -80,6 +76,8 @@ class RememberingSqlCatalog(SqlCatalog):
     def purge_table(self, identifier: str | Identifier) -> None:
         """Drop a table, and delete its files; each manifest is read once, however many snapshots list it.
 
+        Files that the store refuses to delete are logged: nobody searches the location of a dropped table.
+
         Raises:
             NoSuchTableError: The table does not exist.
         """
@@ -87,11 +85,18 @@ class RememberingSqlCatalog(SqlCatalog):
         self.drop_table(identifier)
         snapshots, io = table.metadata.snapshots, table.io
         manifests = {manifest.manifest_path: manifest for s in snapshots for manifest in s.manifests(io)}
-        delete_data_files(io, [*manifests.values()])
-        delete_files(io, {*manifests}, MANIFEST)
-        delete_files(io, {snapshot.manifest_list for snapshot in snapshots}, MANIFEST_LIST)
-        delete_files(io, {entry.metadata_file for entry in table.metadata.metadata_log}, PREVIOUS_METADATA)
-        delete_files(io, {table.metadata_location}, METADATA)
+        entries = (e for m in manifests.values() for e in m.fetch_manifest_entry(io, discard_deleted=False))
+        data = dict.fromkeys(entry.data_file.file_path for entry in entries)
+        lists = [snapshot.manifest_list for snapshot in snapshots]
+        metadata = [*(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location]
+        if refusal := delete(io.delete, [*data, *manifests, *lists, *metadata]):
+            logger.warning(
+                "%s is dropped, and at least %d of its files are still below %s; delete them by hand. The store says: %s",
+                ".".join(table.name()),
+                refusal.files,
+                table.location(),
+                refusal.reason,
+            )
 
     def close(self) -> None:
         """Close the database, and clear the cache: large tables are too much to wait for the garbage collector."""

@@ -26,14 +26,18 @@ _HINTS = (
     ),
     (
         r"google::cloud|com\.google\.cloud\.storage",
-        "Check the bucket of LAKEHOLD_WAREHOUSE, and the credentials that GOOGLE_APPLICATION_CREDENTIALS names.",
+        "Check that the bucket of LAKEHOLD_WAREHOUSE exists, and set GOOGLE_APPLICATION_CREDENTIALS, for lakehold and for Spark, "
+        "to the file of a key which may read, write, list and delete there.",
     ),
     (
-        r"AzureFileSystem|com\.azure",
-        "Check the container of LAKEHOLD_WAREHOUSE, and the credentials in AZURE_CLIENT_ID, AZURE_TENANT_ID and "
-        "AZURE_CLIENT_SECRET.",
+        r"Azure Error|Azure::Core|Azure4Core|AzureFileSystem|com\.azure",
+        "Check that the container and the account of LAKEHOLD_WAREHOUSE exist, and set AZURE_CLIENT_ID, AZURE_TENANT_ID and "
+        "AZURE_CLIENT_SECRET, for lakehold and for Spark, to credentials which may read, write, list and delete there.",
     ),
 )
+
+_INTERNALS = re.compile(r" error_info=\{.*")
+"""Words of Google's client that repeat what it said before."""
 
 
 def store_hint(message: str) -> str:
@@ -48,7 +52,8 @@ def store_failed(message: str, of: str = "") -> UpstreamUnavailable:
         message: The message of the store's client, which has a hint.
         of: The table or the lake whose files are in the store; empty if unknown.
     """
-    reason = next(line.strip() for line in (*message.splitlines(), message) if store_hint(line)).rstrip(".")
+    line = next(line for line in (*message.splitlines(), message) if store_hint(line))
+    reason = _INTERNALS.sub("", line).strip().rstrip(".")
     return UpstreamUnavailable(
         f"the object store{f' of {of}' if of else ''} does not work",
         code="store-failed",

@@ -1,10 +1,10 @@
-"""Removes properties of tables, without Spark."""
+"""Sets and removes properties of tables, without Spark."""
 
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate
+from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
 from lakehold.iceberg import attempts
 from lakehold.iceberg.attempts import Attempt
@@ -12,26 +12,29 @@ from lakehold.iceberg.metadata_commits import by_file
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 
 
-def remove_property(catalog: Catalog, full_name: str, name: str) -> None:
-    """Remove a property of a table, if the table has it.
+def set_property(catalog: Catalog, full_name: str, name: str, value: str | None) -> None:
+    """Set a property of a table; None removes it. Without a difference nothing is committed.
 
     Raises:
         NoSuchTableError: The table does not exist.
         CommitConflict: Other writers committed first, at each attempt.
-        UpstreamUnavailable: The catalog does not answer; the property may or may not have been removed.
+        UpstreamUnavailable: The catalog does not answer; the property may or may not have been changed.
     """
 
     def attempt(table: Table) -> Attempt[bool] | None:
-        if name not in table.properties:
+        if table.properties.get(name) == value:
             return None
         if isinstance(catalog, RememberingSqlCatalog):
-            kept = {key: value for key, value in table.properties.items() if key != name}
+            others = {key: other for key, other in table.properties.items() if key != name}
+            kept = others if value is None else {**others, name: value}
             return by_file(catalog, table, True, lambda before: {**before, "properties": kept})
 
         def commit() -> None:
-            requirements = (AssertTableUUID(uuid=table.metadata.table_uuid),)
-            catalog.commit_table(table, requirements, (RemovePropertiesUpdate(removals=[name]),))
+            update = (
+                RemovePropertiesUpdate(removals=[name]) if value is None else SetPropertiesUpdate(updates={name: value})
+            )
+            catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
 
-        return Attempt(table, True, (), commit, is_in=lambda newest: name not in newest.properties)
+        return Attempt(table, True, (), commit, is_in=lambda newest: newest.properties.get(name) == value)
 
     attempts.change(catalog, full_name, attempt)

@@ -24,12 +24,11 @@ from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows, before
 from lakehold.ingest.envelope.change_columns import ERROR, Changes
 from lakehold.ingest.envelope.column_history import column_history
 from lakehold.ingest.envelope.header_columns import Kind
-from lakehold.ingest.envelope.stored_key import is_keyless, stored_key
+from lakehold.ingest.envelope.stored_key import is_keyless, stored_columns, stored_key
 from lakehold.ingest.envelope.unwrap import changes_of
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.metrics import DECODES
@@ -38,7 +37,7 @@ from lakehold.ingest.read.reader import RAW_SCHEMA, ReadPlan
 from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.side_by_side import Lanes
-from lakehold.ingest.topic import DecodedTopic
+from lakehold.ingest.topic import DecodedTopic, Stored
 from lakehold.ingest.transactions.record_headers import HEADERS, headers_of_changes
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
@@ -149,18 +148,17 @@ class ArrivingRecords:
             return pa.concat_tables([RAW_SCHEMA.empty_table(), *(table for table in found if table is not None)])
         return self._reading.reader.dataframe(self._reading.shared.decoder.spark(), self._ranges_of(topics))
 
-    def decoded(self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool) -> DecodedTopic:
+    def decoded(self, table: Table, stored: Stored, *, scan_schemas: bool) -> DecodedTopic:
         """Decode a table's topic.
 
-        `stored_key` has the key's columns of the Iceberg table, none before the table's first batch. With `scan_schemas` the
-        messages are searched for the schemas that they use. Without it the registry says which schemas the topic has, which is
-        faster (`TopicDecoder.wanted`).
+        With `scan_schemas` the messages are searched for the schemas that they use. Without it the registry says which schemas
+        the topic has, which is faster (`TopicDecoder.wanted`).
         """
-        topic, is_shared = self._topics[table.topic].decoded(table, stored_key, scan_schemas=scan_schemas)
+        topic, is_shared = self._topics[table.topic].decoded(table, stored, scan_schemas=scan_schemas)
         DECODES.labels(source=table.source, by="shared" if is_shared else "own").inc()
         return topic
 
-    def decoded_edges(self, table: Table, stored_key: tuple[ColumnType, ...]) -> DecodedTopic:
+    def decoded_edges(self, table: Table, stored: Stored) -> DecodedTopic:
         """Decode the first and the last records of each partition of a table's topic; the result is kept until `close`.
 
         To be called after `take`, which decides where the batch ends.
@@ -174,7 +172,7 @@ class ArrivingRecords:
             takers = [each for each in self._definitions if each.topic == table.topic]
             records = edges(self._reading.reader, ranges)
             self._edges[table.topic] = SharedTopic(self._reading.shared.decoder, records, takers)
-        return self._edges[table.topic].decoded(table, stored_key, scan_schemas=False)[0]
+        return self._edges[table.topic].decoded(table, stored, scan_schemas=False)[0]
 
     def may_move_keys(self, topic: str, high_water_marks: HighWaterMarks) -> bool:
         """Return whether the changes of one key may come from two partitions, as after somebody added partitions to the topic.
@@ -242,7 +240,7 @@ class TableArrival:
         self.state = state
         self._columns_of = columns_of
         self._arriving = arriving
-        self._key = stored_key(state)
+        self._stored = Stored(stored_key(state), stored_columns(state))
         self._ends: dict[int, int] | None = None
         self._found: tuple[DecodedTopic, Changes] | None = None
         self._carrier: Carrier | None = None
@@ -315,8 +313,8 @@ class TableArrival:
     @property
     def edges(self) -> Changes:
         """Return the changes of the first and the last records of each partition."""
-        decoded = self._arriving.decoded_edges(self.table, self._key).decoded
-        return changes_of(decoded, self.table, self._key, has_keyless_rows=self._has_keyless_rows(decoded))
+        decoded = self._arriving.decoded_edges(self.table, self._stored).decoded
+        return changes_of(decoded, self.table, self._stored.key, has_keyless_rows=self._has_keyless_rows(decoded))
 
     def may_move_keys(self, high_water_marks: HighWaterMarks) -> bool:
         """Return whether the changes of one key may come from two partitions, see `ArrivingRecords.may_move_keys`."""
@@ -347,19 +345,26 @@ class TableArrival:
         return self._found
 
     def _decode(self, *, scan_schemas: bool) -> tuple[DecodedTopic, Changes]:
-        topic = self._arriving.decoded(self.table, self._key, scan_schemas=scan_schemas)
+        topic = self._arriving.decoded(self.table, self._stored, scan_schemas=scan_schemas)
         try:
             return topic, self._changes(topic.decoded)
         except TableStopped as stop:
-            if not (self._key and stop.code == "key-changed" and self.state is not None and self.state.current is None):
+            if not (
+                self._stored.key
+                and stop.code == "key-changed"
+                and self.state is not None
+                and self.state.current is None
+            ):
                 raise
         # The key came from the database, and the table has no rows yet that depend on it: take the messages' key.
-        self._key = ()
+        self._stored = replace(self._stored, key=())
         return self._decode(scan_schemas=scan_schemas)
 
     def _changes(self, decoded: Decoded) -> Changes:
         history = column_history(decoded, self.table, self.state, lambda _: self._in_database)
-        return changes_of(decoded, self.table, self._key, history, has_keyless_rows=self._has_keyless_rows(decoded))
+        return changes_of(
+            decoded, self.table, self._stored.key, history, has_keyless_rows=self._has_keyless_rows(decoded)
+        )
 
     def _has_keyless_rows(self, decoded: Decoded) -> bool:
         """Return whether the table has no key, though messages may have one: Debezium takes a unique index over nulls for it."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from lakehold.definitions import Table
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import failpoint
-from lakehold.iceberg.store_errors import store_hint
 from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, emptied, ending_at, with_end_seen, without_end
 from lakehold.ingest.leased_source import LeasedSource
@@ -24,7 +23,7 @@ from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.ingest.write.repeats import remove_gone
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
-from lakehold.spark_errors import described, is_sparks
+from lakehold.spark_errors import advice, described, is_sparks
 
 log = logging.getLogger(__name__)
 
@@ -188,6 +187,6 @@ def _as_stop(table: Table, error: Exception) -> LakeholdError:
         f'table "{table.full_name}" could not take its changes',
         code="table-failed",
         detail=described(error) if is_sparks(error) else f"{type(error).__name__}: {first_line}",
-        hint=store_hint(str(error))
+        hint=advice(error)
         or "The next ingest tries it again; the other tables continued. The whole error is in the log.",
     )

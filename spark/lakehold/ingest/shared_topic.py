@@ -14,8 +14,7 @@ from lakehold.definitions import Table
 from lakehold.errors import LakeholdError
 from lakehold.ingest.decode.decoded import Decoded, Wanted
 from lakehold.ingest.decode.shared_decoding import DecodedTogether
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.topic import DecodedTopic, TopicDecoder, TopicPart
+from lakehold.ingest.topic import DecodedTopic, Stored, TopicDecoder, TopicPart
 
 
 class SharedTopic:
@@ -47,21 +46,19 @@ class SharedTopic:
         """Return whether there may be records; without Spark that is not always known."""
         return self.here is None or self.here.num_rows > 0
 
-    def decoded(
-        self, table: Table, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
-    ) -> tuple[DecodedTopic, bool]:
+    def decoded(self, table: Table, stored: Stored, *, scan_schemas: bool) -> tuple[DecodedTopic, bool]:
         """Return the records decoded for a table, and whether another table's decoding served.
 
         Args:
             table: The table.
-            stored_key: The key's columns of its Iceberg table, if that exists.
+            stored: The columns of its Iceberg table.
             scan_schemas: Whether to look up in the records which schemas they use, rather than take those of the registry.
         """
-        wanted, knows_all = self._decoder.wanted(table, self._part, stored_key, scan_schemas=scan_schemas)
+        wanted, knows_all = self._decoder.wanted(table, self._part, stored.key, scan_schemas=scan_schemas)
         is_shared = (found := self._found(wanted)) is not None
         if found is None:
             self._decode_with_others(table, wanted, scan_schemas=scan_schemas)
-            found = self._found(wanted) or self._decoder.decode(table, self._part, wanted)
+            found = self._found(wanted) or self._decoder.decode(table, self._part, wanted, stored.columns)
         return DecodedTopic(self._part.raw, found, knows_all), is_shared
 
     def release(self) -> None:

@@ -89,8 +89,9 @@ class Lanes:
 
     def _run_in_own_session(self, do: Callable[[], Result], future: Future[Result]) -> None:
         try:
-            if getattr(self._own, "spark", None) is None:
-                self._own.spark = self._sessions.enter_context(self._another(self._spark()))
+            # A lake whose server restarted has another session: those beside the former one are lost as well.
+            if getattr(self._own, "beside", None) is not (main := self._spark()):
+                self._own.spark, self._own.beside = self._sessions.enter_context(self._another(main)), main
             future.set_result(do())
         # Whatever it is, the caller waits for it.
         except BaseException as error:  # noqa: BLE001

@@ -28,13 +28,15 @@ from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.recovery import recover, stop_faulty
 from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
-from lakehold.spark_errors import described, is_sparks
+from lakehold.spark_errors import advice, described, is_sparks
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
 
 _MEANWHILE_IDLE_MS = 10_000
 """Interval of empty batches while others catch up: the write frontier of a quiet table does not wait for them."""
+_EMPTY_TRANSACTION_IDLE_MS = 500
+"""Interval of empty batches that commit transactions without events: a sync point is one, and somebody may wait for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class Ingesting(LeasedSource):
             raise IngestFailed(
                 f'source "{self.source}" could not be read',
                 detail=described(error),
-                hint="The next ingest tries it again. The whole error is in the log.",
+                hint=advice(error) or "The next ingest tries it again. The whole error is in the log.",
             ) from error
 
     def _begin(self) -> Generator[BatchReport, None, tuple[FetchedOffsets, set[str]]]:
@@ -154,10 +156,8 @@ class Ingesting(LeasedSource):
             if not state.tables:
                 return None
             own = fetched.without(fetched.topics - self._topics_of_main())
-            frontier_may_stay = ran or self._moved_lately(state, meanwhile=meanwhile)
-            planned, report = next_batch(
-                self, state, partial(self.planner.plan, state, own), partial(self._is_wanted, state, frontier_may_stay)
-            )
+            is_wanted = partial(self._is_wanted, state, ran=ran, meanwhile=meanwhile)
+            planned, report = next_batch(self, state, partial(self.planner.plan, state, own), is_wanted)
             if report is None:
                 return self._ended(planned, state)
             ran = True
@@ -166,16 +166,17 @@ class Ingesting(LeasedSource):
                 was_readable = all(progress.since_ms is not None for progress in state.tables.values())
                 return planned if was_readable else self._ended(planned, self.main())
 
-    def _is_wanted(self, state: ReaderState, frontier_may_stay: bool, planned: Planned) -> bool:
+    def _is_wanted(self, state: ReaderState, planned: Planned, *, ran: bool, meanwhile: bool) -> bool:
         """Return whether to run a batch: it has news, or moves the write frontier.
 
-        The frontier does not move while a transaction is overdue.
+        The frontier does not move again after a batch that just `ran`, nor while a transaction is overdue.
         """
         if state.waiting is not None:
             # The transaction may have arrived; record that now, as long batches may come before the end of this call.
             self._record_waiting(planned)
             state = self.main()
-        return planned.has_news or not (frontier_may_stay or self._is_overdue(planned, state))
+        may_stay = ran or self._moved_lately(planned, state, meanwhile=meanwhile)
+        return planned.has_news or not (may_stay or self._is_overdue(planned, state))
 
     def _ended(self, planned: Planned, state: ReaderState) -> Planned:
         """Return the last plan, asking to fetch offsets again if a table lacks only the end of a partition to be readable.
@@ -220,12 +221,14 @@ class Ingesting(LeasedSource):
     def _is_late(self, waiting: Waiting) -> bool:
         return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
 
-    def _moved_lately(self, main: ReaderState, *, meanwhile: bool) -> bool:
+    def _moved_lately(self, planned: Planned, main: ReaderState, *, meanwhile: bool) -> bool:
         """Return whether the write frontier of `main` moved so recently that it need not move.
 
         Batches of tables that catch up have timestamps, too, but do not move it.
         """
         idle_ms = max(self.idle_ms, _MEANWHILE_IDLE_MS) if meanwhile else self.idle_ms
+        if planned.transactions.is_ahead_of(main.transactions):
+            idle_ms = min(idle_ms, _EMPTY_TRANSACTION_IDLE_MS)
         return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
 
     def _topics_of_main(self) -> set[str]:

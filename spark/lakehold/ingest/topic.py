@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,14 @@ class TopicPart:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The columns of an Iceberg table: those of its key, and all; none before the table's first batch."""
+
+    key: tuple[ColumnType, ...] = ()
+    columns: tuple[ColumnType, ...] = ()
+
+
+@dataclass(frozen=True)
 class DecodedTopic:
     """A topic's part of a batch, decoded.
 
@@ -149,20 +158,25 @@ class TopicDecoder:
             schemas = replace(schemas, key=JsonDeclared())
         return Wanted(schemas, shape, has_heads), subjects is None
 
-    def decode(self, table: Table, part: TopicPart, wanted: Wanted) -> Decoded:
+    def decode(self, table: Table, part: TopicPart, wanted: Wanted, stored: tuple[ColumnType, ...]) -> Decoded:
         """Decode the records of a topic for a table.
 
+        Schemas that contradict each other may still fit the table: a column that is a double, then an int, then a double again is
+        a double in it. Where a batch begins makes no difference then.
+
+        Args:
+            table: The table.
+            part: The records.
+            wanted: The schemas and the shape.
+            stored: The columns of its Iceberg table, if it exists.
+
         Raises:
-            TableStopped: The schemas contradict each other.
+            TableStopped: The schemas contradict each other, or the table.
         """
         try:
-            return decode(
-                part.raw,
-                wanted.schemas,
-                wanted.shape,
-                has_heads=wanted.has_heads,
-                max_record_bytes=self.max_record_bytes,
-            )
+            with suppress(TypeConflict):
+                return decode(part.raw, wanted, max_record_bytes=self.max_record_bytes)
+            return decode(part.raw, replace(wanted, stored=stored), max_record_bytes=self.max_record_bytes)
         except TypeConflict as conflict:
             raise TableStopped(
                 conflict.message, table=table.full_name, code="type-changed", detail=conflict.detail, hint=conflict.hint

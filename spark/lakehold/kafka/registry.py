@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
-from lakehold.errors import DefinitionError, UpstreamError, UpstreamUnavailable
+from lakehold.errors import DefinitionError, UpstreamUnavailable
 
 _T = TypeVar("_T")
 
@@ -39,8 +39,7 @@ class Registry:
         """Fetch the Avro schema with this global id; None if the registry has none or it is of another kind.
 
         Raises:
-            UpstreamUnavailable: The registry does not answer.
-            UpstreamError: It refuses the credentials.
+            UpstreamUnavailable: The registry does not answer, or refuses the credentials.
         """
         if schema_id not in self._texts:
             schema: Schema | None = self._if_known(partial(self._client.get_schema, schema_id))
@@ -73,7 +72,7 @@ class Registry:
             if e.http_status_code == _NOT_FOUND:
                 return None
             if e.http_status_code in _DENIED:
-                raise UpstreamError(
+                raise UpstreamUnavailable(
                     f"the schema registry at {self.url} refuses access",
                     code="registry-denied",
                     detail=f"It answered {e.http_status_code}: {e.error_message}.",

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
+
+from pyiceberg.table import Table
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.attempts import read, unreadable
+from lakehold.iceberg.deletion import Refusal, delete, deletion_refused
 from lakehold.maintenance.maintenance_plan import TablePlan
-from lakehold.maintenance.procedures import Procedures, is_conflict, is_file_gone
+from lakehold.maintenance.procedures import Expired, Procedures, is_conflict, is_file_gone
 from lakehold.maintenance.record_expiry import KEPT_MS, Records
 from lakehold.maintenance.survey import MaintenanceScope, Survey
 from lakehold.progress import Progress
@@ -44,6 +47,7 @@ class MaintenanceReport:
         rewritten: Data and delete files that were rewritten; the old ones are deleted when no history needs them.
         orphans: Files that the table did not refer to.
         rows: Rows of a system table that were too old to be kept.
+        refusal: Files that nothing needs and that the store refused to delete; then `error` reports them, too.
         error: The error that stopped its maintenance; None: all was done.
         skipped: Why it cannot be maintained yet: its first snapshot is not complete.
     """
@@ -57,6 +61,7 @@ class MaintenanceReport:
     rewritten: int = 0
     orphans: int = 0
     rows: int = 0
+    refusal: Refusal = field(default_factory=Refusal)
     error: LakeholdError | None = None
     skipped: LakeholdError | None = None
 
@@ -106,6 +111,8 @@ class Maintaining:
         try:
             for so_far in self._foreseen(scope) if dry_run else self._maintained(scope):
                 report = so_far
+            if report.refusal:
+                report = replace(report, error=self._deletion_refused(report))
         except DefinitionError as error:
             # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
             report = replace(report, error=error) if is_named else replace(report, skipped=error)
@@ -119,7 +126,7 @@ class Maintaining:
         plan = self.survey.plan(scope)
         report = replace(_report_of_plan(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
-        yield replace(report, orphans=self._without_orphans(plan, dry_run=True))
+        yield self._without_orphans(report, plan, dry_run=True)
 
     def _maintained(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         """Maintain a table and yield the report so far, after each step."""
@@ -133,24 +140,42 @@ class Maintaining:
             failpoint("after-untag")
             yield (report := replace(report, tags=len(plan.unneeded_tags)))
         plans = chain((plan,), iter(lambda: self.survey.plan(scope), None))
-        plan, files = _while_others_write(scope.full_name, lambda: self._expired(next(plans)))
+        plan, expired = _while_others_write(scope.full_name, lambda: self._expired(next(plans)))
         if plan.expired:
             failpoint("after-expiry")
             yield (
                 report := replace(
-                    report, snapshots=len(plan.expired), files=report.files + files, bytes=plan.freed.bytes
+                    report,
+                    snapshots=len(plan.expired),
+                    files=report.files + expired.files,
+                    bytes=plan.freed.bytes,
+                    refusal=self._refused_of(plan, expired) or report.refusal,
                 )
             )
         yield (report := replace(report, rewritten=self._rewritten(plan)))
         failpoint("after-compaction")
-        yield replace(report, orphans=self._without_orphans(plan, dry_run=False))
+        yield self._without_orphans(report, plan, dry_run=False)
 
-    def _expired(self, plan: TablePlan) -> tuple[TablePlan, int]:
-        """Expire snapshots; return the plan that was followed, and how many files were deleted."""
-        return plan, self.procedures.expire_snapshots(plan.full_name, plan.expired) if plan.expired else 0
+    def _expired(self, plan: TablePlan) -> tuple[TablePlan, Expired]:
+        """Expire snapshots; return the plan that was followed, and what was deleted."""
+        if not plan.expired:
+            return plan, Expired(files=0, manifest_lists=0)
+        return plan, self.procedures.expire_snapshots(plan.full_name, plan.expired)
+
+    def _refused_of(self, plan: TablePlan, expired: Expired) -> Refusal:
+        """Return files of expired snapshots that the store refused to delete, if it refused any manifest list.
+
+        Spark reports only how many files it deleted. A manifest list belongs to one snapshot, so it is known how many of
+        them there were, and it is safe to delete one again, which brings the store's message.
+        """
+        if expired.manifest_lists >= len(plan.manifest_lists):
+            return Refusal()
+        table = self._table(plan.full_name)
+        kept = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
+        return delete(table.io.delete, [path for path in plan.manifest_lists if path not in kept])
 
     def _rewritten(self, plan: TablePlan) -> int:
-        table = read(self.survey.catalog, plan.full_name, lambda table: table)
+        table = self._table(plan.full_name)
         rewrite, rewritten = plan.rewrite, 0
         if rewrite.data_files:
             in_order = not table.sort_order().is_unsorted
@@ -171,16 +196,36 @@ class Maintaining:
         forgotten = _while_others_write(
             report.table, lambda: self.records.forget(report.table, before_ms, dry_run=dry_run)
         )
-        return replace(report, rows=forgotten.rows, files=report.files + forgotten.files)
+        return replace(
+            report,
+            rows=forgotten.rows,
+            files=report.files + forgotten.files,
+            refusal=forgotten.refusal,
+        )
 
-    def _without_orphans(self, plan: TablePlan, *, dry_run: bool) -> int:
+    def _without_orphans(self, report: MaintenanceReport, plan: TablePlan, *, dry_run: bool) -> MaintenanceReport:
         if plan.orphans_before_ms is None:
-            return 0
+            return report
         name, before_ms = plan.full_name, plan.orphans_before_ms
         found = _while_others_write(name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run))
-        if not dry_run:
+        # Spark does not report which files the store refused to delete; deleting them again does.
+        refusal = Refusal() if dry_run else delete(self._table(name).io.delete, [*filter(_is_plain, found)])
+        if not dry_run and not refusal:  # else the next maintenance searches again
             _while_others_write(name, lambda: self.procedures.record_orphan_search(name, self.survey.clock()))
-        return found
+        # Old files of the snapshots that were just expired are among the orphans: the sum might count them twice.
+        at_least = max(report.refusal, refusal, key=lambda each: each.files)
+        return replace(report, orphans=len(found) - refusal.files, refusal=at_least)
+
+    def _deletion_refused(self, report: MaintenanceReport) -> LakeholdError:
+        return deletion_refused(report.table, self._table(report.table).location(), report.refusal)
+
+    def _table(self, full_name: str) -> Table:
+        return read(self.survey.catalog, full_name, lambda table: table)
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether PyIceberg reads the whole path as such: it would delete another file than `a?b`."""
+    return not {"?", "#"} & set(path)
 
 
 def _report_of_plan(plan: TablePlan) -> MaintenanceReport:

@@ -18,6 +18,7 @@ class TablePlan:
         kept_from_ms: From when on it stays readable, inclusive; None: all of its history stays.
         unneeded_tags: Tags of lakehold that no hold needs: they are removed before their snapshots.
         expired: Ids of the snapshots to expire.
+        manifest_lists: Their manifest lists, one of each, which no other snapshot has.
         freed: An estimate of what that frees.
         rewrite: Files that are worth rewriting.
         orphans_before_ms: Unreferenced files made before then (exclusive) are deleted; None: they are not searched for.
@@ -27,6 +28,7 @@ class TablePlan:
     kept_from_ms: int | None = None
     unneeded_tags: tuple[str, ...] = ()
     expired: tuple[int, ...] = ()
+    manifest_lists: tuple[str, ...] = ()
     freed: Freed = field(default_factory=Freed)
     rewrite: Rewrite = field(default_factory=Rewrite)
     orphans_before_ms: int | None = None
@@ -54,6 +56,7 @@ def plan_table(
         kept_from_ms=needs.kept_from_ms if needs is not None else None,
         unneeded_tags=unneeded_tags,
         expired=tuple(snapshot.snapshot_id for snapshot in expired),
+        manifest_lists=tuple(snapshot.manifest_list for snapshot in expired),
         freed=freed(timeline, expired),
         rewrite=rewrite,
         orphans_before_ms=orphans_before_ms,

@@ -45,6 +45,19 @@ def is_file_gone(message: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Expired:
+    """A count of the files that were deleted with expired snapshots; files that the store refused to delete are not in it.
+
+    Attributes:
+        files: All files.
+        manifest_lists: Manifest lists among them: each snapshot has one of its own.
+    """
+
+    files: int
+    manifest_lists: int
+
+
+@dataclass(frozen=True)
 class Procedures:
     """The procedures that run on the tables of one lake.
 
@@ -58,8 +71,8 @@ class Procedures:
     catalog_name: str
     is_in_object_store: bool = False
 
-    def expire_snapshots(self, full_name: str, snapshot_ids: Sequence[int]) -> int:
-        """Expire exactly these snapshots and delete the files that only they refer to. Returns how many files were deleted.
+    def expire_snapshots(self, full_name: str, snapshot_ids: Sequence[int]) -> Expired:
+        """Expire exactly these snapshots and delete the files that only they refer to.
 
         By default the procedure also expires every snapshot of the last branch that is older than five days; a time before all
         snapshots prevents that. It refuses to expire a snapshot that a tag or a branch refers to.
@@ -68,7 +81,8 @@ class Procedures:
         rows = self._run(
             "expire_snapshots", full_name, f"snapshot_ids => array({ids}), older_than => {literal(_EPOCH)}"
         )
-        return sum(count for row in rows for name, count in row.items() if name.startswith("deleted_") and count)
+        counts = {name: count or 0 for row in rows for name, count in row.items() if name.startswith("deleted_")}
+        return Expired(files=sum(counts.values()), manifest_lists=counts["deleted_manifest_lists_count"])
 
     def rewrite_data_files(self, full_name: str, rewrite: Rewrite, *, in_order: bool) -> int:
         """Compact small data files, and rewrite files with many deleted rows without them. Returns how many were rewritten.
@@ -108,20 +122,20 @@ class Procedures:
         found = re.match(r"(\d+)\.(\d+)", str(row["version"]))
         return found is not None and (int(found[1]), int(found[2])) >= (1, 12)
 
-    def remove_orphan_files(self, full_name: str, before_ms: int, *, dry_run: bool) -> int:
-        """Delete files below the table's location that it does not refer to. Returns how many there were.
+    def remove_orphan_files(self, full_name: str, before_ms: int, *, dry_run: bool) -> list[str]:
+        """Delete files below the table's location that it does not refer to. Returns them, deleted or not.
 
         Args:
             full_name: The table.
             before_ms: Files made at or after this time stay, epoch milliseconds: a writer may be about to commit them.
-            dry_run: Only count them.
+            dry_run: Only find them.
         """
         before = literal(_EPOCH + timedelta(milliseconds=before_ms))
         arguments = f"older_than => {before}, dry_run => {str(dry_run).lower()}"
         if self.is_in_object_store:
             # Iceberg's own client lists the files. In a directory it would fail when one of them goes meanwhile; Hadoop does not.
             arguments += ", prefix_listing => true"
-        return len(self._run("remove_orphan_files", full_name, arguments))
+        return [row["orphan_file_location"] for row in self._run("remove_orphan_files", full_name, arguments)]
 
     def record_orphan_search(self, full_name: str, at_ms: int) -> None:
         """Record on the table that orphans were searched for at a time, epoch milliseconds."""

@@ -5,13 +5,14 @@ An error is healed when a later good message sets the row of its key (`ingest/wr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.expressions import LessThan, Reference
 from pyiceberg.expressions.literals import literal
 
 from lakehold.holds.rules import protecting
 from lakehold.iceberg.data_tables import DataTables
+from lakehold.iceberg.deletion import Refusal
 from lakehold.maintenance.procedures import Procedures
 from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.quality.pages import Pages
@@ -29,10 +30,17 @@ KEPT_MS = 30 * 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True)
 class Forgotten:
-    """A count of what was deleted: rows of a system table, and files that belong to them."""
+    """A count of what was deleted: rows of a system table, and files that belong to them.
+
+    Attributes:
+        rows: The rows.
+        files: The files.
+        refusal: Further files that the store refused to delete.
+    """
 
     rows: int = 0
     files: int = 0
+    refusal: Refusal = field(default_factory=Refusal)
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,9 @@ class Records:
             for check in self.checks.values()
             if check.hold_id in kept or check.checked_at_ms >= before_ms
         }
-        return Forgotten(rows, self.pages.forget(before_ms, linked, dry_run=dry_run))
+        pages = self.pages.unneeded(before_ms, linked)
+        refusal = Refusal() if dry_run else self.pages.delete(pages)
+        return Forgotten(rows, len(pages) - refusal.files, refusal)
 
     def _forget_healed(self, before_ms: int, *, dry_run: bool) -> int:
         """Delete errors that were healed before a time, and return how many; `healed_at` of an open error is null."""

@@ -42,7 +42,6 @@ class DurableClient:
 
     Args:
         name: The client's name.
-        text: Its SUBSCRIBE as written.
         follower: Reads the SUBSCRIBE.
         input_hold: The client's hold.
         store: Stores the client's position, and the lease of the process that runs it.
@@ -53,7 +52,6 @@ class DurableClient:
     def __init__(  # noqa: PLR0913 - its parts
         self,
         name: str,
-        text: str,
         follower: Follower,
         input_hold: InputHold,
         store: SubscriberStore,
@@ -67,7 +65,7 @@ class DurableClient:
                 hint="Use letters, digits, _ and -, beginning with a letter.",
             )
         self.name = name
-        self._text = text.strip()
+        self._text = follower.statement.text
         self._follower = follower
         self._input_hold = input_hold
         self._store = store
@@ -128,9 +126,12 @@ class DurableClient:
             yield from DeliveryRun(position, subscriber.position_ms).of(output, stop, is_snapshot=is_snapshot)
 
     def forget(self) -> None:
-        """Forget the client's position and drop its hold; its next run starts over."""
-        self._store.forget(self.name)
+        """Drop the client's hold and forget its position; its next run starts over.
+
+        Killed in between, it has released the history, and the client is where it was: call it again.
+        """
         self._input_hold.drop()
+        self._store.forget(self.name)
 
     def _register(self) -> Subscriber:
         found = self._store.register(Subscriber(self.name, SubscriberKind.CLIENT, self.name, self._text))

@@ -13,7 +13,7 @@ from pyiceberg.table import Table, TableProperties, WriteTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 
-from lakehold.iceberg import expiry
+from lakehold.iceberg.deletion import delete_or_log
 from lakehold.publish.output_columns import fit_columns
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.row_values import is_beyond_python
@@ -54,7 +54,7 @@ class OutputFiles:
 
     def delete(self) -> None:
         """Delete the files that were written and will not be committed."""
-        expiry.delete(self._table.io, (file.file_path for file in self._files))
+        delete_or_log(self._table.io, [file.file_path for file in self._files])
 
     def _partition_of(self, mz_timestamp: int) -> PartitionKey:
         """Return the partition of rows at that time; users may have partitioned the table differently, but by time."""

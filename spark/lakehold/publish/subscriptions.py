@@ -85,7 +85,7 @@ class Subscriptions:
             output.drop()
 
     def let_go(self) -> None:
-        """Clean up after a `DROP SUBSCRIPTION` or a durable client's `forget()` that was killed halfway.
+        """Clean up after a `DROP SUBSCRIPTION` that was killed halfway, or a durable client that began during its `forget()`.
 
         The order of the reads matters: holds, subscribers, definitions. A client is registered before its hold is created, and a
         subscription is declared before it is registered. So what a later read lacks was removed.
@@ -146,13 +146,13 @@ class Subscriptions:
             namespace=None,
             tables=follower.statement.tables,
             max_lag_ms=max_lag_ms,
-            sql=text,
+            sql=follower.statement.text,
             kept_by=name,
             keeper=SubscriberKind.CLIENT,
         )
         hint = "Run it with on_lapse='resnapshot' to start over from a snapshot, or discard its position with forget()."
         input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
-        return DurableClient(name, text, follower, input_hold, self.store, self.settings, on_lapse)
+        return DurableClient(name, follower, input_hold, self.store, self.settings, on_lapse)
 
     def overview(self) -> list[tuple[Any, ...]]:
         """Return a row of `COLUMNS` for each subscription, by name."""

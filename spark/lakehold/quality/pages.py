@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from lakehold.iceberg.deletion import Refusal, delete
 from lakehold.templates import shown_path
 
 
@@ -25,30 +25,34 @@ class Pages:
     directory: str
     io: FileIO
 
-    def forget(self, before_ms: int, linked: Collection[str], *, dry_run: bool = False) -> int:
-        """Delete pages that were written before a time (exclusive) and that no verdict links; return how many.
+    def unneeded(self, before_ms: int, linked: Collection[str]) -> list[str]:
+        """List the pages that were written before a time (exclusive) and that no verdict links, by their path in the store.
 
         Args:
             before_ms: Epoch milliseconds.
             linked: Paths of pages that stay, as verdicts have them.
-            dry_run: Only count them.
         """
         files, path = self._files()
-        parts = urlsplit(self.directory)
-        prefix = f"{parts.scheme}://" if parts.netloc else ""
-        gone = [
+        shown = shown_path(self.directory)
+        return [
             found.path
             for found in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-            if _is_old(found, before_ms) and (shown_path(prefix + found.path)) not in linked
+            if _is_old(found, before_ms) and shown + found.path.removeprefix(path) not in linked
         ]
-        for page in gone if not dry_run else ():
-            files.delete_file(page)
-        return len(gone)
+
+    def delete(self, pages: Sequence[str]) -> Refusal:
+        """Delete pages, and return those that the store refuses to delete.
+
+        Args:
+            pages: Their paths in the store.
+        """
+        files, _ = self._files()
+        return delete(files.delete_file, pages)
 
     def _files(self) -> tuple[FileSystem, str]:
         """Return the file system of the directory, and its path there."""
-        scheme, netloc, path = PyArrowFileIO.parse_location(self.directory)
         io = self.io if isinstance(self.io, PyArrowFileIO) else PyArrowFileIO(self.io.properties)
+        scheme, netloc, path = io.parse_location(self.directory)
         return io.fs_by_scheme(scheme, netloc), path
 
 

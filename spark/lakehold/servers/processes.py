@@ -42,9 +42,10 @@ class ProcessRecord:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Return whether a process has ended, collected by its parent or not."""
+    """Return whether a process has ended with all of its threads, collected by its parent or not."""
     try:
-        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        # A process whose first thread has ended looks ended itself, while the others may still hold its ports.
+        if process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1):
             return False
     except psutil.NoSuchProcess:
         return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]  # comes with pyspark[connect], without types
 import pyspark
 
+from lakehold.executor_python import interpreter
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.servers import HOST, Server, ServerCommand
 from lakehold.session import session_conf
@@ -78,7 +78,7 @@ class SparkConnectServer(Server):
         """Return the command that runs the server in the foreground; `spark-submit` becomes the Java process itself."""
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         arguments = ("--properties-file", str(self._conf_file), "--class", _CLASS, "spark-internal")
-        environment = {"PYSPARK_PYTHON": sys.executable}
+        environment = {"PYSPARK_PYTHON": interpreter(self._conf)}
         return ServerCommand([str(submit), *arguments], self.folder, self.log, environment)
 
     def is_healthy(self) -> bool:

@@ -5,6 +5,8 @@ Spark matches names in any case, but Iceberg's catalogs do not. With one spellin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import Token
 
 from lakehold.sql.cursor import Cursor
@@ -71,6 +73,18 @@ def _parts(cursor: Cursor, what: str = "a table name") -> list[str]:
     return parts
 
 
+def begins_with_catalog(cursor: Cursor) -> bool:
+    """Return whether the name of a table that comes next begins with the session's own catalog; stay before it."""
+    at = cursor.position
+    parts = _parts(cursor)
+    cursor.rewind(at)
+    return _has_catalog(cursor, parts)
+
+
 def _table_parts(cursor: Cursor) -> list[str]:
     parts = _parts(cursor)
-    return parts[1:] if len(parts) == _THREE_PARTS and parts[0] == cursor.catalog else parts
+    return parts[1:] if _has_catalog(cursor, parts) else parts
+
+
+def _has_catalog(cursor: Cursor, parts: Sequence[str]) -> bool:
+    return len(parts) == _THREE_PARTS and parts[0] == cursor.catalog

@@ -8,7 +8,7 @@ from sqlglot import Token, TokenType
 
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
-from lakehold.sql.names import table_reference
+from lakehold.sql.names import begins_with_catalog, table_reference
 from lakehold.sql.parse_as_of import parse_timestamp
 from lakehold.sql.queries import missing_namespace, parse_query
 from lakehold.subscribe.statement import (
@@ -35,7 +35,9 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
 
     A modifier is WITHIN TIMESTAMP ORDER BY, ENVELOPE UPSERT or ENVELOPE DEBEZIUM.
     """
+    first = cursor.last
     cursor.accept("TO")
+    relation_at = cursor.position
     relation = _relation(cursor)
     modifier = ""
     shape: OutputShape = Raw()
@@ -62,7 +64,23 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
         progress=options.get("PROGRESS", False),
         as_of_ms=times_ms.get("AS OF"),
         up_to_ms=times_ms.get("UP TO"),
+        text=_text(cursor, first, relation, relation_at),
     )
+
+
+def _text(cursor: Cursor, first: Token, relation: str | Query, relation_at: int) -> str:
+    """Return the statement as written, but without the catalog's name, which is a setting and may differ at the next run."""
+    end = cursor.position
+    cursor.rewind(relation_at + isinstance(relation, Query))
+    start = cursor.peek().start
+    tables = {start + table.start for table in relation.tables} if isinstance(relation, Query) else {start}
+    text, begin = "", first.start
+    while cursor.position < end:
+        if cursor.peek().start in tables and begins_with_catalog(cursor):
+            text += cursor.sql[begin : cursor.peek().start]
+            begin = cursor.peek(2).start
+        cursor.advance()
+    return text + cursor.sql[begin : cursor.last.end + 1]
 
 
 def _relation(cursor: Cursor) -> str | Query:

@@ -19,7 +19,7 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
     name = cursor.object_name("a subscription name")
     into: tuple[str, str] | None = None
     options: dict[str, OptionValue] = {}
-    written: tuple[str, Subscribe] | None = None
+    subscribe: Subscribe | None = None
     for clause in cursor.clauses("INTO", "WITH", "AS SUBSCRIBE"):
         match clause:
             case "INTO":
@@ -27,17 +27,16 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
             case "WITH":
                 options = parse_options(cursor, SUBSCRIPTION)
             case _:
-                written = _subscribe(cursor)
-    if written is None:
+                subscribe = _subscribe(cursor)
+    if subscribe is None:
         raise cursor.error("AS SUBSCRIBE")
-    text, subscribe = written
     namespace = subscribe.tables[0].rpartition(".")[0]
     if into is None:
         check_stored_name(cursor, name, first, first)
     subscription = Subscription(
         name=name,
         into=".".join(into) if into is not None else f"{namespace}.{name}",
-        subscribe=text,
+        subscribe=subscribe.text,
         tables=subscribe.tables,
         on_lapse=OnLapse(str(options.get("on_lapse", OnLapse.STOP.value))),
         retain_output_ms=_duration_ms(options, "retain_output"),
@@ -53,14 +52,13 @@ def check_endless(subscribe: Subscribe) -> str:
     return "PROGRESS" if subscribe.progress else ""
 
 
-def _subscribe(cursor: Cursor) -> tuple[str, Subscribe]:
-    """Parse the SUBSCRIBE after `AS`, up to the end of the statement; return its text and the parsed form."""
-    first = cursor.last
+def _subscribe(cursor: Cursor) -> Subscribe:
+    """Parse the SUBSCRIBE after `AS`, up to the end of the statement."""
     subscribe = parse_subscribe(cursor)
     unfit = check_endless(subscribe)
     if unfit:
         raise _refused(cursor, unfit)
-    return cursor.sql[first.start : cursor.last.end + 1], subscribe
+    return subscribe
 
 
 def _refused(cursor: Cursor, clause: str) -> StatementError:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType, VariantType
 
 from lakehold.arrow_frames import frame_of
+from lakehold.executor_python import map_in_arrow
 from lakehold.spark_sql import quoted, quoted_table
 from lakehold.subscribe.file_rows import DatedSelection, FileRows, diff_schema
 from lakehold.subscribe.project import arrow_type, is_readable
@@ -95,10 +96,7 @@ class OnSpark:
         return self.session().createDataFrame([], _struct_type(columns.as_struct()))
 
     def read_selections(self, reader: FileRows, selections: Sequence[DatedSelection]) -> LargeDiffs:
-        """Read the rows of `selections` as diffs on Spark's workers.
-
-        The workers need the Python interpreter and the packages of this process.
-        """
+        """Read the rows of `selections` as diffs on Spark's executors."""
         spark = self.session()
         tasks = [(pickle.dumps(selection),) for selection in selections]
         columns = diff_schema(reader.schema)
@@ -112,7 +110,7 @@ class OnSpark:
                     yield from rows.rename_columns(schema.names).to_batches()
 
         frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
-        return LargeDiffs(frame.mapInArrow(read, schema), sum(selection.selection.rows for selection in selections))
+        return LargeDiffs(map_in_arrow(frame, read, schema), sum(selection.selection.rows for selection in selections))
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
@@ -205,7 +203,7 @@ def streamed(diffs: DataFrame, schema: pa.Schema) -> Iterator[pa.Table]:
                 stream.write_batch(batch)
             yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"])
 
-    for row in diffs.mapInArrow(packed, "batch binary").toLocalIterator(prefetchPartitions=True):
+    for row in map_in_arrow(diffs, packed, "batch binary").toLocalIterator(prefetchPartitions=True):
         with pa.ipc.open_stream(row[0]) as stream:
             table = stream.read_all()
         if table.num_rows:

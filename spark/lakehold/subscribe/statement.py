@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakehold.spark_sql import quoted
 from lakehold.subscribe.plain_select import PlainSelect
@@ -126,6 +126,7 @@ class Subscribe:
         progress: Whether progress rows report how far the output is complete.
         as_of_ms: The time of the snapshot; the changes after it (exclusive) follow. None for the latest readable time.
         up_to_ms: End of the output, exclusive. None: it ends at `upper`, or never if it is followed.
+        text: The statement as written, but without the name of the lake's catalog, so that it can be kept.
     """
 
     relation: str | Query
@@ -134,6 +135,7 @@ class Subscribe:
     progress: bool = False
     as_of_ms: int | None = None
     up_to_ms: int | None = None
+    text: str = field(default="", compare=False, repr=False)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.own_requests import with_others_failed
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
@@ -172,7 +173,7 @@ class Capturing:
         tables = {table.object_id: table.topic for table in target.wanted.tables}
         repeats = {
             object_id: repeat
-            for object_id, repeat in journal.repeats.items()
+            for object_id, repeat in with_others_failed(journal.repeats, target.wanted, self._tables).items()
             if object_id in tables and repeat.is_complete and not is_in_lake(object_id, repeat, target.wanted)
         }
         # The connector has reported these snapshots as complete, so their rows, and changes in place of rows, lie below the ends
@@ -252,7 +253,7 @@ class Capturing:
             connector,
             frozenset(systems.kafka.describe([*names, *wanted.released])),
             journal.snapshots,
-            journal.repeats,
+            with_others_failed(journal.repeats, wanted, self._tables),
             journal.members,
             journal.first_snapshot_notification is not None,
             database,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
-from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change
+from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
 from lakehold.upstream.unfit import unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -76,10 +76,11 @@ def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTab
 
 
 def unrecorded_shapes(wanted: Wanted, found: Found) -> Mapping[str, Shape]:
-    """Return the shapes of tables (`Shape`) that differ from the recorded ones; a table that was dropped has none."""
-    shapes = found.database.shapes if found.database is not None else {}
-    existing = [name for name in wanted.upstream_tables if name in shapes]
-    return {name: shapes[name] for name in existing if found.shapes.get(name) != shapes[name]}
+    """Return the shapes of tables to record, which differ from the recorded ones; a table that was dropped has none."""
+    found_shapes = found.database.shapes if found.database is not None else {}
+    existing = [name for name in wanted.upstream_tables if name in found_shapes]
+    shapes = {name: with_gone_names(found.shapes.get(name), found_shapes[name]) for name in existing}
+    return {name: shape for name, shape in shapes.items() if found.shapes.get(name) != shape}
 
 
 def is_keyless(upstream: str, found: Found) -> bool:

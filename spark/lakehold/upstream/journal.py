@@ -50,8 +50,13 @@ _WIRE_FORMAT_BYTES = 5
 """The length of Confluent's prefix: a zero byte, and the schema's id in four bytes."""
 
 
+def new_signal_id(object_id: str) -> str:
+    """Make the id of a signal about a table, which no other signal has."""
+    return f"{object_id}{_OF_ITS_OWN}{uuid.uuid4().hex}"
+
+
 def requested_snapshot(
-    object_id: str,
+    signal_id: str,
     upstream: str,
     replaces_through: Mapping[str, int] | None = None,
     *,
@@ -61,7 +66,7 @@ def requested_snapshot(
     """Build the signal that requests a snapshot of one table.
 
     Args:
-        object_id: Object id of the table.
+        signal_id: Id of the signal (`new_signal_id`).
         upstream: The table in the database.
         replaces_through: For a repeated snapshot, by object id of each table of the lake; see `FoundRepeat`.
         is_certain: See `FoundRepeat`.
@@ -72,7 +77,7 @@ def requested_snapshot(
     if replaces_through is not None:
         # The connector does not read it.
         data["repeat"] = {"replaces_through": replaces_through, "is_certain": is_certain}
-    return json.dumps({"id": f"{object_id}{_OF_ITS_OWN}{uuid.uuid4().hex}", "type": _SNAPSHOT_REQUEST, "data": data})
+    return json.dumps({"id": signal_id, "type": _SNAPSHOT_REQUEST, "data": data})
 
 
 def _collection(upstream: str) -> str:

@@ -173,7 +173,9 @@ class MysqlUpstream:
                 _rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
 
     def record_seen(self, table: str, at_ms: int) -> int | None:
-        """Keep a time, epoch milliseconds, in a row of a signal table; the connector logs the row once, as a message.
+        """Keep a time, epoch milliseconds, in a row of a signal table, unless that has a later one.
+
+        The connector logs the row once, as a message.
 
         Returns:
             The time that the table keeps then; None: it keeps none, or does not exist.
@@ -182,6 +184,12 @@ class MysqlUpstream:
         if found is None or not found.may_write:
             return found.seen_ms if found is not None else None
         with self._connected() as connection:
+            # A process that was paused may write its earlier time after its successor. A transaction would not order the two: to
+            # lock the row needs rights that the user may lack. Closing the connection releases this lock.
+            _rows(connection, "SELECT get_lock(%s, %s)", table, self._timeout_s)
+            kept_ms = _seen_ms(connection, table)
+            if kept_ms is not None and kept_ms >= at_ms:
+                return kept_ms
             message = json.dumps({"message": f"{SEEN}{at_ms}"})
             _rows(connection, f"REPLACE INTO {table} VALUES (%s, %s, %s)", *_SEEN_ROW, message)
         return at_ms

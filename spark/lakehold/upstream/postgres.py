@@ -250,11 +250,7 @@ class PostgresUpstream:
             postgres_signals.create(connection, name, publication)
 
     def record_seen(self, table: str, at_ms: int) -> int | None:
-        """Keep a time, epoch milliseconds, as the comment on a signal table, unless another user owns the table.
-
-        Returns:
-            The time that the table keeps then; None: it keeps none, or does not exist.
-        """
+        """Keep a time with a signal table: see `postgres_signals.record_seen`."""
         with self._connected() as connection:
             return postgres_signals.record_seen(connection, table, at_ms)
 

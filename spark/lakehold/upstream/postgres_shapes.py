@@ -16,7 +16,7 @@ from lakehold.upstream.silent_changes import Shape
 
 _SHAPES = """
     WITH wanted AS (
-        SELECT c.oid, n.nspname || '.' || c.relname AS "table", c.relowner, c.reltype, c.relkind
+        SELECT c.oid, n.nspname || '.' || c.relname AS "table", c.relowner, c.reltype, c.relkind, c.xmin AS written
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
     ), part AS (
@@ -30,7 +30,7 @@ _SHAPES = """
         'columns', (
             SELECT jsonb_object_agg(a.attnum, jsonb_build_array(
                        a.attname, a.xmin::text, a.atthasdef OR a.attidentity <> '' OR a.attnotnull OR t.typnotnull
-                                                OR t.typdefault IS NOT NULL))
+                                                OR t.typdefault IS NOT NULL, a.xmin = w.written))
             FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
             WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
         'files', (
@@ -51,6 +51,7 @@ _SHAPES = """
 """The query for one row a table: its name, and its shape as JSON with the keys that `Shape` lists.
 
 A partition that was created as one has columns that are as old as its system columns: ATTACH would have written them again.
+A column that is as old as the table's own record has the name with which it was added: only ADD COLUMN writes both.
 """
 
 

@@ -60,7 +60,7 @@ def create(connection: _Connection, name: str, publication: str | None) -> None:
 
 
 def record_seen(connection: _Connection, name: str, at_ms: int) -> int | None:
-    """Keep a time, epoch milliseconds, as the comment on a signal table, unless another user owns the table.
+    """Keep a time, epoch milliseconds, as the comment on a signal table, unless another user owns it or it has a later one.
 
     Returns:
         The time that the table keeps then; None: it keeps none, or does not exist.
@@ -68,10 +68,17 @@ def record_seen(connection: _Connection, name: str, at_ms: int) -> int | None:
     found = _found(connection, name)
     if found is None or not found.is_owned:
         return found.seen_ms if found is not None else None
-    # If a crash lost the comment, the database would pass for one restored from a backup.
-    connection.execute("SET synchronous_commit = on")
-    comment = sql.Literal(f"{SEEN}{at_ms}")
-    connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(_identifier(name), comment))
+    with connection.transaction():
+        # Two things would make the database pass for one restored from a backup: a process that was paused and then writes its
+        # earlier time over the one of its successor, and a crash that loses the comment.
+        connection.execute(sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(_identifier(name)))
+        found = _found(connection, name)
+        kept_ms = found.seen_ms if found is not None else None
+        if kept_ms is not None and kept_ms >= at_ms:
+            return kept_ms
+        connection.execute("SET LOCAL synchronous_commit = on")
+        comment = sql.Literal(f"{SEEN}{at_ms}")
+        connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(_identifier(name), comment))
     return at_ms
 
 

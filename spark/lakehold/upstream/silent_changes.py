@@ -17,10 +17,12 @@ Shape = Mapping[str, Any]
 
 table: Object id of the table.
 name: Its owner, and the transaction that named it last.
-columns: For each number of a column: its name, the transaction that wrote its record last, whether it may have a default.
+columns: For each number of a column: its name, the transaction that wrote its record last, whether it may have a default, and
+    whether it certainly has the name with which it was added.
 files: For each object id of the table, or of its partitions: its file, and the object id of the table for its long values.
 partitions: For each object id of a partition: whether it was created as a partition of this table, without rows.
 labels: The labels of the columns' enums, by object id.
+gone: Only in a recorded shape: the numbers of columns that were dropped or renamed, by the name that no column has now.
 """
 
 
@@ -40,6 +42,13 @@ def silent_change(before: Shape, now: Shape) -> SilentChange | None:
     return None
 
 
+def with_gone_names(before: Shape | None, now: Shape) -> Shape:
+    """Return the shape to record after an inspection: a later column may get a name that is gone."""
+    numbers = _numbers(before) if before is not None and before["table"] == now["table"] else {}
+    gone = {name: number for name, number in numbers.items() if name not in _names(now).values()}
+    return {**now, "gone": gone} if gone else now
+
+
 def _is_moved(before: Shape, now: Shape) -> bool:
     """Return whether the table had another name or schema meanwhile, under which nothing was captured."""
     return bool(before["name"][0] == now["name"][0] and before["name"] != now["name"])
@@ -57,17 +66,22 @@ def _has_other_partitions(before: Shape, now: Shape) -> bool:
 
 
 def _has_exchanged_columns(before: Shape, now: Shape) -> bool:
-    """Return whether a name belongs to another column than before, or may have belonged to another one meanwhile."""
-    was, names = _names(before), _names(now)
-    renamed = [number for number, name in was.items() if names.get(number, name) != name]
-    numbers = {name: number for number, name in was.items()}
-    return len(renamed) > 1 or any(numbers.get(name, number) != number for number, name in names.items())
+    """Return whether a name belongs to another column than before, or may have belonged to another one meanwhile.
+
+    The latter is so if a name was given up, and another column was renamed, or was added and may have been renamed.
+    """
+    was, names, numbers = _names(before), _names(now), _numbers(before)
+    given_up = {number for number, name in was.items() if name not in names.values()}
+    renamed = {number for number, name in names.items() if was.get(number, name) != name}
+    renamed |= {number for number, (*_, is_as_added) in now["columns"].items() if number not in was and not is_as_added}
+    is_other = any(numbers.get(name, number) != number for number, name in names.items())
+    return is_other or any(given_up - {number} for number in renamed)
 
 
 def _is_rewritten(before: Shape, now: Shape) -> bool:
     """Return whether files were written again for a column. A new column that may have a default is none: messages show it."""
     was, columns = before["columns"], now["columns"]
-    changed = [n for n, (_, written, has_default) in columns.items() if _is_other(was.get(n), written, has_default)]
+    changed = [n for n, (_, written, has_default, _) in columns.items() if _is_other(was.get(n), written, has_default)]
     return bool(changed) and any(files.may_be_rewritten for _, files in _new_files(before, now))
 
 
@@ -104,3 +118,8 @@ def _new_files(before: Shape, now: Shape) -> Iterator[tuple[str, _NewFiles]]:
 
 def _names(shape: Shape) -> dict[str, str]:
     return {number: name for number, (name, *_) in shape["columns"].items()}
+
+
+def _numbers(shape: Shape) -> dict[str, str]:
+    """Return the number of the column that has each name, or had it last."""
+    return {**shape.get("gone", {}), **{name: number for number, name in _names(shape).items()}}

@@ -44,6 +44,7 @@ from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.journal import (
+    new_signal_id,
     recorded_first_snapshot,
     recorded_log,
     recorded_members,
@@ -53,6 +54,7 @@ from lakehold.upstream.journal import (
     requested_snapshot,
 )
 from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.own_requests import REQUESTED
 from lakehold.upstream.postgres import PostgresUpstream
 from lakehold.upstream.refusals import publication_lost
 
@@ -175,18 +177,20 @@ def _signals(
             # Before the signal is written: the connector reads it after the statements that are in the history now.
             altered_until = _altered_until(prefix, on)
             if repeat is None:
-                return [requested_snapshot(object_id, upstream, altered_until=altered_until)]
+                return [requested_snapshot(new_signal_id(object_id), upstream, altered_until=altered_until)]
             # Rows of the snapshot come after the signal, and so have a greater number, whatever is ingested meanwhile.
             states = {each: on.tables.table_state(name) for each, name in repeat.tables.items()}
+            through = {each: _sequence_number(state) for each, state in states.items()}
+            signal_id = new_signal_id(object_id)
             for state in states.values():
+                if state is not None:
+                    on.tables.set_property(state.full_name, REQUESTED, signal_id)
                 if state is not None and _has_other_numbers(state, upstream, on):
                     # A later rename would take one column for another.
-                    on.tables.remove_property(state.full_name, NUMBERS)
-            through = {each: _sequence_number(state) for each, state in states.items()}
+                    on.tables.set_property(state.full_name, NUMBERS, None)
+            is_certain = _is_certain(repeat, on.kafka)
             return [
-                requested_snapshot(
-                    object_id, upstream, through, is_certain=_is_certain(repeat, on.kafka), altered_until=altered_until
-                )
+                requested_snapshot(signal_id, upstream, through, is_certain=is_certain, altered_until=altered_until)
             ]
         case RecordMissed(prefix, tables):
             altered_until = _altered_until(prefix, on)

@@ -5,21 +5,22 @@ Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose diges
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehold.executor_python import Batches, map_in_arrow
 from lakehold.spark_sql import quoted
 from lakehold.verify.digest import BucketSums, column_digests, row_digests
 from lakehold.verify.selected_rows import ROWS_DDL, FirstKey, Selection
 
 _SUMS_DDL = "bucket bigint, rows bigint, low bigint, high bigint"
 """`BucketSums.to_batch`: `low` and `high` are the sums of the lower and of the upper 32 bits of the rows' digests."""
-
-Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,23 @@ class LakeRows:
     columns: tuple[str, ...]
     key: int
 
-    def sums(self) -> BucketSums:
-        """Digest all rows, and return the sums of their digests by the bucket of their key."""
+    @contextmanager
+    def sums_meanwhile(self, own: SparkSession) -> Iterator[Future[BucketSums]]:
+        """Digest all rows while the caller does something else; the result is the sums of digests by the bucket of their key.
+
+        If the caller fails or is interrupted, everything that the session `own` does ends, too.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="lakehold-verify") as thread:
+            try:
+                yield thread.submit(replace(self, spark=own)._sums)
+            except BaseException:
+                own.interruptAll()
+                raise
+
+    def _sums(self) -> BucketSums:
         total = BucketSums()
         if self.snapshot_id is not None:
-            parts = self._frame().mapInArrow(_summing(self.key), _SUMS_DDL)
+            parts = map_in_arrow(self._frame(), _summing(self.key), _SUMS_DDL)
             sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
             total.add_batch(sums.toArrow())
         return total
@@ -62,7 +75,7 @@ class LakeRows:
         if first_key is not None:
             is_whole = first_key.type == "bigint"
             frame = frame.where(F.col("c0").isin([int(text) if is_whole else text for text in first_key.values]))
-        found = frame.mapInArrow(_selecting(self.key, selection), ROWS_DDL).toArrow()
+        found = map_in_arrow(frame, _selecting(self.key, selection), ROWS_DDL).toArrow()
         return list(found.to_batches())
 
     def _frame(self) -> DataFrame:
@@ -71,7 +84,7 @@ class LakeRows:
 
 
 def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function for `mapInArrow` that sums the digests of one Spark partition, by bucket."""
+    """Return a function for `map_in_arrow` that sums the digests of one Spark partition, by bucket."""
 
     def sums_of_partition(batches: Batches) -> Iterator[pa.RecordBatch]:
         sums = BucketSums()
@@ -85,7 +98,7 @@ def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 
 
 def _selecting(key: int, selection: Selection) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function for `mapInArrow` that digests the selected rows of one Spark partition."""
+    """Return a function for `map_in_arrow` that digests the selected rows of one Spark partition."""
 
     def selected(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -68,6 +68,7 @@ class Verifying:
         read_leases: Keep a snapshot while it is read.
         ingest: Ingests a source once.
         spark: Returns the session.
+        another: Opens one more session over the same catalog until its context ends.
         catalog_name: Name of the lake's catalog in Spark.
         timeout_s: How long a database may take to accept a connection.
     """
@@ -79,6 +80,7 @@ class Verifying:
     read_leases: ReadLeases
     ingest: Callable[[str], object]
     spark: Callable[[], SparkSession]
+    another: Callable[[SparkSession], AbstractContextManager[SparkSession]]
     catalog_name: str
     timeout_s: float
 
@@ -111,12 +113,15 @@ class Verifying:
     def _compare(
         self, subject: Subject, rows: TableRows, compared: ComparedColumns, reached: SnapshotAt, progress: Progress
     ) -> Comparison:
-        database = DatabaseRows(rows, compared)
-        with progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task:
+        database, lake = DatabaseRows(rows, compared), self.lake_rows(subject, compared, reached)
+        with (
+            progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task,
+            self.another(lake.spark) as own,
+            lake.sums_meanwhile(own) as lakes_sums,
+        ):
             theirs = database.sums(task)
-        lake = self.lake_rows(subject, compared, reached)
         with progress.task(f"read {subject.full_name}", unit="rows", total=None) as task:
-            ours = lake.sums()
+            ours = lakes_sums.result()
             task.advance(int(ours.rows.sum()))
         differences: list[Difference] = []
         different = unresolved = 0

@@ -111,6 +111,41 @@ COMMIT;
 ----
 equal
 
+-- given: created
+CREATE TABLE given (id int PRIMARY KEY, touched int, note text, n int);
+INSERT INTO given SELECT i, 0, 'note ' || i, i FROM generate_series(1, 20) i;
+ALTER TABLE given REPLICA IDENTITY FULL;
+----
+equal
+
+-- given: a column is dropped, and another one has its name for a while
+ALTER TABLE given DROP COLUMN note;
+ALTER TABLE given ADD note text;
+UPDATE given SET note = 'of another column' WHERE id < 5;
+ALTER TABLE given RENAME note TO remark;
+UPDATE given SET remark = 'renamed' WHERE id = 5;
+----
+equal
+
+-- given: a column is renamed, and another one has its name for a while
+ALTER TABLE given RENAME n TO number;
+ALTER TABLE given ADD n int;
+UPDATE given SET n = 100 WHERE id < 5;
+ALTER TABLE given RENAME n TO other;
+UPDATE given SET other = 200 WHERE id = 5;
+----
+equal
+
+-- given: a column is dropped
+ALTER TABLE given DROP COLUMN remark;
+----
+equal
+
+-- given: a column is added under the name of the dropped one
+ALTER TABLE given ADD remark text;
+----
+equal
+
 -- names: created
 CREATE TABLE names (id int PRIMARY KEY, touched int, a int, b int, c text);
 INSERT INTO names SELECT i, 0, i, -i, 'c' || i FROM generate_series(1, 20) i;

@@ -102,34 +102,28 @@ class Wanted:
         shape: The shape of values.
         has_heads: Whether changes made of Debezium's values must show their transaction (`_lh_transaction`), as the source has a
             transaction topic. The fields for that are decoded in any case.
+        stored: Columns of the Iceberg table, for schemas that contradict each other. The types of the table come before theirs:
+            they may fit the table, as in the batches before.
     """
 
     schemas: TopicSchemas
     shape: Shape
     has_heads: bool = False
+    stored: tuple[ColumnType, ...] = ()
 
 
-def decode(
-    raw: DataFrame,
-    schemas: TopicSchemas,
-    shape: Shape,
-    *,
-    has_heads: bool = False,
-    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
-) -> Decoded:
+def decode(raw: DataFrame, wanted: Wanted, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> Decoded:
     """Decode the raw records of one topic.
 
     Args:
         raw: Columns as in `lakehold.ingest.read.reader.RAW_DDL`.
-        schemas: See `Wanted`.
-        shape: See `Wanted`.
-        has_heads: See `Wanted`.
+        wanted: The schemas and the shape.
         max_record_bytes: A record whose key and value are longer together is an error `oversized`.
 
     Raises:
         TypeConflict: Two of the schemas give a column types that do not fit together.
     """
-    reader = ReaderSql.of(Wanted(schemas, shape, has_heads), 0, max_record_bytes)
+    reader = ReaderSql.of(wanted, 0, max_record_bytes)
     frame = parsed_and_checked(raw, [reader]).selectExpr(*COMMON, barrier(reader.result()))
     return reader.decoded(frame)
 
@@ -162,12 +156,13 @@ class ReaderSql:
         key = part(Part("key", f"length(key) <= {max_bytes}", number), schemas.key)
         if is_debezium:
             value = debezium.only_envelopes(part(empty, schemas.value, declared_envelope, debezium.FIELDS))
-            after = structure("after", value, "after")
+            after = structure("after", value, "after", stored=wanted.stored)
             rows: tuple[Structure, ...] = (structure("before", value, "before", after.columns), after)
         else:
             value = part(empty, schemas.value)
-            rows = (structure("value", value),)
-        return cls(key, value, structure("key", key), rows, wanted.shape, wanted.has_heads and is_debezium)
+            rows = (structure("value", value, stored=wanted.stored),)
+        of_key = structure("key", key, stored=wanted.stored)
+        return cls(key, value, of_key, rows, wanted.shape, wanted.has_heads and is_debezium)
 
     @property
     def has_error(self) -> str:

@@ -82,9 +82,7 @@ class DecodedTogether:
         raw = self.frame.filter(f"reader{number}.error IS NOT NULL").selectExpr(
             *_OWN[:-1], "key_bytes AS key", "value_bytes AS value"
         )
-        again = decode(
-            raw, wanted.schemas, wanted.shape, has_heads=wanted.has_heads, max_record_bytes=self.max_record_bytes
-        )
+        again = decode(raw, wanted, max_record_bytes=self.max_record_bytes)
         return right.union(again.frame)
 
 

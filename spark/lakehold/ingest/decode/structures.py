@@ -129,7 +129,11 @@ _NO_STRUCTURE = ConnectSchema(SchemaType.STRUCT, optional=True)
 
 
 def structure(
-    name: str, part: Part, field: str | None = None, columns: tuple[ColumnType, ...] | None = None
+    name: str,
+    part: Part,
+    field: str | None = None,
+    columns: tuple[ColumnType, ...] | None = None,
+    stored: tuple[ColumnType, ...] = (),
 ) -> Structure:
     """Return the structure that is the row of `part`, or a field of it.
 
@@ -138,6 +142,7 @@ def structure(
         part: The key or the value.
         field: The field, null if a version has none; None: the row itself.
         columns: The columns of another structure, to be used for this one.
+        stored: See `Wanted`.
 
     Raises:
         TypeConflict: Two versions give a column types that do not fit together.
@@ -149,5 +154,5 @@ def structure(
             own = schema.field_named(field)
             raw, schema = ("NULL", _NO_STRUCTURE) if own is None else (f"{raw}.{quoted(field)}", own)
         origins.append(Origin(raw, schema, version.encoding))
-    found = unify_versions([column_types(o.schema) for o in origins]) if columns is None else columns
+    found = unify_versions([column_types(o.schema) for o in origins], stored) if columns is None else columns
     return Structure(name, tuple(origins), found, part.reader)

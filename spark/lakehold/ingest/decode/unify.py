@@ -120,15 +120,21 @@ def _added(incoming: dict[str, IcebergType], kept: dict[str, IcebergType]) -> di
     return {n: t for n, t in incoming.items() if n not in kept}
 
 
-def unify_versions(versions: Sequence[Sequence[ColumnType]]) -> tuple[ColumnType, ...]:
+def unify_versions(
+    versions: Sequence[Sequence[ColumnType]], stored: Sequence[ColumnType] = ()
+) -> tuple[ColumnType, ...]:
     """Return the columns of several versions of a schema, oldest first: in the newest one's order, then dropped ones.
 
     A column is required if every version has and requires it.
 
+    Args:
+        versions: The columns of each version.
+        stored: Columns of the table, whose types come before those of the versions.
+
     Raises:
-        TypeConflict: Two versions contradict each other.
+        TypeConflict: Two versions contradict each other, or the table.
     """
-    types: dict[str, IcebergType] = {}
+    types = {c.name: c.type for c in stored}
     for columns in versions:
         for c in columns:
             types[c.name] = unify(types[c.name], c.type, c.name) if c.name in types else c.type

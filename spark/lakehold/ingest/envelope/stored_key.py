@@ -1,4 +1,4 @@
-"""The key of an Iceberg table: the columns that identified its rows when it was created, as one of its table properties."""
+"""The columns of an Iceberg table, and its key: those that identified its rows when it was created, as a table property."""
 
 from __future__ import annotations
 
@@ -32,5 +32,10 @@ def is_keyless(state: TableState | None) -> bool:
 def stored_key(state: TableState | None) -> tuple[ColumnType, ...]:
     """Return the key that the table was created with; empty without a table."""
     names = _key_names(state.properties.get(KEY, "")) if state is not None else []
-    types = {f.name: f.field_type for f in state.schema.fields} if state is not None else {}
-    return tuple(ColumnType(name, types[name]) for name in names if name in types)
+    columns = {c.name: c for c in stored_columns(state)}
+    return tuple(columns[name] for name in names if name in columns)
+
+
+def stored_columns(state: TableState | None) -> tuple[ColumnType, ...]:
+    """Return the columns of the table; empty without a table."""
+    return tuple(ColumnType(f.name, f.field_type) for f in state.schema.fields) if state is not None else ()

@@ -1,8 +1,8 @@
-"""Reads parts of recorded files: in the driver, and in Spark's Python workers with the same code.
+"""Reads parts of recorded files: in the driver, and on Spark's executors with the same code.
 
 The index of a directory's lines (`line_index.py`) says which chunks of files contain the records of an offset range. Spark's own
 JSON source knows neither the byte position of a line nor which base64 to refuse, so it could not distinguish a malformed line or
-a repeat from a record as the index does. Workers need lakehold installed, and access to the files.
+a repeat from a record as the index does. Executors need access to the files.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def messages_in(chunk: Chunk, wanted: Wanted) -> Iterator[Message]:
 
 
 def chunk_reader(wanted: Wanted) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Return the function for Spark's `mapInArrow` that turns rows of `CHUNK_SCHEMA` into the wanted raw records."""
+    """Return the function for `map_in_arrow` that turns rows of `CHUNK_SCHEMA` into the wanted raw records."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import UpstreamError
+from lakehold.executor_python import map_in_arrow
 from lakehold.ingest.read.bounding import Backlog, plan_batch, plan_to, sampled_record_bytes
 from lakehold.ingest.read.file_chunks import CHUNK_SCHEMA, chunk_reader, messages_in, record_batch, wanted_of
 from lakehold.ingest.read.line_index import LineIndex, shared_index
@@ -98,7 +99,7 @@ class FilesReader(Reader):
             return spark.createDataFrame([], RAW_DDL)
         # Spark deals local rows out evenly, which `repartition` does not promise for so few.
         table = pa.Table.from_pylist(chunks, schema=CHUNK_SCHEMA)
-        return spark.createDataFrame(table).mapInArrow(chunk_reader(wanted_of(ranges)), RAW_DDL)
+        return map_in_arrow(spark.createDataFrame(table), chunk_reader(wanted_of(ranges)), RAW_DDL)
 
     def malformed(self, plan: ReadPlan) -> tuple[MalformedLine, ...]:
         """Return lines that are no messages, or repeat an offset that was not read before; see `Reader.malformed`."""

@@ -1,0 +1,63 @@
+"""PyIceberg's access to object stores, with the patience and the addresses that lakehold needs of PyArrow's clients."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyarrow import ArrowException
+from pyarrow.fs import AwsStandardS3RetryStrategy, AzureFileSystem, FileSystem, GcsFileSystem, S3FileSystem
+from pyiceberg.io import ADLS_ACCOUNT_NAME
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+ATTEMPTS = 6
+"""How often a request is sent that S3 answers with 503, like Iceberg's client for Java; PyArrow's three are too few."""
+
+RETRIES_FOR = timedelta(seconds=10)
+"""How long a request to Google Cloud Storage is sent again, also without credentials; PyArrow's own limit is 15 minutes."""
+
+
+class StoreFileIO(PyArrowFileIO):
+    """A `PyArrowFileIO` whose clients give up after seconds, and which takes the account of Azure from a file's location."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return the scheme, the authority and the path, as PyArrow takes it: `container@account.host` is only a container."""
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
+        container, _, _ = netloc.partition("@")
+        return scheme, netloc, container + path.removeprefix(netloc) if path.startswith(netloc) else path
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        container, _, host = (netloc or "").partition("@")
+        account = {ADLS_ACCOUNT_NAME: host.partition(".")[0]} if host else {}
+        made = PyArrowFileIO({**account, **self.properties}).fs_by_scheme(scheme, netloc)
+        if isinstance(made, S3FileSystem):
+            return _patient_s3(made)
+        if isinstance(made, GcsFileSystem):
+            _, (options,) = made.__reduce__()
+            return GcsFileSystem(**{**options, "retry_time_limit": RETRIES_FOR})
+        if isinstance(made, AzureFileSystem):
+            _refuse_without_credentials(made, container)
+        return made
+
+
+def _patient_s3(made: S3FileSystem) -> S3FileSystem:
+    """Return a client that writes a file of up to 5 MB in one request.
+
+    PyArrow makes three requests, and fails if S3 answers the last of these with 503 once: it repeats what has succeeded then.
+    """
+    _, (options,) = made.__reduce__()
+    retries = AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+    return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": retries})
+
+
+def _refuse_without_credentials(store: AzureFileSystem, container: str) -> None:
+    """Raise an error if the store takes no request: without credentials, PyArrow would end the process at the first read.
+
+    Raises:
+        OSError: There are no credentials, or Azure does not answer.
+    """
+    try:
+        store.get_file_info(f"{container}/any")  # a request for the container alone would end the process, too
+    except ArrowException as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,52 @@
+"""Deletion of files that nothing refers to: files that are gone are no refusal, and a store that refuses all is not asked on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.io import load_file_io
+
+from lakehold.iceberg.deletion import Refusal, delete, delete_or_log
+
+
+class Store:
+    """A store that refuses to delete files whose name has "kept"."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def delete_file(self, path: str) -> None:
+        self.asked += 1
+        if "kept" in path:
+            raise OSError(f"Access Denied: {path}.")
+        if "gone" in path:
+            raise FileNotFoundError(path)
+
+
+def test_refusals_are_counted_with_the_words_of_the_store() -> None:
+    store = Store()
+    names = [*(f"gone{n}" for n in range(20)), "kept1", *(f"file{n}" for n in range(20)), "kept2"]
+    assert delete(store.delete_file, names) == Refusal(2, "Access Denied: kept1")
+    assert store.asked == len(names)
+
+
+def test_a_store_that_refuses_everything_is_not_asked_for_every_file() -> None:
+    store = Store()
+    names = ["file", *(f"kept{n}" for n in range(10_000))]
+    assert delete(store.delete_file, names) == Refusal(10_000, "Access Denied: kept0")
+    assert store.asked < 100
+
+
+def test_nothing_is_refused_if_there_is_nothing_to_delete() -> None:
+    assert not delete(Store().delete_file, [])
+
+
+def test_refusals_of_a_commit_are_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()  # a folder, which is refused as a file
+    (tmp_path / "c").touch()
+    delete_or_log(load_file_io({}), [str(tmp_path / name) for name in ("a", "b", "c", "d")])
+    (record,) = caplog.records
+    assert "refused to delete 2 of 4 files, which maintenance tries again: " in record.message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
