@@ -196,10 +196,9 @@ def test_columns_of_mariadb_are_as_declared(
         "CREATE TABLE shop.networks (id INT PRIMARY KEY, address INET6)",
     )
     lake.sql(mariadb.declaring(stack, "shop", "columns"))
-    with pytest.raises(UpstreamError, match=r'column "address" of "shop\.networks"') as refusal:
+    with pytest.raises(UpstreamError, match=r'"shop\.networks" .* has a column address of type inet6') as refusal:
         lake.sql("CREATE TABLE shop.networks FROM SOURCE shop (TABLE 'shop.networks') ENVELOPE DEBEZIUM")
     assert refusal.value.code == "upstream-table-unfit"
-    mariadb.execute("DROP TABLE shop.networks")
     notices = lake.sql("CREATE TABLE shop.wide FROM SOURCE shop (TABLE 'shop.wide') ENVELOPE DEBEZIUM").notices
     assert any(notice.startswith("column shop.wide.token (uuid): ") for notice in notices)
     _follow(lake, 1)

@@ -223,6 +223,8 @@ def test_the_relation_under_a_name_is_found_with_its_columns(mariadb: MariaDb) -
 def test_tables_with_hidden_columns_in_their_changes_are_found(mariadb: MariaDb, columns: str, found: str) -> None:
     mariadb.execute("CREATE DATABASE shop", f"CREATE TABLE shop.orders ({columns}")
     assert _upstream(mariadb).relations(["shop.orders"]) == {"shop.orders": FoundRelation(found)}
+    shown = PLAIN if found == WITHOUT_OVERLAPS else found
+    assert _upstream(mariadb).kinds(["shop.none", "shop.orders"]) == {"shop.orders": FoundRelation(shown)}
 
 
 def _column(name: str, kind: str, text: str, **flags: Any) -> FoundColumn:

@@ -58,6 +58,17 @@ def test_a_purged_log_is_reported_with_the_way_out(reason: str) -> None:
     assert text.endswith(": ALTER SOURCE shop RESNAPSHOT")
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "DebeziumException: Error processing row in orders, internal schema size 3, but row size 5 , restart connector",
+        "DebeziumException: Encountered change event for table shop.orders whose schema isn't known to this connector",
+    ],
+)
+def test_a_row_with_columns_that_debezium_does_not_know_is_reported_with_the_way_out(reason: str) -> None:
+    assert with_way_out(reason, "shop").endswith("If the next ingest does not repair it: ALTER SOURCE shop RESNAPSHOT")
+
+
 def test_another_failure_is_reported_with_its_cause_only() -> None:
     crashed = "SQLException: Table './shop/old' is marked as crashed and should be repaired"
     assert with_way_out(crashed, "shop") == crashed

@@ -179,6 +179,66 @@ def test_debezium_does_not_know_the_columns_after_one_takes_the_name_of_another(
     assert (altered.unread_at == 2) is is_unread
 
 
+_ALTERED = FoundAlteration(2, 2)
+_UNREAD = FoundAlteration(2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "altered"),
+    [
+        ("ALTER TABLE t ADD SYSTEM VERSIONING", _UNREAD),
+        ("ALTER TABLE shop.t ADD COLUMN ip INET6", _UNREAD),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS ip INET6, COMMENT 'none'", _UNREAD),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, p WITHOUT OVERLAPS)", _UNREAD),
+        ("ALTER TABLE t ADD UNIQUE IF NOT EXISTS u (n)", _UNREAD),
+        ("RENAME TABLE t TO u", _UNREAD),
+        ("DROP TABLE t", _UNREAD),
+        ("TRUNCATE t", _UNREAD),
+        ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", _ALTERED),
+        ("ALTER TABLE t PARTITION BY KEY() PARTITIONS 3", None),
+        ("ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS c CHECK (n > 1)", None),
+        ("CREATE TABLE IF NOT EXISTS t (id INT)", None),
+        ("CREATE UNIQUE INDEX i ON t (n)", None),
+        ("DROP DATABASE more", None),
+    ],
+)
+def test_a_statement_that_debezium_cannot_read_is_recorded_without_tables(
+    text: str, altered: FoundAlteration | None
+) -> None:
+    history = _history()
+    history.take(2, _record(3, text, None))
+    assert history.altered.get("shop.t") == altered
+
+
+def test_a_table_is_known_again_with_its_next_definition() -> None:
+    history = _history()
+    history.take(2, _record(3, "ALTER TABLE t ADD SYSTEM VERSIONING", None))
+    history.take(3, _record(4, "ALTER TABLE t ADD c INT", [*_T, _column("c")]))
+    assert history.altered["shop.t"].unread_at == 2
+    defined = _record(5, "CREATE TABLE `t` (…)", _T, snapshot="INITIAL")
+    defined["tableChanges"][0]["type"] = "CREATE"
+    history.take(4, defined)
+    assert history.altered == {"shop.t": FoundAlteration(2, 2)}
+
+
+def test_a_table_whose_definition_debezium_cannot_read_is_undefined_until_somebody_alters_it() -> None:
+    history = _history()
+    history.take(2, _record(5, "DROP TABLE IF EXISTS `shop`.`t`", None, snapshot="INITIAL"))
+    assert history.undefined == set()
+    history.take(3, _record(5, "CREATE TABLE `t` (PERIOD FOR p (a, b))", None, snapshot="INITIAL"))
+    assert history.undefined == {"shop.t"}
+    history.take(4, _record(6, "ALTER TABLE other DROP PERIOD FOR p", None))
+    assert history.undefined == {"shop.t"}
+    history.take(5, _record(7, "ALTER TABLE t DROP PERIOD FOR p", None))
+    assert history.undefined == set()
+
+
+def test_a_new_table_whose_definition_debezium_cannot_read_is_not_known() -> None:
+    history = _history()
+    history.take(2, _record(3, "CREATE TABLE new (id INT, ip INET6)", None))
+    assert history.altered == {"shop.new": FoundAlteration(2, 2, 2)}
+
+
 def test_a_statement_that_a_restarted_connector_writes_again_is_taken_once() -> None:
     history = _history()
     history.take(2, _record(3, "ALTER TABLE t DROP PARTITION p", _T))

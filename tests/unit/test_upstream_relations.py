@@ -25,6 +25,7 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.unfit import UNFIT_KINDS
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
@@ -162,15 +163,17 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
         (UNLOGGED, "is an unlogged table", 'ALTER TABLE public."A" SET LOGGED'),
         (TEMPORARY, "is a temporary table", "a table that stays"),
         (OF_DOTTED_SCHEMA, "is a table in a schema with a dot in its name", "without a dot"),
-        (VERSIONED, "is a system-versioned table", 'ALTER TABLE public."A" DROP SYSTEM VERSIONING'),
-        (HASHED, "is a table with a unique hash index", 'ALTER TABLE public."A" ADD UNIQUE'),
-        (WITHOUT_OVERLAPS, "is a table with a key WITHOUT OVERLAPS", 'Give public."A" another key'),
+        (VERSIONED, "is a system-versioned table", "ALTER TABLE public.`A` DROP SYSTEM VERSIONING, or leave"),
+        (HASHED, "is a table with a unique hash index", "ALTER TABLE public.`A` ADD UNIQUE"),
+        (WITHOUT_OVERLAPS, "is a table with a key WITHOUT OVERLAPS", "Give public.`A` another key"),
     ],
 )
 def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(
     kind: str, message: str, hint: str
 ) -> None:
-    world, goal = World(frozenset({"public.A"})), target({"a": "public.A"}, new=["a"])
+    is_mariadb = kind in UNFIT_KINDS
+    world = World(frozenset({"public.A"}), is_mariadb=is_mariadb)
+    goal = target({"a": "public.A"}, new=["a"], capture=OF_MARIADB if is_mariadb else CAPTURE)
     with pytest.raises(UpstreamError, match=message) as refusal:
         plan(goal, replace(world.inspect(goal), relations={"public.A": FoundRelation(kind)}))
     assert refusal.value.code == "upstream-table-unfit"

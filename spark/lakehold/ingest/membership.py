@@ -122,7 +122,8 @@ def joined(
         fetched: The fetched offsets of its topics.
         must_stay_unreadable: Returns whether a table with this progress must stay unreadable after these transactions: rows of
             its connector snapshot may be missing, or its sync point is not reached.
-        read: The topics that it read. Positions in other topics, whose tables were dropped meanwhile, are removed.
+        read: The topics that it read. Positions in other topics, whose tables were dropped meanwhile, are removed, and the
+            identities of these topics: they may exist again.
 
     Raises:
         ValueError: Either reader has an open batch.
@@ -132,6 +133,11 @@ def joined(
     # Internal partitions, which say how far files were scanned, belong to no table: `main`'s count, once it has a position.
     own = {tp: at for tp, at in joining.position.items() if tp.topic in read or not main.position}
     position = {**own, **main.position}
+    own_ids = {
+        topic: identity
+        for topic, identity in joining.topic_ids.items()
+        if topic in read or TopicPartition(topic, 0).is_internal
+    }
     identities = {t: identity for t, identity in fetched.identities.items() if t in fetched.topics}
     tables = {
         table: progress
@@ -144,7 +150,7 @@ def joined(
         MAIN_READER: replace(
             main,
             position=position,
-            topic_ids={**joining.topic_ids, **identities, **main.topic_ids},
+            topic_ids={**own_ids, **identities, **main.topic_ids},
             transactions=transactions,
         ),
         name: replace(joining, tables=tables, position=position, error=None),

@@ -10,14 +10,24 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
+
+from lakehold.upstream.statement_tokens import (
+    phrase_of,
+    possible_table_names,
+    roughly_tokenized,
+    split_at_commas,
+    table_name,
+    tokenized,
+    without_phrases,
+    words_of,
+)
 
 Structure = Mapping[str, Mapping[str, Any]]
 """The columns of a table by name, as the schema history describes them: `typeName`, `length`, `optional` and so on."""
@@ -43,14 +53,14 @@ class TableStatement:
         databases: Names of databases that the statement drops, in lower case.
         clauses: The clauses of an ALTER TABLE, as tokens; none: another statement, which removes rows.
         ignores: Whether an ALTER IGNORE TABLE removes rows that break a new unique index.
-        replaces: Whether the statement is a CREATE OR REPLACE TABLE.
+        verb: The first word of the statement; REPLACE: of a CREATE OR REPLACE TABLE.
     """
 
     names: frozenset[str]
     databases: frozenset[str] = frozenset()
     clauses: tuple[tuple[Token, ...], ...] = ()
     ignores: bool = False
-    replaces: bool = False
+    verb: str = "ALTER"
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,8 @@ class Columns:
 
 
 _MODIFIERS = frozenset({"ONLINE", "IGNORE", "OFFLINE"})
-_QUOTED = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
+_SENT = frozenset({"CREATE", "TRUNCATE"})
+"""First words of statements whose effect on rows comes as messages."""
 _OF_INDEXES = frozenset(
     {"INDEX", "KEY", "CONSTRAINT", "FOREIGN", "CHECK", "PRIMARY", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"}
 )
@@ -123,8 +134,6 @@ _COMMENTS = re.compile(
     re.DOTALL,
 )
 """Strings and names in quotes (the first group), comments, and the marks around a comment that a server executes."""
-_FIRST_COMMENTS = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*", re.DOTALL)
-_PART = re.compile(r"`([^`]+)`|([^\s`'\"(),.;=]+)|([.])")
 
 
 def table_statement(text: str, database: str) -> TableStatement | None:
@@ -135,59 +144,65 @@ def table_statement(text: str, database: str) -> TableStatement | None:
         database: The database that the session uses, for names without one.
 
     Returns:
-        None: The statement is of another kind, such as CREATE TABLE or TRUNCATE TABLE.
+        None: The statement is of another kind, such as CREATE INDEX.
     """
     if "/*!" in text or "/*M!" in text:
         text = _COMMENTS.sub(lambda found: found[1] or " ", text)
     try:
-        return _statement(_tokens(text), database)
+        return _statement(tokenized(text), database)
     except SqlglotError:
-        tokens = _rough_tokens(text)
+        tokens = roughly_tokenized(text)
         found = _statement(tokens, database)
-        return found and replace(found, names=found.names | _names(tokens, database), clauses=())
+        return found and replace(found, names=found.names | possible_table_names(tokens, database), clauses=())
 
 
 def _statement(tokens: Sequence[Token], database: str) -> TableStatement | None:
-    if _words(tokens[:2]) == ["SET", "STATEMENT"] and "FOR" in (words := _words(tokens)):
+    if words_of(tokens[:2]) == ["SET", "STATEMENT"] and "FOR" in (words := words_of(tokens)):
         tokens = tokens[words.index("FOR") + 1 :]
-    words = _words(tokens)
+    words = words_of(tokens)
     match words[:1]:
         case ["ALTER"]:
             return _alter(tokens[1:], database)
-        case ["CREATE"] if words[1:4] == ["OR", "REPLACE", "TABLE"]:
-            return TableStatement(frozenset({_name(_named(tokens[4:]), database)}), replaces=True)
-        case ["DROP"] if words[1:2] in (["DATABASE"], ["SCHEMA"]):
-            return TableStatement(frozenset(), frozenset(token.text.lower() for token in _named(tokens[2:])[:1]))
-        case ["DROP" | "RENAME"] if words[1:2] in (["TABLE"], ["TABLES"]):
-            return TableStatement(_names(tokens[2:], database))
+        case ["CREATE" | "TRUNCATE" as verb]:
+            replaces = words[1:3] == ["OR", "REPLACE"]
+            rest = tokens[3 if replaces else 1 :]
+            name = frozenset({table_name(_named(without_phrases(rest, ("TABLE",))), database)})
+            is_table = verb == "TRUNCATE" or words_of(rest[:1]) == ["TABLE"]
+            return TableStatement(name, verb="REPLACE" if replaces else verb) if is_table else None
+        case ["DROP" as verb] if words[1:2] in (["DATABASE"], ["SCHEMA"]):
+            dropped = frozenset(token.text.lower() for token in _named(tokens[2:])[:1])
+            return TableStatement(frozenset(), dropped, verb=verb)
+        case ["DROP" | "RENAME" as verb] if words[1:2] in (["TABLE"], ["TABLES"]):
+            return TableStatement(possible_table_names(tokens[2:], database), verb=verb)
     return None
-
-
-def _tokens(text: str) -> Sequence[Token]:
-    tokens = sqlglot.tokenize(text, read="mysql")
-    if len(tokens) > 1 and tokens[0].text.upper() == "RENAME" and tokens[1].token_type is TokenType.STRING:
-        # The rest of such a statement is one token.
-        tokens = [tokens[0], *sqlglot.tokenize(tokens[1].text, read="mysql")]
-    return tokens
-
-
-def _rough_tokens(text: str) -> Sequence[Token]:
-    """Split a text at spaces and punctuation; words in strings are tokens, too.
-
-    With the SQL mode NO_BACKSLASH_ESCAPES a string may end in a backslash: the tokenizer then does not find where a string ends.
-    """
-    begin = _FIRST_COMMENTS.match(text)
-    found = _PART.finditer(text, begin.end() if begin else 0)
-    kinds = {1: TokenType.IDENTIFIER, 2: TokenType.VAR, 3: TokenType.DOT}
-    return [Token(kinds[part.lastindex or 2], part[part.lastindex or 0]) for part in found]
 
 
 def effect(statement: TableStatement, columns: Columns) -> Effect:
     """Return what a statement may do to the rows of a table that it names, whose columns are `columns`."""
+    if statement.verb in _SENT:
+        return Effect.NONE
     if not statement.clauses or statement.ignores:
         return Effect.REMOVES
     dropped = _dropped_columns(statement)
     return max(_effect(clause, columns, dropped) for clause in statement.clauses)
+
+
+def redefines(statement: TableStatement) -> bool:
+    """Return whether a statement may change the columns of a table or its key."""
+    return not statement.clauses or any(map(_redefines, statement.clauses))
+
+
+def _redefines(clause: Sequence[Token]) -> bool:
+    match phrase_of(clause):
+        case ["ADD", word, *rest] if word in _OF_INDEXES:
+            return not {"PRIMARY", "UNIQUE"}.isdisjoint((word, *rest))
+        case ["CONVERT", word, *_]:
+            return word == "TO"
+        case ["ADD" | "DROP", "PARTITION", *_]:
+            return False
+        case [word, *_]:
+            return word not in _KEEP_ROWS
+    return False
 
 
 def reuses_a_name(statement: TableStatement, columns: Columns) -> bool:
@@ -201,7 +216,7 @@ def reuses_a_name(statement: TableStatement, columns: Columns) -> bool:
 
 def _renamed(clause: Sequence[Token]) -> tuple[str, str] | None:
     """Return the old and the new name of the column that a clause renames."""
-    match _phrase(clause)[:2]:
+    match phrase_of(clause)[:2]:
         case ["RENAME", "COLUMN"]:
             old, _, new = ([token.text.lower() for token in _named(clause[2:])] + [""] * 3)[:3]
             return old, new
@@ -212,28 +227,28 @@ def _renamed(clause: Sequence[Token]) -> tuple[str, str] | None:
 
 
 def _alter(tokens: Sequence[Token], database: str) -> TableStatement | None:
-    words = _words(tokens)
+    words = words_of(tokens)
     at = next((at for at, word in enumerate(words) if word not in _MODIFIERS), 0)
     if words[at : at + 1] != ["TABLE"]:
         return None
     rest = _named(tokens[at + 1 :])
     length = 3 if [token.token_type for token in rest[1:2]] == [TokenType.DOT] else 1
-    clauses = tuple(_split(rest[length:]))
+    clauses = tuple(split_at_commas(rest[length:]))
     others = [token for clause in clauses if _names_tables(clause) for token in clause]
-    names = frozenset({_name(rest, database)}) | _names(others, database)
+    names = frozenset({table_name(rest, database)}) | possible_table_names(others, database)
     return TableStatement(names, clauses=clauses or ((),), ignores="IGNORE" in words[:at])
 
 
 def _names_tables(clause: Sequence[Token]) -> bool:
     """Return whether a clause may name other tables: EXCHANGE and CONVERT PARTITION, RENAME TO."""
-    words = _words(clause[:2])
+    words = words_of(clause[:2])
     return words[:1] in (["EXCHANGE"], ["CONVERT"]) or (
         words[:1] == ["RENAME"] and words[1:] not in (["COLUMN"], ["INDEX"], ["KEY"])
     )
 
 
 def _effect(clause: Sequence[Token], columns: Columns, dropped: Collection[str]) -> Effect:  # noqa: PLR0911, PLR0912 - one a clause
-    match _phrase(clause):
+    match phrase_of(clause):
         case []:
             return Effect.NONE
         case ["ADD", "PARTITION", *_]:
@@ -273,7 +288,7 @@ def _of_new_column(definition: Sequence[Token], columns: Columns, dropped: Colle
     if name in had and name not in dropped:
         return Effect.NONE  # IF NOT EXISTS
     found = _described(columns.after, name)
-    words = _phrase(definition)
+    words = phrase_of(definition)
     has_default = any(pair[0] == "DEFAULT" and pair[1] != "NULL" for pair in itertools.pairwise(words))
     is_null = found is not None and found.get("optional") and not has_default and not _fills(definition)
     return Effect.NONE if is_null and name not in columns.seen else Effect.CHANGES
@@ -281,7 +296,7 @@ def _of_new_column(definition: Sequence[Token], columns: Columns, dropped: Colle
 
 def _fills(definition: Sequence[Token]) -> bool:
     """Return whether the server computes a column's values; the schema history does not say so of every such column."""
-    return not _COMPUTED.isdisjoint(_phrase(definition))
+    return not _COMPUTED.isdisjoint(phrase_of(definition))
 
 
 def _of_type(name: str, columns: Columns) -> Effect:
@@ -321,15 +336,15 @@ def _dropped_columns(statement: TableStatement) -> set[str]:
 
 
 def _dropped_column(clause: Sequence[Token]) -> str | None:
-    words = _phrase(clause)[:2]
+    words = phrase_of(clause)[:2]
     is_column = words[:1] == ["DROP"] and not {*words[1:]} & {*_OF_INDEXES, "PARTITION", "SYSTEM", "PERIOD"}
     return _column(clause[1:]) if is_column else None
 
 
 def _added(clause: Sequence[Token]) -> list[Sequence[Token]]:
     """Return the definitions of the columns that ADD adds."""
-    rest = _after(clause[1:], ("COLUMN",), ("IF", "NOT", "EXISTS"))
-    return [*_split(rest[1:-1])] if _words(rest[:1]) == ["("] else [rest]
+    rest = without_phrases(clause[1:], ("COLUMN",), ("IF", "NOT", "EXISTS"))
+    return [*split_at_commas(rest[1:-1])] if words_of(rest[:1]) == ["("] else [rest]
 
 
 def _column(tokens: Sequence[Token]) -> str:
@@ -337,52 +352,9 @@ def _column(tokens: Sequence[Token]) -> str:
 
 
 def _column_names(tokens: Sequence[Token]) -> list[str]:
-    rest = _after(tokens, ("COLUMN",), ("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))
+    rest = without_phrases(tokens, ("COLUMN",), ("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))
     return [token.text.lower() for token in rest[:2]]
 
 
 def _named(tokens: Sequence[Token]) -> Sequence[Token]:
-    return _after(tokens, ("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))
-
-
-def _after(tokens: Sequence[Token], *phrases: Sequence[str]) -> Sequence[Token]:
-    """Return tokens without the phrases at their beginning."""
-    for phrase in phrases:
-        if _words(tokens[: len(phrase)]) == [*phrase]:
-            tokens = tokens[len(phrase) :]
-    return tokens
-
-
-def _name(tokens: Sequence[Token], database: str) -> str:
-    """Return the name at the beginning of some tokens, with its database."""
-    first, dot, second = ([token.text.lower() for token in tokens[:3]] + [""] * 3)[:3]
-    return f"{first}.{second}" if dot == "." else f"{database.lower()}.{first}"
-
-
-def _names(tokens: Sequence[Token], database: str) -> frozenset[str]:
-    """Return what may be names of tables."""
-    return frozenset(_name(tokens[at:], database) for at in range(len(tokens)))
-
-
-def _split(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
-    """Split tokens at commas outside of parentheses."""
-    depth, part = 0, list[Token]()
-    for token in tokens:
-        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
-        if token.token_type == TokenType.COMMA and depth == 0:
-            yield tuple(part)
-            part = []
-        else:
-            part.append(token)
-    if part:
-        yield tuple(part)
-
-
-def _phrase(tokens: Sequence[Token]) -> list[str]:
-    """Return keywords one by one, where `PRIMARY KEY` and others are one token."""
-    return " ".join(_words(tokens)).split(" ") if tokens else []
-
-
-def _words(tokens: Sequence[Token]) -> list[str]:
-    """Return keywords in upper case; a quoted name is none of them."""
-    return [f"`{token.text}`" if token.token_type in _QUOTED else token.text.upper() for token in tokens]
+    return without_phrases(tokens, ("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))

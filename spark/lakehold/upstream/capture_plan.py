@@ -55,7 +55,7 @@ from lakehold.upstream.gaps import (
     unrecorded_shapes,
 )
 from lakehold.upstream.heirs import refuse_parents
-from lakehold.upstream.hints import hints, replaced_hints
+from lakehold.upstream.hints import hints, replaced_hints, returned_hints
 from lakehold.upstream.partitions import refuse_partitions
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
@@ -107,8 +107,8 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_without_signal_table(wanted, found)
         hint = f"the tables that are new to connector {wanted.connector} join it when its first snapshot is complete"
         return Steps(hints=(hint, *hints(wanted, found)))
-    if replaced := tuple(unread_tables(wanted, found)):
-        return replace(plan_resnapshot(wanted, found), hints=tuple(replaced_hints(replaced, wanted)))
+    if reasons := (*replaced_hints(unread_tables(wanted, found), wanted), *returned_hints(wanted, found)):
+        return replace(plan_resnapshot(wanted, found), hints=reasons)
     out = tuple(tables_missing_changes(wanted, found))
     # A connector that starts continues a snapshot whose marks did not arrive.
     signals = tuple(_signal_table(wanted, found))

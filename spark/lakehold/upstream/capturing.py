@@ -27,27 +27,26 @@ from lakehold.model.log_positions import LogPosition
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
 from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps
-from lakehold.upstream.captured_columns import Columns, columns_of, left_out_hints
+from lakehold.upstream.captured_columns import Columns, columns_of
 from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
 from lakehold.upstream.connections import UpstreamConnections
 from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.failover import is_on_other_timeline
 from lakehold.upstream.field_names import as_written, field_name
-from lakehold.upstream.fitting import collision_hints, fitted, imprecise_hints
+from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot, whole_row_tables
-from lakehold.upstream.heirs import parent_hints
-from lakehold.upstream.hints import coming_hints, failing_hints, gone_hints, unlogged_hints, unrepaired_hints
+from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.own_requests import with_others_failed
-from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
+from lakehold.upstream.unfit import unfit_tables
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -80,6 +79,7 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
         self._applied_positions: dict[str, int | None] = {}
         self._logs: dict[str, FoundLog | None] = {}
+        self._left_out: dict[str, Collection[str]] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:
         """Compute the steps that `reconcile` would apply now; its arguments are described there.
@@ -159,27 +159,11 @@ class Capturing:
         return seen_ms
 
     def faults(self, target: Target) -> tuple[Steps, tuple[str, ...]]:
-        """Return what `plan` returns, and a sentence about each fault of captured tables.
-
-        Faults are tables that the database no longer has, tables that lack changes, and columns that arrive inexactly or not.
-        """
+        """Return what `plan` returns, and a sentence about each fault of captured tables."""
         with self._systems(target) as systems:
             found = self._inspect(target, systems, with_backoff=True)
             found = replace(found, acting_keys=_acting_keys(target.wanted.upstream_tables, systems))
-        wanted = target.wanted
-        faults = (
-            *gone_hints(wanted, found),
-            *silent_hints(wanted, found.database),
-            *parent_hints(wanted, found.database),
-            *unrepaired_hints(wanted, found),
-            *failing_hints(wanted, found),
-            *coming_hints(wanted, found),
-            *unlogged_hints(wanted.upstream_tables, wanted, found),
-            *left_out_hints(wanted.upstream_tables, found.columns, wanted.capture.database),
-            *collision_hints(wanted.upstream_tables, wanted, found),
-            *imprecise_hints(wanted, found),
-        )
-        return plan(target.wanted, found), faults
+        return plan(target.wanted, found), tuple(fault_hints(target.wanted, found))
 
     def snapshots(self, target: Target) -> Snapshots:
         """Return which tables' snapshots are complete, requested or repeated, and their sync points, as the journal has them."""
@@ -196,6 +180,7 @@ class Capturing:
         # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
+        left_out = self._left_out.get(target.wanted.source_id, ())
         without_sync_point = {object_id for object_id, sync_point in joined.items() if sync_point is None}
         return Snapshots(
             frozenset((tables.keys() - journal.complete) | without_sync_point),
@@ -210,6 +195,7 @@ class Capturing:
             },
             {object_id: sync_point for object_id, sync_point in joined.items() if sync_point is not None},
             are_reported=True,
+            left_out=frozenset(each.object_id for each in target.wanted.tables if each.upstream in left_out),
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
@@ -274,7 +260,7 @@ class Capturing:
             self._has_transactions(target, systems, is_new=connector is None),
             systems.connect.plugin_version(wanted.config["connector.class"]),
             signals=signals,
-            relations=relations,
+            relations=_kinds(wanted.upstream_tables, systems) | relations,
             columns=columns,
             lost=self._lost_values(wanted, relations, columns, systems),
             lake_types=_lake_types(wanted, systems) if connector is None else {},
@@ -283,12 +269,14 @@ class Capturing:
             altered=journal.schema_history.altered,
             acting_keys=_acting_keys([table.upstream for table in declared(wanted)], systems),
             shapes=journal.shapes,
+            undefined=frozenset(journal.schema_history.undefined),
         )
         if not is_on_other_timeline(found):
             self._applied_positions[wanted.source_id] = wanted.applied_position
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
+        self._left_out[wanted.source_id] = unfit_tables(wanted, found)
         if isinstance(systems.database, MysqlUpstream) and any(whole_row_tables(wanted, found)):
             found = replace(found, row_image=systems.database.row_image())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
@@ -383,6 +371,12 @@ def _acting_keys(names: Sequence[str], systems: Systems) -> Mapping[str, tuple[s
     """Fetch foreign keys that change rows without messages; PostgreSQL logs such changes."""
     database = systems.database
     return database.acting_keys(names) if isinstance(database, MysqlUpstream) else {}
+
+
+def _kinds(names: Sequence[str], systems: Systems) -> dict[str, FoundRelation]:
+    """Fetch the kinds of captured tables, at some of which a connector of MySQL or MariaDB would fail."""
+    database = systems.database
+    return database.kinds(names) if isinstance(database, MysqlUpstream) else {}
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:

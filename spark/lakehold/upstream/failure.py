@@ -9,6 +9,8 @@ from lakehold.definitions import object_text
 
 _LOG_IS_GONE = re.compile(r"\bpurged\b|could not find first log file|no longer available on the server", re.IGNORECASE)
 """Texts of Debezium, and of servers of MySQL and MariaDB, about a purged binary log. The servers write them in English always."""
+_OTHER_COLUMNS = re.compile(r"internal schema size|whose schema isn't known to this connector")
+"""Texts of Debezium about a row that has other columns than Debezium knows."""
 _HEAD = "Caused by: "
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ |Suppressed: )|\s*\[CIRCULAR REFERENCE")
 _THROWN = re.compile(r"(?:[a-z_]\w*\.)+(?:\w+\$)*(?P<name>[A-Z]\w*(?:Exception|Error))(?:: ?(?P<message>.*))?")
@@ -33,6 +35,8 @@ def cause_of(trace: str) -> str:
 
 def with_way_out(reason: str, source: str) -> str:
     """Add to the reason of a connector's failure what a person must do, where no restart helps."""
+    if _OTHER_COLUMNS.search(reason) is not None:
+        return f"{reason}. If the next ingest does not repair it: ALTER SOURCE {object_text(source)} RESNAPSHOT"
     if _LOG_IS_GONE.search(reason) is None:
         return reason
     return f"{reason}. Changes that it had not read are in no binary log any more: ALTER SOURCE {object_text(source)} RESNAPSHOT"

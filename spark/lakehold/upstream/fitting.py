@@ -17,6 +17,7 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.sent_types import BYTES
 from lakehold.upstream.signal_table import with_signal_table
+from lakehold.upstream.unfit import without_unfit
 from lakehold.upstream.value_options import INTERVALS, KEPT, UNSIGNED
 from lakehold.upstream.wanted import Wanted
 
@@ -27,7 +28,7 @@ def fitted(wanted: Wanted, found: Found) -> Wanted:
     """Return what is wanted with the options that depend on what exists upstream."""
     if not wanted.tables:
         return wanted
-    wanted = with_signal_table(wanted, found.signals)
+    wanted = without_unfit(with_signal_table(wanted, found.signals), found)
     has_failover_slots = found.database is not None and found.database.failover.has_failover_slots
     of_server = FAILOVER_SLOT if has_failover_slots else {}
     config = {**wanted.config, **of_server, **_of_columns(found.columns, wanted)}

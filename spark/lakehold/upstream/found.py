@@ -338,7 +338,8 @@ class Found:
         connector_version: Version of the connector's class, as Debezium writes it; empty: unknown.
         objections: Why Kafka Connect would refuse the wanted configuration; inspected where the connector lacks it.
         signals: The connector's signal table, as it exists or may be created.
-        relations: What the database has under the names of the tables that a statement declares.
+        relations: What the database has under the names of the tables that a statement declares; of other tables of MySQL and
+            MariaDB only the kind is known.
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
@@ -352,6 +353,7 @@ class Found:
         shapes: Shapes of tables of PostgreSQL (`Shape`) as an earlier inspection recorded them, by the table's name upstream;
             `database.shapes` are those of now.
         row_image: The setting `binlog_row_image` of MySQL and MariaDB; inspected where a captured table has no key.
+        undefined: Tables of MySQL and MariaDB whose definition Debezium could not read, `database.table` in lower case.
     """
 
     connector: FoundConnector | None = None
@@ -377,3 +379,4 @@ class Found:
     acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     row_image: str = WHOLE_ROWS
+    undefined: frozenset[str] = frozenset()

@@ -9,11 +9,12 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
+from lakehold.upstream.unfit import unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
@@ -26,8 +27,8 @@ def missing_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 
 
 def existing_tables(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the wanted tables that exist, as the database names them."""
-    names = {table.upstream for table in missing_tables(wanted, found)}
+    """Return the wanted tables that exist and that the connector does not leave out, as the database names them."""
+    names = {table.upstream for table in missing_tables(wanted, found)} | unfit_tables(wanted, found).keys()
     return tuple(name for name in wanted.upstream_tables if name not in names)
 
 
@@ -60,13 +61,13 @@ def tables_missing_changes(wanted: Wanted, found: Found) -> Iterator[CapturedTab
 
 def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, SilentChange]]:
     """Yield the tables whose rows changed without events since the last inspection: one of those that share a table upstream."""
-    for table, altered, until in _altered(wanted, found):
+    joining = {*joining_tables(wanted, found)}
+    for table, altered, until in _altered(wanted, found, [each for each in wanted.tables if each not in joining]):
         if altered.changed_at >= until:
             yield table, SilentChange.ROWS if altered.removed_at >= until else SilentChange.VALUES
     if found.database is None or found.connector is None or not found.connector.has_position:
         return
-    new = {*joining_tables(wanted, found)}
-    one_of_each = {table.upstream: table for table in wanted.tables if table not in new}
+    one_of_each = {table.upstream: table for table in wanted.tables if table not in joining}
     for name, shape in found.database.shapes.items():
         before = found.shapes.get(name)
         change = silent_change(before, shape) if before is not None else None
@@ -141,15 +142,17 @@ def tables_awaiting_repair(wanted: Wanted, found: Found) -> Iterator[CapturedTab
 
 def unread_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables whose rows the connector reads by columns that they no longer have, until it snapshots all tables."""
-    for table, altered, until in _altered(wanted, found):
+    for table, altered, until in _altered(wanted, found, wanted.tables):
         if altered.unread_at >= until:
             yield table
 
 
-def _altered(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable, FoundAlteration, int]]:
+def _altered(
+    wanted: Wanted, found: Found, among: Collection[CapturedTable]
+) -> Iterator[tuple[CapturedTable, FoundAlteration, int]]:
     """Yield altered tables, with the end of the schema history when a snapshot of all that share them was requested last."""
-    joining = {table.object_id for table in joining_tables(wanted, found)}
-    tables = [table for table in wanted.tables if table.object_id not in joining and table.upstream in found.columns]
+    existing = existing_tables(wanted, found)
+    tables = [table for table in among if table.upstream in existing and table.upstream in found.columns]
     for table in {each.upstream: each for each in tables}.values():
         sharing = [each.object_id for each in tables if each.upstream == table.upstream]
         altered = found.altered.get(table.upstream.lower())

@@ -30,6 +30,7 @@ from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
+from lakehold.upstream.unfit import returning_tables, unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
@@ -39,11 +40,16 @@ _KEEPS_CHANGES = (3, 7)
 
 def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     """List hints about the connector and the tables that a statement declares; about all tables if none declares or drops any."""
-    about = [table for table in wanted.tables if wanted.declared is None or table.object_id in wanted.declared]
+    out = unfit_tables(wanted, found)
+    about = [
+        table
+        for table in wanted.tables
+        if table.upstream not in out and (wanted.declared is None or table.object_id in wanted.declared)
+    ]
     found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
     found_hints += failover_hints(wanted, found.database)
-    found_hints += [*unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
+    found_hints += [*unfit_hints(wanted, found), *unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
     upstream, database = [table.upstream for table in about], wanted.capture.database
     found_hints += left_out_hints(upstream, found.columns, database)
@@ -53,6 +59,26 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         found_hints += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
         found_hints += defaults_hints(upstream, wanted, found)
     return tuple(dict.fromkeys(found_hints))
+
+
+def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each fault of captured tables.
+
+    Faults are tables that the database no longer has, that the connector leaves out or that lack changes, and columns that
+    arrive inexactly or not.
+    """
+    yield from gone_hints(wanted, found)
+    yield from unfit_hints(wanted, found)
+    yield from silent_hints(wanted, found.database)
+    yield from parent_hints(wanted, found.database)
+    yield from unrepaired_hints(wanted, found)
+    yield from failing_hints(wanted, found)
+    yield from coming_hints(wanted, found)
+    captured = [name for name in wanted.upstream_tables if name not in unfit_tables(wanted, found)]
+    yield from unlogged_hints(captured, wanted, found)
+    yield from left_out_hints(captured, found.columns, wanted.capture.database)
+    yield from collision_hints(captured, wanted, found)
+    yield from imprecise_hints(wanted, found)
 
 
 def gone_hints(wanted: Wanted, found: Found) -> Iterator[str]:
@@ -143,9 +169,31 @@ def replaced_hints(tables: Iterable[CapturedTable], wanted: Wanted) -> Iterator[
     """Yield a sentence for each table of which Debezium does not know the columns."""
     for table in tables:
         yield (
-            f"Debezium does not know the columns of table {table.upstream}, because of a CREATE OR REPLACE TABLE, or of columns "
-            f"that took each other's names: connector {wanted.connector} takes its first snapshot again, of all its tables"
+            f"Debezium does not know the columns of table {table.upstream}, because of a statement that it cannot read, a CREATE "
+            f"OR REPLACE TABLE, or columns that took each other's names: {_all_again(wanted)}"
         )
+
+
+def returned_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table that the connector need not leave out any more."""
+    for name in returning_tables(wanted, found):
+        yield f"table {name} can be captured again: {_all_again(wanted)}"
+
+
+def _all_again(wanted: Wanted) -> str:
+    return f"connector {wanted.connector} takes its first snapshot again, of all its tables"
+
+
+def unfit_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table that the connector leaves out, unless a statement is about others."""
+    reasons = unfit_tables(wanted, found) if wanted.declared is None else {}
+    for table in wanted.tables:
+        if (reason := reasons.get(table.upstream)) is not None:
+            yield (
+                f"table {table.upstream} {reason.what}, so connector {wanted.connector} leaves it out. {reason.why}. The table "
+                f"gets no more changes, and the other tables of the source continue. {reason.way_out}; the connector then takes "
+                f"its first snapshot again. Or DROP TABLE {full_name_text(table.full_name)}"
+            )
 
 
 def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:

@@ -41,11 +41,11 @@ _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
 _HAS_DATABASE = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
 _RELATION = """
-    SELECT table_type, engine = 'InnoDB' AND EXISTS (
+    SELECT %s, table_type, engine = 'InnoDB' AND EXISTS (
         SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = %s AND s.table_name = %s AND index_type = 'HASH')
     FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
 """
-"""The second column is a hash index of InnoDB: MariaDB makes one over whole texts, as a hidden column that it also logs."""
+"""The last column is a hash index of InnoDB: MariaDB makes one over whole texts, as a hidden column that it also logs."""
 _COLUMNS_OF = """
     SELECT %s, ordinal_position, column_name, data_type, column_type, is_nullable = 'YES', column_key = 'PRI',
            extra LIKE '%%GENERATED%%' AND extra NOT LIKE '%%DEFAULT_GENERATED%%', coalesce(column_default, 'NULL') <> 'NULL',
@@ -106,12 +106,18 @@ class MysqlUpstream:
         if not names:
             return {}
         with self._connected() as connection:
-            found = {name: _rows(connection, _RELATION, *name.split(".", 1) * 2) for name in names}
-            kinds = {name: _kind(*rows[0]) for name, rows in found.items() if rows}
+            kinds = _kinds(connection, names)
             denied = {name for name, kind in kinds.items() if kind == PLAIN and not _may_read(connection, name)}
             plain = [name for name, kind in kinds.items() if kind == PLAIN and name not in denied]
             kinds |= {name: WITHOUT_OVERLAPS for name in plain if _has_period_in_key(connection, name)}
         return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
+
+    def kinds(self, names: Sequence[str]) -> dict[str, FoundRelation]:
+        """Fetch the kinds of captured tables as far as one query shows them; a key WITHOUT OVERLAPS it does not show."""
+        if not names:
+            return {}
+        with self._connected() as connection:
+            return {name: FoundRelation(kind) for name, kind in _kinds(connection, names).items()}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
         """Fetch the columns of tables, by `database.name`; tables that do not exist or cannot be read are skipped."""
@@ -287,6 +293,12 @@ def _grants(connection: pymysql.Connection[Any]) -> list[str]:
 def _is_mariadb(connection: pymysql.Connection[Any]) -> bool:
     ((version,),) = _rows(connection, "SELECT @@version")
     return "MariaDB" in version
+
+
+def _kinds(connection: pymysql.Connection[Any], names: Sequence[str]) -> dict[str, str]:
+    query = " UNION ALL ".join([_RELATION] * len(names))
+    found = _rows(connection, query, *(part for name in names for part in (name, *name.split(".", 1) * 2)))
+    return {name: _kind(table_type, has_hash_index) for name, table_type, has_hash_index in found}
 
 
 def _kind(table_type: str, has_hash_index: int) -> str:

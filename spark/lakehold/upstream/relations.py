@@ -6,46 +6,31 @@ PostgreSQL does not have, and lists all of its tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
-from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.found import (
-    HASHED,
     OF_DOTTED_SCHEMA,
     PLAIN,
     TEMPORARY,
     UNLOGGED,
-    VERSIONED,
-    WITHOUT_OVERLAPS,
     Found,
 )
-from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.lost_values import refuse_values
+from lakehold.upstream.unfit import UNFIT_KINDS, unfit
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
-_MORE_COLUMNS = (
-    "MariaDB logs more columns of it than it shows: at the next change the connector would fail for all of its tables."
-)
 _WAYS_OUT = {
     UNLOGGED: "ALTER TABLE {} SET LOGGED.",
     TEMPORARY: "Capture a table that stays.",
     OF_DOTTED_SCHEMA: "ALTER SCHEMA … RENAME TO a name without a dot.",
-    VERSIONED: "ALTER TABLE {} DROP SYSTEM VERSIONING, or leave the table out.",
-    HASHED: "Index the beginning of a text, as in ALTER TABLE {} ADD UNIQUE (column(200)), or leave the table out.",
-    WITHOUT_OVERLAPS: "Give {} another key, or leave the table out.",
 }
 """What to do about tables that cannot be captured as they are."""
 _WHY = {
     UNLOGGED: "A database logs changes of logged tables only.",
     TEMPORARY: "Its changes are not logged, and it goes with the session that made it.",
     OF_DOTTED_SCHEMA: "The first dot of a name separates the schema from the table.",
-    VERSIONED: _MORE_COLUMNS,
-    HASHED: _MORE_COLUMNS,
-    WITHOUT_OVERLAPS: "Debezium cannot read the definition of such a table: the connector would fail for all of its tables.",
 }
 _LONGEST_TOPIC = 249
 """Longest name of a topic, in characters."""
@@ -78,7 +63,7 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
                 detail=_WHY[found.kind],
                 hint=_WAYS_OUT[found.kind].format(table_text(table.upstream, wanted.capture.database)),
             )
-        if found.kind != PLAIN:
+        if found.kind not in UNFIT_KINDS | {PLAIN}:
             raise UpstreamError(
                 f'"{table.upstream}" in the database of source "{wanted.source}" is a {found.kind}',
                 code="upstream-view",
@@ -87,22 +72,19 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
             )
         if not found.may_read:
             raise _unreadable(table.upstream, wanted)
-        _refuse_types(table, upstream.columns.get(table.upstream, ()), wanted)
+        _refuse_unfit(table, wanted, upstream)
         refuse_columns(table, upstream.columns.get(table.upstream, ()), wanted)
         refuse_values(table, upstream, wanted)
 
 
-def _refuse_types(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    """Refuse a table at which the connector would fail, with all others."""
-    database = wanted.capture.database
-    unfit = next((column for column in columns if sent_type(column, database).stops), None)
-    if unfit is not None:
-        name = f"{table_text(table.upstream, database)} … {identifier_text(unfit.name, database)}"
+def _refuse_unfit(table: CapturedTable, wanted: Wanted, found: Found) -> None:
+    reason = unfit(table.upstream, found, wanted.capture.database)
+    if reason is not None:
         raise UpstreamError(
-            f'column "{unfit.name}" of "{table.upstream}" in the database of source "{wanted.source}" is of type {unfit.text}',
+            f'"{table.upstream}" in the database of source "{wanted.source}" {reason.what}',
             code="upstream-table-unfit",
-            detail=f"{sent_type(unfit, database).lost}: the connector would fail for all of its tables.",
-            hint=f"ALTER TABLE {name} to another type, or leave the table out.",
+            detail=f"{reason.why}.",
+            hint=f"{reason.way_out}, or leave the table out.",
         )
 
 

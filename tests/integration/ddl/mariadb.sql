@@ -49,6 +49,18 @@ INSERT INTO loose SELECT seq MOD 7 + 1, 0, IF(seq MOD 2, 'first', NULL) FROM seq
 ----
 equal
 
+-- rekeyed: created
+CREATE TABLE rekeyed (id INT PRIMARY KEY, touched INT, part INT NOT NULL DEFAULT 1, note VARCHAR(20));
+INSERT INTO rekeyed SELECT seq, 0, seq MOD 3, 'first' FROM seq_1_to_20;
+----
+equal
+
+-- several: created
+CREATE TABLE several (id INT PRIMARY KEY, touched INT, n INT DEFAULT 1, note VARCHAR(20));
+INSERT INTO several SELECT seq, 0, seq, 'first' FROM seq_1_to_20;
+----
+equal
+
 -- added: a column without a default, and one at a place of its own
 ALTER TABLE added ADD COLUMN plain INT, ADD COLUMN second INT AFTER id;
 UPDATE added SET plain = 1, second = 2 WHERE id < 5;
@@ -263,5 +275,90 @@ COMMIT;
 LOCK TABLES latin WRITE;
 UPDATE latin SET touched = 4 WHERE id = 6;
 UNLOCK TABLES;
+----
+equal
+
+-- typed: a decimal gets more digits after its point
+ALTER TABLE typed MODIFY price DECIMAL(12, 3);
+UPDATE typed SET price = 1.125 WHERE id = 8;
+----
+stopped: type-changed
+lake: ALTER TABLE shop.typed RENAME COLUMN price TO price_before;
+equal
+
+-- rekeyed: the primary key is dropped and added again
+LOCK TABLES rekeyed WRITE;
+ALTER TABLE rekeyed DROP PRIMARY KEY;
+ALTER TABLE rekeyed ADD PRIMARY KEY (id);
+UNLOCK TABLES;
+UPDATE rekeyed SET note = 'second' WHERE id = 1;
+----
+equal
+
+-- rekeyed: the primary key is dropped, rows change, and it is added again
+LOCK TABLES rekeyed WRITE;
+ALTER TABLE rekeyed DROP PRIMARY KEY;
+UPDATE rekeyed SET note = 'without a key' WHERE id = 2;
+ALTER TABLE rekeyed ADD PRIMARY KEY (id);
+UNLOCK TABLES;
+UPDATE rekeyed SET note = 'with a key again' WHERE id = 3;
+----
+stopped: key-changed
+lake: DROP TABLE shop.rekeyed CASCADE;
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+equal
+
+-- rekeyed: the key gets a second column
+ALTER TABLE rekeyed DROP PRIMARY KEY, ADD PRIMARY KEY (id, part);
+----
+stopped: key-changed
+lake: DROP TABLE shop.rekeyed CASCADE;
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+equal
+
+-- rekeyed: the second column of the key is dropped
+ALTER TABLE rekeyed DROP PRIMARY KEY, DROP COLUMN part, ADD PRIMARY KEY (id);
+----
+stopped: key-changed
+lake: DROP TABLE shop.rekeyed CASCADE;
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+equal
+
+-- rekeyed: the primary key is dropped for good
+ALTER TABLE rekeyed DROP PRIMARY KEY;
+----
+stopped: key-changed
+lake: DROP TABLE shop.rekeyed CASCADE;
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+lake: ALTER SOURCE shop RESNAPSHOT;
+equal
+
+-- several: a default is changed, dropped, and set for new rows
+ALTER TABLE several ALTER COLUMN n SET DEFAULT 7;
+INSERT INTO several (id, touched, note) VALUES (21, 0, 'default 7');
+ALTER TABLE several MODIFY n INT DEFAULT 8, ALTER COLUMN note SET DEFAULT 'default';
+INSERT INTO several (id, touched) VALUES (22, 0);
+ALTER TABLE several ALTER COLUMN n DROP DEFAULT;
+INSERT INTO several (id, touched, n) VALUES (23, 0, NULL);
+----
+equal
+
+-- several: columns come, change and go, and rows change between the statements
+ALTER TABLE several ADD COLUMN a INT DEFAULT 5;
+UPDATE several SET a = 6 WHERE id = 1;
+ALTER TABLE several ADD COLUMN b VARCHAR(10) AFTER id;
+UPDATE several SET b = 'b', touched = 1 WHERE id < 4;
+ALTER TABLE several MODIFY a BIGINT;
+UPDATE several SET a = 3000000000 WHERE id = 2;
+ALTER TABLE several DROP COLUMN note, ADD COLUMN last INT NOT NULL DEFAULT 9;
+DELETE FROM several WHERE id = 5;
+ALTER TABLE several CHANGE COLUMN b c VARCHAR(20) FIRST;
+INSERT INTO several (id, touched, c) VALUES (24, 0, 'the last row');
+----
+equal
+
+-- several: the same in one statement
+ALTER TABLE several ADD COLUMN d INT DEFAULT 1, MODIFY c VARCHAR(30), DROP COLUMN n, RENAME COLUMN a TO e, ADD INDEX (d);
+UPDATE several SET e = 1, d = 2 WHERE id = 3;
 ----
 equal

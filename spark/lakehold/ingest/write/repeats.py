@@ -50,6 +50,7 @@ class Snapshots:
         sync_points: Log positions of tables that joined later: such a table is readable when the others have reached its
             position.
         are_reported: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
+        left_out: Tables that the connector leaves out: no row of them in a re-snapshot does not mean that they are empty.
     """
 
     awaited: frozenset[str] = frozenset()
@@ -57,6 +58,7 @@ class Snapshots:
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
     sync_points: Mapping[str, LogPosition] = field(default_factory=dict)
     are_reported: bool = False
+    left_out: frozenset[str] = frozenset()
 
     def reports_complete(self, object_id: str) -> bool:
         """Return whether the connector has reported that the first snapshot of a table was sent completely."""

@@ -1,0 +1,106 @@
+"""Statements of MariaDB that Debezium cannot read: it leaves the table out, or snapshots it, and the other tables continue."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.status import status_of
+from tests.integration.test_live_mariadb import CREATING_ITEMS, Shop
+from tests.integration.test_live_mariadb import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
+from tests.runnable_pages import checked
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+def _notices(shop: Shop) -> str:
+    return "\n".join(status_of(shop.lake).notices)
+
+
+def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_more(shop: Shop) -> None:
+    (documented,) = checked("docs/operate/unreadable-statements.md", by=__file__)
+    shop.server.execute(
+        "ALTER TABLE more.items ADD SYSTEM VERSIONING",
+        "UPDATE more.items SET n = 1",
+        documented.strip().removesuffix(";"),
+        "UPDATE shop.orders SET n = 1",
+        "UPDATE shop.customers SET n = 2",
+    )
+    snapshots = shop.connector.events("shop.customers")["r"]
+    shop.follow("shop.customers")
+    assert "table shop.orders is a system-versioned table" in _notices(shop)
+    assert "ALTER TABLE shop.orders DROP SYSTEM VERSIONING" in _notices(shop)
+    assert "more.items" not in _notices(shop)
+    assert [row[1] for row in shop.rows("shop.orders")] == ["0", "0", "0"]
+
+    shop.server.execute("DELETE FROM shop.orders WHERE id = 2", "UPDATE shop.customers SET n = 3")
+    shop.follow("shop.customers")
+    assert shop.connector.events("shop.customers")["r"] == snapshots, "the neighbour was not snapshotted"
+
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.server.execute("UPDATE shop.customers SET n = 4")
+    shop.follow("shop.customers")
+    assert len(shop.rows("shop.orders")) == 3, "a snapshot without the table does not empty it"
+
+    shop.server.execute(
+        "ALTER TABLE shop.orders DROP SYSTEM VERSIONING",
+        "UPDATE shop.orders SET n = 4",
+        "UPDATE shop.customers SET n = 5",
+    )
+    shop.follow("shop.orders", "shop.customers")
+    shop.server.execute("UPDATE shop.orders SET n = 6 WHERE id = 1", "DELETE FROM shop.customers WHERE id = 2")
+    shop.follow("shop.orders", "shop.customers")
+    assert _notices(shop) == ""
+
+
+def test_a_column_is_added_by_a_statement_that_debezium_cannot_read(shop: Shop) -> None:
+    for table in ("more.items", "shop.orders"):
+        shop.server.execute(
+            f"ALTER TABLE {table} ADD COLUMN c INT DEFAULT 7, ADD CONSTRAINT IF NOT EXISTS positive CHECK (n >= 0)",
+            f"UPDATE {table} SET n = 1 WHERE id = 1",
+        )
+    shop.server.execute("UPDATE shop.customers SET n = 2")
+    shop.follow("shop.orders", "shop.customers")
+    shop.lake.sql(CREATING_ITEMS)
+    shop.follow("shop.orders", "shop.customers", "more.items")
+    for table in ("orders", "items"):
+        found = shop.lake.sql(f"SELECT c FROM {shop.lake.settings.catalog_name}.shop.{table}").rows
+        assert [*found] == [(7,)] * 3
+    assert _notices(shop) == ""
+
+
+def test_a_table_whose_definition_debezium_cannot_read_is_left_out(shop: Shop) -> None:
+    period = "ADD COLUMN a DATE NOT NULL DEFAULT '2026-11-26', ADD COLUMN b DATE NOT NULL DEFAULT '2026-11-27'"
+    shop.server.execute(
+        f"ALTER TABLE shop.orders {period}, ADD PERIOD FOR valid (a, b)",
+        "ALTER TABLE shop.orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, valid WITHOUT OVERLAPS)",
+        "UPDATE shop.orders SET n = 1",
+        "UPDATE shop.customers SET n = 2",
+    )
+    shop.follow("shop.customers")
+    shop.server.execute("UPDATE shop.customers SET n = 3")
+    shop.follow("shop.customers")
+    assert "table shop.orders has a definition that Debezium cannot read" in _notices(shop)
+    assert len(shop.rows("shop.orders")) == 3, "readers see what the table had"
+
+    shop.server.execute(
+        "ALTER TABLE shop.orders DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+        "UPDATE shop.orders SET n = 4",
+        "UPDATE shop.customers SET n = 5",
+    )
+    shop.follow("shop.orders", "shop.customers")
+    assert _notices(shop) == ""
+
+
+def test_a_statement_that_debezium_cannot_read_and_that_defines_no_table_changes_nothing(shop: Shop) -> None:
+    sent = shop.connector.events("shop.orders")
+    shop.server.execute(
+        "INSTALL SONAME 'auth_ed25519'",
+        "CREATE USER other@'%' IDENTIFIED VIA ed25519 USING PASSWORD('lakehold')",
+        "ALTER TABLE shop.orders PARTITION BY KEY() PARTITIONS 3",
+        "ALTER TABLE shop.orders ADD CONSTRAINT IF NOT EXISTS positive CHECK (n >= 0)",
+        "UPDATE shop.orders SET n = 1",
+    )
+    shop.follow("shop.orders", "shop.customers")
+    assert shop.connector.events("shop.orders")["r"] == sent["r"], "no snapshot was needed"
+    assert _notices(shop) == ""
