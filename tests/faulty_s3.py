@@ -1,4 +1,4 @@
-"""A server in front of an S3 server that answers slowly, refuses some requests, and answers others with 503."""
+"""A server in front of an S3 server that counts requests, answers slowly, refuses some, and answers others with 503."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ class FaultyStore(ThreadingHTTPServer):
         """The status of these refusals. A request for several files is refused whole; with 403 as S3 does it, file by file."""
         self.statuses: Counter[int] = Counter()
         """Answers by status."""
+        self.requests: Counter[str] = Counter()
+        """Requests by method and kind of object, such as `GET manifest`."""
+        self.bytes = 0
+        """Bytes in the bodies of requests and answers."""
         self.further_parts = 0
         """Parts of multipart uploads, without the first of each."""
         self._random = random.Random(seed)
@@ -68,10 +72,33 @@ class FaultyStore(ThreadingHTTPServer):
             self.further_parts += is_further_part
             return self._random.random() < self.failing
 
-    def answered(self, status: int) -> None:
-        """Count an answer."""
+    def requested(self, method: str, path: str, size: int) -> None:
+        """Count a request with a body of `size` bytes."""
+        with self._choosing:
+            self.requests[f"{method} {_kind(path)}"] += 1
+            self.bytes += size
+
+    def answered(self, status: int, size: int) -> None:
+        """Count an answer with a body of `size` bytes."""
         with self._choosing:
             self.statuses[status] += 1
+            self.bytes += size
+
+
+def _kind(path: str) -> str:
+    """Name the kind of object that a request is about, by its path; `state` is all of the lake's own tables."""
+    split = urlsplit(path)
+    name = unquote(split.path).rpartition("/")[2]
+    queried = parse_qs(split.query, keep_blank_values=True)
+    if "/mz_catalog/" in unquote(path):
+        return "state"
+    if "delete" in queried or "prefix" in queried or "list-type" in queried:
+        return "several"
+    if name.endswith(".metadata.json"):
+        return "metadata"
+    if name.endswith(".avro"):
+        return "manifest list" if name.startswith("snap-") else "manifest"
+    return "data"
 
 
 class _Forwarding(BaseHTTPRequestHandler):
@@ -80,6 +107,7 @@ class _Forwarding(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.requested(self.command, self.path, len(body))
         time.sleep(self.server.delay_s)
         if self.server.fails(is_further_part=int(parse_qs(urlsplit(self.path).query).get("partNumber", ["0"])[0]) > 1):
             self._answer(503, _XML, _BUSY)
@@ -124,7 +152,7 @@ class _Forwarding(BaseHTTPRequestHandler):
             self._answer(403, _XML, _DENIED)
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
-        self.server.answered(status)
+        self.server.answered(status, len(content))
         self.send_response_only(status)
         for name, value in ({"Content-Length": str(len(content))} | headers).items():
             self.send_header(name, value)

@@ -17,6 +17,7 @@ from tests.benchmarks import (
     airflow,
     diffs,
     drain,
+    growth,
     hold_commands,
     holds,
     joining,
@@ -60,6 +61,7 @@ class Benchmark(StrEnum):
     VERIFY = "verify"
     KEYLESS = "keyless"
     AIRFLOW = "airflow"
+    GROWTH = "growth"
 
 
 def main(
@@ -112,6 +114,7 @@ def main(
         Benchmark.VERIFY: lambda lake, _: verify.equal_rows(lake, sized(10_000_000), min(runs, 3)),
         Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),
         Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
+        Benchmark.GROWTH: lambda lake, directory: growth.growth(lake, directory, quick=quick),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),
@@ -130,8 +133,8 @@ def main(
 
 
 def _lake(directory: Path) -> Lake:
-    """Open a lake whose Spark session supports Delta as well."""
-    jars = [*artifacts.jars("spark"), *artifacts.jars("delta")]
+    """Open a lake whose Spark session supports Delta and object stores as well."""
+    jars = [jar for name in ("spark", "delta", "iceberg-aws") for jar in artifacts.jars(name)]
     extensions = (
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension"
     )
@@ -142,6 +145,10 @@ def _lake(directory: Path) -> Lake:
         spark_conf={
             "spark.jars": ",".join(str(jar) for jar in jars),
             "spark.sql.extensions": extensions,
+            # Set as in a session for an object store: servers other than AWS's refuse these checksums.
+            "spark.driver.extraJavaOptions": (
+                "-Daws.requestChecksumCalculation=WHEN_REQUIRED -Daws.responseChecksumValidation=WHEN_REQUIRED"
+            ),
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         },
     )

@@ -17,11 +17,11 @@ class Figure:
 
     Args:
         name: The name of the measured work.
-        unit: `s` (less is better) or `records/s` (more is better).
+        unit: `records/s` (more is better), or `s`, `requests`, `statements` or `MiB` (less is better).
         values: Each run's, in order.
         floor_name: The name of the work it is compared with.
         floors: Each run's, in the same order: both run in turn, so that a drifting machine speed does not affect the ratio.
-        goal: The limit of the ratio of the medians: a maximum for seconds, a minimum for rates. None: no goal.
+        goal: The limit of the ratio of the medians: a minimum for rates, a maximum for others. None: no goal.
     """
 
     name: str
@@ -47,7 +47,12 @@ class Figure:
     def is_met(self) -> bool | None:
         if self.goal is None:
             return None
-        return self.ratio <= self.goal if self.unit == "s" else self.ratio >= self.goal
+        return self.ratio >= self.goal if self.is_rate else self.ratio <= self.goal
+
+    @property
+    def is_rate(self) -> bool:
+        """Return whether more is better."""
+        return self.unit == "records/s"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -76,7 +81,7 @@ def as_table(figures: Sequence[Figure]) -> Table:
     for heading in ("measured", "median", "min to max", "floor", "floor median", "ratio", "goal", ""):
         table.add_column(heading, justify="left" if heading in {"measured", "floor", ""} else "right")
     for f in figures:
-        sign = "≤" if f.unit == "s" else "≥"
+        sign = "≥" if f.is_rate else "≤"
         digits = 2 if f.unit == "s" else 0
         table.add_row(
             f.name,

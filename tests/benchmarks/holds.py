@@ -30,7 +30,7 @@ def held_snapshots(lake: Lake, directory: Path, rows: int, counts: Sequence[int]
     held = {count: Table(lake, directory, f"held_{count}", rows) for count in counts}
     lake.ingest("free")
     for count, table in held.items():
-        _multiply(lake, table, count)
+        multiply(lake, f"bench.{table.name}", count)
         lake.sql(f"CREATE HOLD h{count} ON bench.{table.name} WITH (CHECK = 'off')")
     batches: dict[str, list[float]] = {}
     reads: dict[str, list[float]] = {}
@@ -64,14 +64,14 @@ def _collect(lake: Lake, query: str) -> list[Row]:
     return lake.spark.sql(query).collect()
 
 
-def _multiply(lake: Lake, table: Table, count: int) -> None:
+def multiply(lake: Lake, full_name: str, count: int) -> None:
     """Give a table `count` further snapshots, a millisecond apart, each with the files of its current one.
 
     The table looks as if as many batches had been merged, which would take hours. The measured work does not read these files.
     """
     catalog = lake.catalog
     assert isinstance(catalog, RememberingSqlCatalog)
-    loaded = catalog.load_table(f"bench.{table.name}")
+    loaded = catalog.load_table(full_name)
     before = catalog.file_of(loaded.name(), loaded.metadata_location)
     snapshots = orjson.loads(b"[" + before.snapshots + b"]")
     last = next(s for s in snapshots if s["snapshot-id"] == loaded.metadata.current_snapshot_id)

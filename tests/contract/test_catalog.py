@@ -93,6 +93,15 @@ def test_definitions_are_read_as_they_were_declared(store: DefinitionStore) -> N
     assert declared.tables == {"shop.orders": ORDERS}
 
 
+def test_definitions_are_parsed_once_until_they_change(state: State) -> None:
+    store, other = DefinitionStore(state), DefinitionStore(state)
+    other.change(lambda none: none.with_entry(KAFKA))
+    seen = store.definitions()
+    assert store.definitions() is seen
+    other.change(lambda before: before.with_entry(SHOP))
+    assert store.definitions().sources == {"shop": SHOP}
+
+
 def test_a_table_stored_before_include_existed_is_read(state: State) -> None:
     store = DefinitionStore(state)
     store.change(lambda none: none.with_entry(ORDERS))

@@ -146,24 +146,24 @@ def test_files_that_the_store_refuses_to_delete_are_reported_and_go_with_a_later
         place = s3_server.new_lake(tmp_path, store.endpoint)
         place["catalog_properties"] |= {"s3.retry.min-wait-ms": "20"}
         lake = make_lake(**place, **KEEP_NOTHING)
-        feed(lake, tmp_path / "topics", "items", "others")
-        for offset in range(2):
-            for topic in ("items", "others"):
-                send(tmp_path / "topics", topic, offset, 1, f"v{offset}")
-            lake.ingest("feed")
         for name in ("items", "others"):
             write(lake, f"shop/{name}/data/of-a-killed-writer.parquet")
         make_old(s3_server, lake)
+        feed(lake, tmp_path / "topics", "items", "others")
+        for offset in range(3):
+            for topic in ("items", "others"):
+                send(tmp_path / "topics", topic, offset, 1, f"v{offset}")
+            lake.ingest("feed")
         store.refuses_deletions_with, store.undeletable = status, "/shop/items/"
         items, others = lake.maintain(["shop.items", "shop.others"])
-        assert (items.snapshots, items.orphans, items.files) == (1, 0, 0)
-        assert items.refusal.files == 2, "the manifest list of a snapshot, and the orphan"
+        assert (items.snapshots, items.orphans, items.files) == (2, 0, 0)
+        assert items.refusal.files == 2, "the manifest lists of the snapshots; orphans are fewer"
         assert items.error is not None
         assert (items.error.code, '"shop.items"' in items.error.message) == ("deletion-refused", True)
         assert "At least 2 files" in items.error.detail
         assert words in items.error.detail
         assert f"below {lake.settings.warehouse}/shop/items;" in items.error.hint
-        assert (others.error, others.snapshots, others.orphans) == (None, 1, 1)
+        assert (others.error, others.snapshots, others.orphans) == (None, 2, 1)
         assert others.files > 0
 
         store.undeletable = ""
@@ -171,7 +171,7 @@ def test_files_that_the_store_refuses_to_delete_are_reported_and_go_with_a_later
         (later,) = lake.maintain(["shop.items"])
         assert (later.error, later.snapshots) == (None, 0)
         assert later.orphans == 1 + others.files, "also all files of the expired snapshots"
-        assert lake.sql("SELECT * FROM shop.items").rows == [(1, "v1")]
+        assert lake.sql("SELECT * FROM shop.items").rows == [(1, "v2")]
 
 
 def test_a_page_that_the_store_refuses_to_delete_is_reported_and_goes_with_the_next_maintenance(

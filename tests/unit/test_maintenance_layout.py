@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from lakehold.maintenance.file_layout import MANIFESTS_MOST, SMALL_FILE_BYTES, SMALL_FILES_MOST, Rewrite, rewrite_of
+from lakehold.maintenance.file_layout import (
+    MANIFESTS_MOST,
+    SMALL_FILE_BYTES,
+    SMALL_FILES_MOST,
+    Rewrite,
+    has_few_files,
+    rewrite_of,
+)
 from lakehold.maintenance.procedures import Expired, Procedures
 from lakehold.subscribe.live_files import LiveFile
 
@@ -27,6 +34,18 @@ def test_small_files_are_gathered_once_a_partition_has_enough_of_them() -> None:
     assert rewrite_of([*some, *files(SMALL_FILES_MOST - 1)], [], 1, {}) == Rewrite()
     found = rewrite_of([*some, *files(SMALL_FILES_MOST)], [], 1, {})
     assert (found.data_files, found.rewritten_bytes) == (SMALL_FILES_MOST, SMALL_FILES_MOST * 10)
+
+
+@pytest.mark.parametrize(
+    ("data", "deletes", "are_few"),
+    [(SMALL_FILES_MOST - 1, 0, True), (SMALL_FILES_MOST, 0, False), (1, 1, False), (1, None, False), (None, 0, False)],
+)
+def test_a_summary_with_few_files_shows_that_none_is_worth_rewriting(
+    data: int | None, deletes: int | None, are_few: bool
+) -> None:
+    counts = {"total-data-files": data, "total-delete-files": deletes}
+    assert has_few_files({name: str(count) for name, count in counts.items() if count is not None}) == are_few
+    assert not are_few or rewrite_of(files(data or 0), [], data or 0, {}) == Rewrite()
 
 
 def test_large_files_stay_as_they_are() -> None:

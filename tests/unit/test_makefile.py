@@ -18,6 +18,6 @@ def test_every_check_begins_with_the_installation_of_the_stack() -> None:
     assert commands("test")[:1] == commands("setup-stack")
 
 
-@pytest.mark.parametrize("target", ["demo-live", "airflow", "stack-up"])
+@pytest.mark.parametrize("target", ["demo-live", "demo-cluster", "airflow", "stack-up"])
 def test_targets_that_need_the_stack_install_it_first(target: str) -> None:
     assert commands(target)[:-1] == commands("setup-stack")

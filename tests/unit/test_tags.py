@@ -47,6 +47,9 @@ class Held(Shop):
     def drop(self, name: str) -> None:
         self.store.change(lambda holds: [hold for hold in holds if hold.name != name])
 
+    def unneeded(self, full_name: str) -> tuple[str, ...]:
+        return self.keeping.unneeded(self.timeline(full_name), self.store.holds())
+
     def tags(self, full_name: str) -> dict[str, int]:
         """Return the table's tags, with times counted from `START_MS`."""
         refs = self.catalog.load_table(full_name).metadata.refs
@@ -165,7 +168,7 @@ def test_a_moved_hold_moves_its_tag_and_the_last_dropped_hold_removes_all_tags(s
     shop.hold("h", FOREIGN, 200)
     shop.keeping.put([FOREIGN])
     assert shop.tags(FOREIGN) == {"hold_h": made[1], "mz_200": made[1], "mz_300": made[2]}
-    unneeded = shop.keeping.unneeded(FOREIGN)
+    unneeded = shop.unneeded(FOREIGN)
     assert [short(tag) for tag in unneeded] == ["mz_200"]
     shop.keeping.remove(FOREIGN, unneeded)
     assert shop.tags(FOREIGN) == {"hold_h": made[1], "mz_300": made[2]}
@@ -180,7 +183,7 @@ def test_a_tag_that_a_hold_needs_by_now_is_not_removed(shop: Held) -> None:
     shop.hold("h", FOREIGN, 100)
     shop.keeping.put([FOREIGN])
     shop.drop("h")
-    unneeded = shop.keeping.unneeded(FOREIGN)
+    unneeded = shop.unneeded(FOREIGN)
     shop.hold("again", FOREIGN, 200)
     shop.keeping.remove(FOREIGN, unneeded)
     assert shop.tags(FOREIGN) == {"hold_again": made[1], "mz_300": made[2]}
@@ -193,7 +196,7 @@ def test_tags_of_others_are_not_changed(shop: Held) -> None:
         first, "hold_b"
     ).commit()
     shop.keeping.put([FOREIGN])
-    assert shop.keeping.unneeded(FOREIGN) == ()
+    assert shop.unneeded(FOREIGN) == ()
     assert set(shop.tags(FOREIGN)) >= {"hold_mine", "hold_b"}
 
 

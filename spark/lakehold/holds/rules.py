@@ -53,12 +53,16 @@ Frontiers = Mapping[str, Frontier]
 
 def existing(holds: Holds, definitions: Definitions) -> Holds:
     """Select the holds that exist: a hold whose fed table or subscription is not declared (any more, or yet) does not."""
-    tables = {(name, entry.object_id) for name, entry in definitions.tables.items()}
+    tables = definitions.tables
     subscriptions = {entry.object_id for entry in definitions.subscriptions.values()}
     return tuple(
         hold
         for hold in holds
-        if all((table.full_name, table.object_id) in tables for table in hold.tables if table.is_fed)
+        if all(
+            table.full_name in tables and tables[table.full_name].object_id == table.object_id
+            for table in hold.tables
+            if table.is_fed
+        )
         and (hold.keeper is not SubscriberKind.SUBSCRIPTION or hold.kept_by in subscriptions)
     )
 

@@ -141,9 +141,9 @@ class TableTags:
             self.put((full_name,))
         return holds
 
-    def unneeded(self, full_name: str) -> tuple[str, ...]:
-        """List lakehold's tags on a table that no hold needs; none for a table that cannot be read."""
-        return tuple(tag for tagging in self._taggings([full_name]) for tag in tagging.unneeded)
+    def unneeded(self, timeline: Timeline, holds: Holds) -> tuple[str, ...]:
+        """List lakehold's tags on a table that none of `holds` needs."""
+        return self._tagging(timeline, holds).unneeded
 
     def remove(self, full_name: str, tags: Collection[str]) -> None:
         """Remove the given tags unless a hold needs them by now, and add missing ones, in one commit."""

@@ -23,8 +23,16 @@ from lakehold.iceberg.metadata_files import MetadataFile
 
 logger = logging.getLogger(__name__)
 
-TABLES_REMEMBERED = 100
-"""Tables whose last metadata is cached."""
+REMEMBERED_BYTES = 128 * 2**20
+"""Size of the cached metadata files, the last one of each table: thousands of small ones, or dozens with a day's snapshots."""
+
+_LEAST_BYTES = 40_000
+"""What a metadata file counts beside its snapshots: its schema and properties, as Python objects."""
+
+
+def _size(file: MetadataFile) -> int:
+    """Return what a file counts; even the largest one fits into the cache."""
+    return min(_LEAST_BYTES + len(file.snapshots), REMEMBERED_BYTES)
 
 
 class RememberingSqlCatalog(SqlCatalog):
@@ -32,7 +40,7 @@ class RememberingSqlCatalog(SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._seen: LRUCache[Identifier, MetadataFile] = LRUCache(TABLES_REMEMBERED)
+        self._seen: LRUCache[Identifier, MetadataFile] = LRUCache(REMEMBERED_BYTES, _size)
         self._seeing = threading.Lock()
 
     def load_table(self, identifier: str | Identifier) -> Table:

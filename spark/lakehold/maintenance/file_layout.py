@@ -57,6 +57,12 @@ class Rewrite:
         return self.small_files + self.deleted_files
 
 
+def has_few_files(summary: Mapping[str, str]) -> bool:
+    """Return whether a snapshot's summary alone shows that none of its files is worth rewriting: they need not be listed."""
+    data, deletes = (int(summary.get(f"total-{kind}-files", SMALL_FILES_MOST)) for kind in ("data", "delete"))
+    return data < SMALL_FILES_MOST and deletes == 0
+
+
 def rewrite_of(
     data: Sequence[LiveFile], deletes: Sequence[LiveFile], manifests: int, properties: Mapping[str, str]
 ) -> Rewrite:

@@ -126,7 +126,7 @@ class Maintaining:
         plan = self.survey.plan(scope)
         report = replace(_report_of_plan(plan), rewritten=plan.rewrite.data_files + plan.rewrite.delete_files)
         yield (report := self._without_old(report, dry_run=True))
-        yield self._without_orphans(report, plan, dry_run=True)
+        yield self._without_orphans(report, scope, plan, dry_run=True)
 
     def _maintained(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         """Maintain a table and yield the report so far, after each step."""
@@ -154,7 +154,7 @@ class Maintaining:
             )
         yield (report := replace(report, rewritten=self._rewritten(plan)))
         failpoint("after-compaction")
-        yield self._without_orphans(report, plan, dry_run=False)
+        yield self._without_orphans(report, scope, plan, dry_run=False)
 
     def _expired(self, plan: TablePlan) -> tuple[TablePlan, Expired]:
         """Expire snapshots; return the plan that was followed, and what was deleted."""
@@ -175,8 +175,10 @@ class Maintaining:
         return delete(table.io.delete, [path for path in plan.manifest_lists if path not in kept])
 
     def _rewritten(self, plan: TablePlan) -> int:
-        table = self._table(plan.full_name)
         rewrite, rewritten = plan.rewrite, 0
+        if not (rewrite.data_files or rewrite.delete_files or rewrite.manifests):
+            return 0
+        table = self._table(plan.full_name)
         if rewrite.data_files:
             in_order = not table.sort_order().is_unsorted
             rewritten += _while_others_write(
@@ -203,13 +205,30 @@ class Maintaining:
             refusal=forgotten.refusal,
         )
 
-    def _without_orphans(self, report: MaintenanceReport, plan: TablePlan, *, dry_run: bool) -> MaintenanceReport:
+    def _without_orphans(
+        self, report: MaintenanceReport, scope: MaintenanceScope, plan: TablePlan, *, dry_run: bool
+    ) -> MaintenanceReport:
+        """Delete orphans and count them in the report.
+
+        Most searches find none. Only after others are all tables loaded, to see whether the files may be of another one.
+        """
         if plan.orphans_before_ms is None:
             return report
         name, before_ms = plan.full_name, plan.orphans_before_ms
-        found = _while_others_write(name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run))
-        # Spark does not report which files the store refused to delete; deleting them again does.
-        refusal = Refusal() if dry_run else delete(self._table(name).io.delete, [*filter(_is_plain, found)])
+
+        def removed(*, dry_run: bool) -> Sequence[str]:
+            return _while_others_write(
+                name, lambda: self.procedures.remove_orphan_files(name, before_ms, dry_run=dry_run)
+            )
+
+        found = removed(dry_run=True)
+        if found and name not in scope.alone():
+            found = ()
+        refusal = Refusal()
+        if found and not dry_run:
+            found = removed(dry_run=False)
+            # Spark does not report which files the store refused to delete; deleting them again does.
+            refusal = delete(self._table(name).io.delete, [*filter(_is_plain, found)])
         if not dry_run and not refusal:  # else the next maintenance searches again
             _while_others_write(name, lambda: self.procedures.record_orphan_search(name, self.survey.clock()))
         # Old files of the snapshots that were just expired are among the orphans: the sum might count them twice.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
@@ -13,7 +16,7 @@ from lakehold.errors import DefinitionError
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
 from lakehold.holds.tags import TableTags, own_tags
-from lakehold.maintenance.file_layout import Rewrite, rewrite_of
+from lakehold.maintenance.file_layout import Rewrite, has_few_files, rewrite_of
 from lakehold.maintenance.history import Needs, kept_from_ms
 from lakehold.maintenance.maintenance_plan import TablePlan, plan_table
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
@@ -43,13 +46,15 @@ class MaintenanceScope:
         full_name: `namespace.table`.
         retention_ms: How much of its history stays; None: another program decides about its history.
         rewrites: Whether its files are rewritten.
-        orphans: Whether files that it does not refer to are deleted.
+        orphans: Whether files that it does not refer to are searched for.
+        alone: Returns the tables whose location has no other table's files: only their orphans are deleted.
     """
 
     full_name: str
     retention_ms: int | None
     rewrites: bool
     orphans: bool
+    alone: Callable[[], Collection[str]] = field(default=tuple, compare=False)
 
 
 @dataclass(frozen=True)
@@ -82,25 +87,19 @@ class Survey:
         Without names, these are all of lakehold's own tables, and tables of others that declare how much history they keep.
         Tables that are or were held are among them for their tags only, and tables that cannot be read, to be reported.
 
-        Orphans are searched for once in `ORPHANS_EVERY_MS`; always in named tables, or with `orphans`. While some table
-        cannot be read, no table is searched: the files of the unreadable one might lie among another's.
+        Orphans are searched for once in `ORPHANS_EVERY_MS`; always in named tables, or with `orphans`.
         """
         definitions = self.timelines.definitions.definitions()
-        everything = {name: self._table(name) for name in self._all_names()}
-        unreadable = {name for name, table in everything.items() if table is None}
-        locations = {name: table.location().rstrip("/") + "/" for name, table in everything.items() if table}
         held = {t.full_name for hold in protecting(self.holds.holds(), definitions) for t in hold.tables}
+        alone = cache(self._alone)
         found = []
-        for name in dict.fromkeys(names) if names is not None else everything:
-            is_alone = not unreadable and not any(
-                other.startswith(locations.get(name, "/")) for n, other in locations.items() if n != name
-            )
-            table = everything.get(name)
-            searches = is_alone and (orphans or names is not None or self._is_search_due(table))
+        for name in dict.fromkeys(names) if names is not None else self._all_names():
+            table = self._table(name)
+            searches = orphans or names is not None or self._is_search_due(table)
             scope = self._scope(name, table, definitions, named=names is not None, searches=searches)
             is_tagged = table is not None and bool(own_tags(table))
-            if scope.retention_ms is not None or _is_system(name) or name in held or is_tagged or name in unreadable:
-                found.append(scope)
+            if scope.retention_ms is not None or _is_system(name) or name in held or is_tagged or table is None:
+                found.append(replace(scope, alone=alone))
         return found
 
     def plan(self, scope: MaintenanceScope) -> TablePlan:
@@ -125,10 +124,23 @@ class Survey:
         return plan_table(
             timeline,
             needs,
-            self.tags.unneeded(scope.full_name),
+            self.tags.unneeded(timeline, holds),
             _rewrite(timeline.table) if scope.rewrites else Rewrite(),
             clock_ms - self.settings.orphan_age_ms if scope.orphans else None,
         )
+
+    def _alone(self) -> frozenset[str]:
+        """Return the tables whose location has no other table's location in it; this loads every table.
+
+        There are none while some table cannot be read: its files might lie among another's.
+        """
+        tables = {name: self._table(name) for name in self._all_names()}
+        located = sorted((_directory(table), name) for name, table in tables.items() if table is not None)
+        if len(located) < len(tables):
+            return frozenset()
+        # In this order what is below a location follows it.
+        shared = {outer for (outer, _), (inner, _) in pairwise(located) if inner.startswith(outer)}
+        return frozenset(name for location, name in located if location not in shared)
 
     def _table(self, full_name: str) -> Table | None:
         try:
@@ -177,13 +189,19 @@ class Survey:
         return any(intent is not None and full_name in intent.tables for intent in intents)
 
 
+def _directory(table: Table) -> str:
+    """Return a table's location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
+    location = re.sub("^file:/+", "/", table.location())
+    return re.sub("^s3[an]:", "s3:", location).rstrip("/") + "/"
+
+
 def _is_system(full_name: str) -> bool:
     return full_name.startswith(f"{SYSTEM_NAMESPACE}.")
 
 
 def _rewrite(table: Table) -> Rewrite:
     snapshot = table.current_snapshot()
-    if snapshot is None:
+    if snapshot is None or (snapshot.summary is not None and has_few_files(snapshot.summary.additional_properties)):
         return Rewrite()
     files = LiveFiles(table, RememberedFiles())
     manifests = files.manifests(snapshot.snapshot_id).values()

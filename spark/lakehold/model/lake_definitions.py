@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lakehold.definitions import Connection, Definition, Source, Subscription, Table
 from lakehold.errors import DefinitionError
@@ -79,15 +79,21 @@ class Definitions:
 
     def with_entry(self, entry: AnyEntry) -> Definitions:
         """Return these definitions and `entry`, which replaces one of its kind and name."""
-        match entry.definition:
-            case Connection(name=name):
-                return replace(self, connections={**self.connections, name: entry})
-            case Source(name=name):
-                return replace(self, sources={**self.sources, name: entry})
-            case Table(full_name=name):
-                return replace(self, tables={**self.tables, name: entry})
-            case Subscription(name=name):
-                return replace(self, subscriptions={**self.subscriptions, name: entry})
+        return self.with_entries([entry])
+
+    def with_entries(self, entries: Iterable[AnyEntry]) -> Definitions:
+        """Return these definitions and `entries`, each of which replaces one of its kind and name."""
+        found: dict[type[Definition], dict[str, Any]] = {
+            Connection: {**self.connections},
+            Source: {**self.sources},
+            Table: {**self.tables},
+            Subscription: {**self.subscriptions},
+        }
+        for entry in entries:
+            definition = entry.definition
+            name = definition.full_name if isinstance(definition, Table) else definition.name
+            found[type(definition)][name] = entry
+        return Definitions(found[Connection], found[Source], found[Table], found[Subscription])
 
     def without(self, definition: Definition) -> Definitions:
         """Return these definitions without one of them."""

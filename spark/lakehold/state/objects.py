@@ -39,10 +39,15 @@ class DefinitionStore(DefinitionReader):
 
     def __init__(self, state: State) -> None:
         self._objects = state.store(OBJECTS)
+        self._seen: tuple[tuple[ObjectRow, ...], Definitions] = ((), Definitions())
 
     def definitions(self) -> Definitions:
-        """Return all definitions."""
-        return _from_rows(self._objects.values())
+        """Return all definitions: the same object until someone changes them."""
+        rows, (seen, definitions) = self._objects.values(), self._seen
+        if rows is not seen:
+            definitions = _from_rows(rows)
+            self._seen = rows, definitions
+        return definitions
 
     def change(self, apply: Callable[[Definitions], Definitions]) -> Definitions:
         """Replace the definitions by `apply(current)` in one commit and return them, as `Store.change` does."""
@@ -61,10 +66,7 @@ def _to_rows(definitions: Definitions) -> list[ObjectRow]:
 
 
 def _from_rows(rows: tuple[ObjectRow, ...]) -> Definitions:
-    definitions = Definitions()
-    for row in rows:
-        definitions = definitions.with_entry(_from_row(row))
-    return definitions
+    return Definitions().with_entries(map(_from_row, rows))
 
 
 def _to_row(entry: AnyEntry) -> ObjectRow:

@@ -1,0 +1,56 @@
+"""Requests of work on one table do not grow with the tables beside it, neither in the lake nor in its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.counted_lake import CountedPlace, Requests, counted_place
+from tests.growing_lake import GrowingLake
+
+pytestmark = [pytest.mark.spark, pytest.mark.stack]
+
+ON_ONE_TABLE = ("batch", "SUBSCRIBE of a change", "SELECT", "maintain of a table")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedPlace]:
+    with counted_place(tmp_path_factory.mktemp("servers")) as place:
+        yield place
+
+
+def requests(place: CountedPlace, of: GrowingLake) -> dict[str, tuple[dict[str, int], int]]:
+    """Count the requests to the store and to the catalog of all work, each in a lake that was just opened."""
+    found = {}
+    for name, work in of.works.items():
+        of.record()
+        if work != of.ingest:
+            with of.opened() as writer:
+                of.ingest(writer)
+        with of.opened() as lake, place.counted() as counted:
+            work(lake)
+        found[name] = _without_expiry(counted), counted.catalog
+    return found
+
+
+def _without_expiry(counted: Requests) -> dict[str, int]:
+    """Return the requests to the store, without those with which every fifteenth commit to `mz_catalog` expires snapshots."""
+    return {kind: count for kind, count in counted.store.items() if kind not in {"GET state", "DELETE state"}}
+
+
+@pytest.mark.parametrize(
+    "grow", [GrowingLake.add_tables, GrowingLake.add_neighbours], ids=["of the lake", "of its source"]
+)
+def test_work_on_one_table_costs_the_same_beside_few_and_many_tables(
+    place: CountedPlace, spark: SparkSession, tmp_path: Path, grow: Callable[[GrowingLake, int], None]
+) -> None:
+    found = []
+    for beside in (4, 24):
+        of = GrowingLake(spark, place.new_lake(tmp_path), tmp_path / str(beside))
+        grow(of, beside)
+        found.append(requests(place, of))
+    few, many = found
+    assert {work: many[work] for work in ON_ONE_TABLE} == {work: few[work] for work in ON_ONE_TABLE}
