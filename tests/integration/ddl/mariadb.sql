@@ -310,6 +310,7 @@ equal
 
 -- rekeyed: the key gets a second column
 ALTER TABLE rekeyed DROP PRIMARY KEY, ADD PRIMARY KEY (id, part);
+UPDATE rekeyed SET note = 'a key of two columns' WHERE id = 4;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
@@ -318,6 +319,7 @@ equal
 
 -- rekeyed: the second column of the key is dropped
 ALTER TABLE rekeyed DROP PRIMARY KEY, DROP COLUMN part, ADD PRIMARY KEY (id);
+UPDATE rekeyed SET note = 'a key of one column' WHERE id = 5;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
@@ -326,6 +328,7 @@ equal
 
 -- rekeyed: the primary key is dropped for good
 ALTER TABLE rekeyed DROP PRIMARY KEY;
+INSERT INTO rekeyed SELECT * FROM rekeyed WHERE id < 4;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
