@@ -15,6 +15,7 @@ Lines before them describe the state before the batch:
     bounded                   more records have arrived than the batch reads
     written orders/0=3        number of records including those not committed in Kafka; by default those shown
     long ago 2                number of records of the transaction topic sent so long ago that no partition lags behind them
+    joining orders            the table of a topic joins, and cannot be read yet
     shown orders items=A      topics with readable tables, and the connector snapshot that each shows, if any; `A2` is the second
                               attempt at it, as a table without a key of MySQL shows it
 
@@ -71,6 +72,7 @@ class Case:
     written: dict[TopicPartition, int] = field(default_factory=dict)
     long_ago: int = sys.maxsize
     shown: dict[str, Position | None] = field(default_factory=dict)
+    joining: frozenset[str] = frozenset()
 
     def read(self, line: str) -> None:
         if line == "bounded":
@@ -82,6 +84,8 @@ class Case:
             self.written = {partition(tp): FIRST_OFFSET + int(count) for tp, count in ends}
         elif line.startswith("long ago "):
             self.long_ago = FIRST_OFFSET + int(line.removeprefix("long ago "))
+        elif line.startswith("joining "):
+            self.joining = frozenset(line.split()[1:])
         elif line.startswith("shown "):
             for topic, _, transaction in (each.partition("=") for each in line.split()[1:]):
                 self.shown[topic] = snapshot_position(transaction) if transaction else None
@@ -111,6 +115,7 @@ class Case:
             written=self.written,
             fetched_ms=LONG_AGO_MS,
             shown=self.shown,
+            joining=self.joining,
         )
         records = [
             record

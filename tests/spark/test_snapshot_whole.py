@@ -92,7 +92,7 @@ def test_a_table_that_joins_with_the_resnapshot_keeps_its_rows(shop: Shop, monke
     monkeypatch.setattr(
         source_opening,
         "WholeTransactions",
-        lambda *of, **flags: WholeTransactions(*of, **{**flags, "snapshots_all": True}),
+        lambda *of, **flags: WholeTransactions(*of, **{**flags, "is_captured": True}),
     )
     # The table takes its rows while the others wait for a sign that the re-snapshot is over.
     rows = [(1, 3), (2, 3)]

@@ -219,7 +219,7 @@ class Opening:
             {table.full_name: table.topic for table in definitions if table.envelope.has_positions},
             driver_limits,
             settings.transaction_lag_ms,
-            snapshots_all=source.capture is not None,
+            is_captured=source.capture is not None,
         )
 
     def _shared(self, source: Source, defined: Definitions) -> SharedReads:

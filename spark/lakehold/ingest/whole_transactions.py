@@ -47,14 +47,14 @@ class WholeTransactions(Planner):
         topics_of: The topic of each table with a Debezium envelope, whose events are counted.
         driver_limits: Plans within these limits are read in the driver.
         lag_ms: How long a message may be in flight (milliseconds): others that were sent after it may be written so much earlier.
-        snapshots_all: Whether a re-snapshot contains all tables.
+        is_captured: Whether the source captures a database: a re-snapshot contains all tables, and DROP TABLE deletes a topic.
     """
 
     records: Records
     topics_of: Mapping[str, str]
     driver_limits: Limits
     lag_ms: int
-    snapshots_all: bool
+    is_captured: bool
 
     @property
     def topics(self) -> frozenset[str]:
@@ -127,6 +127,8 @@ class WholeTransactions(Planner):
         """Read the records of `plan` as a candidate; a re-snapshot would replace the readable tables of `state`."""
         partitions, ends = [tp for tp in plan.position if tp.topic in fetched.topics], ends_of(fetched)
         begins = {**plan.position, **starts(plan.ranges)}
+        shown = {} if state is None else self._shown(state, fetched)
+        topics = self.topics & fetched.topics
         extent = Extent(
             starts={tp: begins[tp] for tp in partitions},
             stops={tp: plan.position[tp] for tp in partitions},
@@ -134,10 +136,11 @@ class WholeTransactions(Planner):
             written=fetched.written,
             fetched_ms=fetched.fetched_ms,
             lag_ms=self.lag_ms,
-            shown={} if state is None else self._shown(state, fetched),
+            shown=shown,
+            joining=topics - shown.keys() if shown and self.is_captured else frozenset(),
         )
         headers, records = self._read(plan, fetched, arriving)
-        return candidate_of(extent, headers, records, self.topics & fetched.topics, self.records.transaction_topic)
+        return candidate_of(extent, headers, records, topics, self.records.transaction_topic)
 
     def _read(self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords) -> tuple[pa.Table, pa.Table]:
         """Read `HEADERS` and `RECORDS` of a plan; events are counted in the topics that are read now."""
@@ -201,7 +204,7 @@ class WholeTransactions(Planner):
         """Return the batch with the re-snapshot that it contains completely."""
         if committed.replaced is None:
             return planned
-        replaced = committed.replaced if self.snapshots_all else replace(committed.replaced, without_rows=frozenset())
+        replaced = committed.replaced if self.is_captured else replace(committed.replaced, without_rows=frozenset())
         return replace(planned, fully_read=planned.fully_read | self.topics, replaced=replaced)
 
     def _fetch_again_ms(self, found: Boundary, candidate: Candidate) -> int | None:

@@ -35,6 +35,8 @@ class Extent:
         lag_ms: How long a message may be in flight (milliseconds): others that were sent after it may be written so much earlier.
         shown: The topics of tables that can be read already, with the upstream position of the connector snapshot that they
             show; None: they show none.
+        joining: The topics of tables that join readable ones of a captured database, and cannot be read yet: events that an END
+            counts may have been in an earlier topic of the name, which DROP TABLE deleted.
     """
 
     starts: Offsets
@@ -44,6 +46,7 @@ class Extent:
     fetched_ms: int = 0
     lag_ms: int = 0
     shown: Mapping[str, Position | None] = field(default_factory=dict)
+    joining: frozenset[str] = frozenset()
 
     @property
     def is_all(self) -> bool:

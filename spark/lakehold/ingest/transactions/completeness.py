@@ -127,7 +127,7 @@ class Completeness:
                 for number, row in zip(partition, last, strict=True)
                 if self._candidate.topic_of[number] == topic
             )
-            if rank > self._reaches[topic] and topic not in self._unreadable:
+            if rank > self._reaches[topic] and topic not in self._excused:
                 yield topic, (arrived, wanted)
 
     def arrived(self, transaction: int) -> int:
@@ -155,11 +155,8 @@ class Completeness:
 
     @cached_property
     def _is_excused(self) -> Flags:
-        """Mark pairs whose topic has unreadable records: these may be the missing events (rule 7).
-
-        A record may belong to any of several transactions, so unreadable records are not counted.
-        """
-        found: Flags = np.isin(self._topic, self._unreadable)
+        """Mark pairs whose topic may lack events for ever (rule 7)."""
+        found: Flags = np.isin(self._topic, self._excused)
         return found
 
     @cached_property
@@ -176,20 +173,24 @@ class Completeness:
     def _is_doubtful(self) -> Flags:
         """Mark, by rank, doubtful transactions: their counts do not show whether they are complete.
 
-        Either a connector was restarted during the transaction, or missing events may be unreadable, or the transaction follows a
-        BEGIN without an END. Such a BEGIN may belong to an event that commits by itself (rule 12).
+        Either a connector was restarted during the transaction, or missing events may be unreadable or gone, or the transaction
+        follows a BEGIN without an END. Such a BEGIN may belong to an event that commits by itself (rule 12).
         """
         found = self._is_restarted.copy()
         found[self._ranking.after_open] = True
         found[self._rank[self._is_incomplete & self._is_excused]] = True
         return found
 
-    @property
-    def _unreadable(self) -> Numbers:
-        """Find the topics with unreadable records."""
-        runs = self._candidate.runs
-        found: Numbers = self._candidate.topic_of[np.unique(runs.partition[runs.kind == UNREADABLE])]
-        return found
+    @cached_property
+    def _excused(self) -> Numbers:
+        """Find the topics that may lack events for ever: of tables that join, and topics with unreadable records.
+
+        An unreadable record may belong to any of several transactions, so these records are not counted.
+        """
+        candidate, runs = self._candidate, self._candidate.runs
+        joining = [number for number, topic in enumerate(candidate.topics) if topic in candidate.extent.joining]
+        unreadable = candidate.topic_of[np.unique(runs.partition[runs.kind == UNREADABLE])]
+        return np.union1d(unreadable, np.array(joining, np.int64))
 
     @cached_property
     def _reaches(self) -> Numbers:
