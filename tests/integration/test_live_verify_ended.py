@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,27 +17,28 @@ import pyarrow as pa
 import pytest
 
 from lakehold.errors import LakeholdError
-from lakehold.lake import Lake, connect
+from lakehold.lake import Lake
+from tests.conftest import LakeFactory
 from tests.live_source import execute
 from tests.stack_fixtures import SourceDatabase
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 @pytest.fixture
-def lake(database: SourceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+def lake(database: SourceDatabase, make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
     execute(database, ["CREATE TABLE users (id int PRIMARY KEY, email text)", "INSERT INTO users VALUES (1, 'one')"])
     addresses = database.addresses
-    with connect(str(tmp_path / "lake")) as lake:
-        lake.sql(
-            f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
-            f"USER '{addresses.postgres_user}', PASSWORD SECRET 'pg', DATABASE '{database.name}')"
-        )
-        lake.catalog.create_namespace("bi")
-        lake.catalog.create_table("bi.users", pa.schema([("id", pa.int32()), ("email", pa.string())]))
-        yield lake
+    lake = make_lake()
+    lake.sql(
+        f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
+        f"USER '{addresses.postgres_user}', PASSWORD SECRET 'pg', DATABASE '{database.name}')"
+    )
+    lake.catalog.create_namespace("bi")
+    lake.catalog.create_table("bi.users", pa.schema([("id", pa.int32()), ("email", pa.string())]))
+    return lake
 
 
 @pytest.mark.parametrize(
@@ -68,9 +70,12 @@ def test_ctrl_c_ends_a_comparison_and_its_transaction(
 ) -> None:
     command = [str(Path(sys.executable).with_name("lakehold")), "verify", "bi.users"]
     command += ["--connection", "pg", "--upstream", "public.users", "-w", lake.settings.warehouse]
+    environment = {**os.environ, "LAKEHOLD_CATALOG_NAME": lake.settings.catalog_name}
     with (
         _locked(database),
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
     ):
         try:
             wait_for(
