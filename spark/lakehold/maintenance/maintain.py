@@ -117,10 +117,21 @@ class Maintaining:
             # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
             report = replace(report, error=error) if is_named else replace(report, skipped=error)
         except LakeholdError as error:
-            report = replace(report, error=_of_table(scope.full_name, error))
+            report = replace(report, error=self._explained(scope.full_name, error))
         except (OSError, ValueError) as error:
             report = replace(report, error=unreadable(scope.full_name, error))
         return report
+
+    def _explained(self, full_name: str, error: LakeholdError) -> LakeholdError:
+        """Return the error that stopped the maintenance of a table: Spark's own does not say that files are damaged or gone."""
+        if error.code == "spark":
+            try:
+                self.survey.read_manifests(full_name)
+            except DefinitionError as damage:
+                return damage
+            except OSError as gone:
+                return unreadable(full_name, gone)
+        return _of_table(full_name, error)
 
     def _foreseen(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
         plan = self.survey.plan(scope)

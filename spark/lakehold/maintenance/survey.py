@@ -129,6 +129,18 @@ class Survey:
             clock_ms - self.settings.orphan_age_ms if scope.orphans else None,
         )
 
+    def read_manifests(self, full_name: str) -> None:
+        """Read the manifests of a table's newest snapshot.
+
+        Raises:
+            OSError: A file is gone.
+            DefinitionError: A file is damaged.
+        """
+        table = self._table(full_name)
+        snapshot = table.current_snapshot() if table is not None else None
+        if table is not None and snapshot is not None:
+            LiveFiles(table, RememberedFiles()).manifests(snapshot.snapshot_id)
+
     def _alone(self) -> frozenset[str]:
         """Return the tables whose location has no other table's location in it; this loads every table.
 
