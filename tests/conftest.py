@@ -84,9 +84,9 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def jvm(request: pytest.FixtureRequest) -> None:
-    """Skip tests that write with Iceberg's own Java classes, which no client of Spark Connect reaches."""
+    """Skip tests that use Java classes of Iceberg, or ask Spark which jobs run: no client of Spark Connect can."""
     if request.config.getoption("--spark-connect"):
-        pytest.skip("uses Java classes of the session: classic Spark only")
+        pytest.skip("uses the Java side of the session: classic Spark only")
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ class _DatabaseFailedError(Exception):
     pass
 
 
+@pytest.mark.usefixtures("jvm")
 def test_spark_stops_reading_when_the_read_of_the_database_fails(lake: Lake) -> None:
     spark = lake.spark
     name = f"{lake.settings.catalog_name}.shop.many"
