@@ -412,3 +412,11 @@ ALTER TABLE back RENAME COLUMN a TO b, RENAME COLUMN b TO a;
 UPDATE back SET touched = 5 WHERE id = 7;
 ----
 equal
+
+-- several: the table becomes system-versioned for a while
+ALTER TABLE several ADD SYSTEM VERSIONING;
+UPDATE several SET touched = 9 WHERE id = 1;
+----
+stopped: table-left-out
+database: ALTER TABLE several DROP SYSTEM VERSIONING;
+equal

@@ -54,6 +54,7 @@ equal
 
 -- filled: columns with a volatile default and an array are added
 ALTER TABLE filled ADD token uuid NOT NULL DEFAULT gen_random_uuid(), ADD tags text[] DEFAULT '{a,b}';
+ALTER TABLE filled ADD debt money DEFAULT 1.5, ADD place point DEFAULT '(1,2)', ADD odd float8 DEFAULT 'NaN';
 ----
 equal
 
@@ -336,6 +337,13 @@ ALTER TABLE parts DETACH PARTITION parts_low;
 UPDATE parts_low SET note = 'unseen' WHERE id < 5;
 DELETE FROM parts_low WHERE id = 6;
 ALTER TABLE parts ATTACH PARTITION parts_low FOR VALUES FROM (0) TO (50);
+----
+equal
+
+-- parts: a column is added, and a partition that is written again keeps no default for it
+ALTER TABLE parts ADD again int DEFAULT 5;
+CLUSTER parts_low USING parts_low_pkey;
+UPDATE parts SET touched = 8 WHERE id = 55;
 ----
 equal
 
