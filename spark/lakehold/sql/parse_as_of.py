@@ -1,4 +1,4 @@
-"""Timestamps in statements, and the SELECT that ends with one: `SELECT … AS OF t`."""
+"""Times in statements: timestamps, what follows AS OF, and the SELECT that ends with it: `SELECT … AS OF t`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.queries import TIMES_OF_ONE_TABLE, parse_query
 from lakehold.sql.statements import SelectAsOf
+from lakehold.timeline.as_of import EARLIEST, LATEST, AsOf
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 2**63 - 1
@@ -20,6 +21,7 @@ _ISO_8601 = re.compile(
     re.ASCII,
 )
 _TIMESTAMP_DIGITS = 3
+_TIME_WORDS = frozenset({"TIMESTAMP", "EARLIEST", "LATEST"})
 
 
 def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
@@ -28,9 +30,9 @@ def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
     tokens = cursor.take_until(lambda: _at_as_of(cursor))
     if not cursor.accept("AS", "OF"):
         return None
-    as_of_ms = parse_timestamp(cursor)
+    as_of = parse_as_of(cursor)
     cursor.expect_end()
-    return SelectAsOf(parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=False), as_of_ms)
+    return SelectAsOf(parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=False), as_of)
 
 
 def _at_as_of(cursor: Cursor) -> bool:
@@ -40,7 +42,27 @@ def _at_as_of(cursor: Cursor) -> bool:
     """
     if not cursor.at_words("AS", "OF") or cursor.source_text(cursor.last).upper() in TIMES_OF_ONE_TABLE:
         return False
-    return cursor.peek(2).token_type is TokenType.NUMBER or cursor.is_text(2) or cursor.word(2) == "TIMESTAMP"
+    is_least = cursor.word(2) == "AT" and cursor.word(3) == "LEAST"
+    is_time = cursor.peek(2).token_type is TokenType.NUMBER or cursor.is_text(2)
+    return is_time or is_least or cursor.word(2) in _TIME_WORDS
+
+
+def parse_as_of(cursor: Cursor) -> AsOf:
+    """Parse what follows AS OF: `[AT LEAST] t`, EARLIEST or LATEST.
+
+    Raises:
+        StatementError: Something else follows.
+    """
+    if cursor.accept("EARLIEST"):
+        return EARLIEST
+    if cursor.accept("LATEST"):
+        return LATEST
+    if cursor.word() and not cursor.at_words("TIMESTAMP") and not cursor.at_words("AT"):
+        raise cursor.error("epoch milliseconds", "a timestamp in single quotes", "AT LEAST", "EARLIEST", "LATEST")
+    if cursor.at_words("AT"):
+        cursor.expect("AT", "LEAST", hint="write AT LEAST")
+        return AsOf(parse_timestamp(cursor), at_least=True)
+    return AsOf(parse_timestamp(cursor))
 
 
 def parse_timestamp(cursor: Cursor) -> int:

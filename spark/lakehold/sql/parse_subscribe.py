@@ -9,7 +9,7 @@ from sqlglot import Token, TokenType
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import begins_with_catalog, table_reference
-from lakehold.sql.parse_as_of import parse_timestamp
+from lakehold.sql.parse_as_of import parse_as_of, parse_timestamp
 from lakehold.sql.queries import missing_namespace, parse_query
 from lakehold.subscribe.statement import (
     DebeziumEnvelope,
@@ -21,6 +21,7 @@ from lakehold.subscribe.statement import (
     Subscribe,
     UpsertEnvelope,
 )
+from lakehold.timeline.as_of import LATEST
 
 _ORDER_BY = "WITHIN TIMESTAMP ORDER BY"
 _MODIFIERS = (_ORDER_BY, "ENVELOPE UPSERT", "ENVELOPE DEBEZIUM")
@@ -42,11 +43,13 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
     modifier = ""
     shape: OutputShape = Raw()
     options: dict[str, bool] = {}
-    times_ms: dict[str, int] = {}
+    as_of, up_to_ms = LATEST, None
     for clause in cursor.clauses(*_CLAUSES):
         match clause:
-            case "AS OF" | "UP TO":
-                times_ms[clause] = parse_timestamp(cursor)
+            case "AS OF":
+                as_of = parse_as_of(cursor)
+            case "UP TO":
+                up_to_ms = parse_timestamp(cursor)
             case "WITH":
                 options = _options(cursor)
             case "ENVELOPE":
@@ -62,8 +65,8 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
         shape,
         snapshot=options.get("SNAPSHOT", True),
         progress=options.get("PROGRESS", False),
-        as_of_ms=times_ms.get("AS OF"),
-        up_to_ms=times_ms.get("UP TO"),
+        as_of=as_of,
+        up_to_ms=up_to_ms,
         text=_text(cursor, first, relation, relation_at),
     )
 

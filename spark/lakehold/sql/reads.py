@@ -14,6 +14,7 @@ from lakehold.subscribe.on_spark import misses_filtered_columns, snapshot_schema
 from lakehold.subscribe.row_values import fetched, tuples
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.subscribe.subscription_opening import Subscribing
+from lakehold.timeline.as_of import AsOf
 from lakehold.timeline.timelines import check_readable
 
 
@@ -27,15 +28,15 @@ class LakeReads:
 
     subscribing: Subscribing
 
-    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
-        """Run a query over its tables as they were at `as_of_ms`, each with the columns that it had then.
+    def read_as_of(self, query: Query, as_of: AsOf) -> Result:
+        """Run a query over its tables as they were at one time, each with the columns that it had then.
 
         Raises:
             NotReadable: A table cannot be read at that time.
         """
         timelines, reading = self.subscribing.timelines, self.subscribing.reading.spark
-        found = timelines.after_foreign_lag([table.full_name for table in query.tables], [as_of_ms])
-        lines = {name: timelines.reaching(line, as_of_ms) for name, line in found.items()}
+        lines = as_of.load(timelines, [table.full_name for table in query.tables])
+        as_of_ms = as_of.resolve(list(lines.values()))
         check_readable(list(lines.values()), as_of_ms, timelines.holds)
         tables: dict[str, str] = {}
         views: dict[str, str] = {}

@@ -11,6 +11,7 @@ from lakehold.model.lake_definitions import Entry
 from lakehold.sql.statements import RoleStatement
 from lakehold.state.holds import Hold, Holds
 from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.timeline.as_of import AsOf
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,10 @@ class RunOnSpark:
 
 @dataclass(frozen=True)
 class ReadAsOf:
-    """An answer by Spark to a query over its tables as they were at `as_of_ms`."""
+    """An answer by Spark to a query over its tables as they were at one time."""
 
     query: Query
-    as_of_ms: int
+    as_of: AsOf
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from lakehold.holds.commands import NewHold
 from lakehold.sql.dialect import StatementText
 from lakehold.state.roles import Grant
 from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.timeline.as_of import AsOf
 
 
 class ObjectKind(StrEnum):
@@ -204,10 +205,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class SelectAsOf:
-    """A statement `SELECT … AS OF t`, which reads all its tables as they were at `as_of_ms`."""
+    """A statement `SELECT … AS OF t`, which reads all its tables as they were at one time."""
 
     query: Query
-    as_of_ms: int
+    as_of: AsOf
 
 
 @dataclass(frozen=True)

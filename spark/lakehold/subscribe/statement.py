@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.spark_sql import quoted
 from lakehold.subscribe.plain_select import PlainSelect
+from lakehold.timeline.as_of import LATEST, AsOf
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,9 @@ class Subscribe:
     Attributes:
         relation: Full name of a table, or a query.
         shape: The output option: an order or an envelope; `Raw` if the statement has neither.
-        snapshot: Whether the output begins with all rows at `as_of_ms`, stamped with that timestamp.
+        snapshot: Whether the output begins with all rows at `as_of`, stamped with that timestamp.
         progress: Whether progress rows report how far the output is complete.
-        as_of_ms: The time of the snapshot; the changes after it (exclusive) follow. None for the latest readable time.
+        as_of: The time of the snapshot; the changes after it (exclusive) follow.
         up_to_ms: End of the output, exclusive. None: it ends at `upper`, or never if it is followed.
         text: The statement as written, but without the name of the lake's catalog, so that it can be kept.
     """
@@ -133,7 +134,7 @@ class Subscribe:
     shape: OutputShape = Raw()
     snapshot: bool = True
     progress: bool = False
-    as_of_ms: int | None = None
+    as_of: AsOf = LATEST
     up_to_ms: int | None = None
     text: str = field(default="", compare=False, repr=False)
 
