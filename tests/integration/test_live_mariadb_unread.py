@@ -90,6 +90,20 @@ def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_
     assert _notices(shop) == ""
 
 
+def test_a_table_that_was_left_out_between_two_ingests_waits_for_its_snapshot(shop: Shop) -> None:
+    shop.server.execute("ALTER TABLE shop.orders ADD SYSTEM VERSIONING")
+    shop.lake.sql("ALTER SOURCE shop REPAIR")
+    shop.server.execute("UPDATE shop.orders SET n = 1", "ALTER TABLE shop.orders DROP SYSTEM VERSIONING")
+
+    def waits() -> bool:
+        shop.lake.ingest("shop")
+        return "waits for a snapshot" in (_status(shop, "shop.orders")["stopped_by"] or "")
+
+    wait_for(waits, "the next inspection stops the table")
+    _follow_all(shop)
+    assert _notices(shop) == ""
+
+
 def test_a_column_is_added_by_a_statement_that_debezium_cannot_read(shop: Shop) -> None:
     for table in ("more.items", "shop.orders"):
         shop.server.execute(
