@@ -70,7 +70,7 @@ class MemorySource:
         transaction_topic: Its transaction topic; the model does not read the ENDs in it.
         batch_records: The most messages in a batch.
         idle_ms: The least interval of empty batches.
-        catch_up_s: Time budget of a call for tables that catch up.
+        turn_s: Time budget of a call.
         store: The store of its readers.
         snapshots: The connector snapshots of its tables, as the connector reports them.
         confirm_defined: Raises while a statement drops or changes the source.
@@ -81,7 +81,7 @@ class MemorySource:
     transaction_topic: str | None = None
     batch_records: int = 1_000
     idle_ms: int = 0
-    catch_up_s: float | None = None
+    turn_s: float | None = None
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
     snapshots: Snapshots = field(default_factory=Snapshots)
     confirm_defined: Callable[[], None] = lambda: None
@@ -112,7 +112,7 @@ class MemorySource:
             object_ids=lambda: {table(name, topic).object_id for name, topic in self.tables.items()},
             snapshots=self.snapshots,
             idle_ms=self.idle_ms,
-            catch_up_s=self.catch_up_s,
+            turn_s=self.turn_s,
             transaction_timeout_ms=600_000,
             confirm_defined=self.confirm_defined,
             pause=lambda _: None,

@@ -7,6 +7,7 @@ Methods import what only they need, so that a short process loads only what it u
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -225,15 +226,24 @@ class Lake:
             yield from ingesting.drain()
 
     def batches_together(
-        self, sources: Sequence[str], *, idle_ms: int = 0, catch_up_s: float | None = None
+        self, sources: Sequence[str], *, idle_ms: int = 0, turn_s: float | None = None
     ) -> Generator[Progressed, None, None]:
         """Ingest several sources, which take turns: records that they share are read and decoded once.
 
-        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. `catch_up_s` is for
-        callers that poll, too: after that time, tables that are catching up begin no further batch, and the next call
-        continues with them.
+        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. After `turn_s` seconds a
+        source begins no batch beyond one for each of its readers; the next call continues.
         """
-        yield from self._parts.ingesting.drain_together(sources, idle_ms, catch_up_s)
+        yield from self._parts.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
+
+    def pending(self, source: str) -> int:
+        """Return about how many messages an ingest of `source` would read; 0: it would only move the write frontier."""
+        return self._parts.ingesting.pending(source)
+
+    @contextmanager
+    def batches_beside(self) -> Iterator[Callable[..., Generator[Progressed, None, None]]]:
+        """Return `batches_together` for one more thread, in Spark sessions of its own until the context ends."""
+        with self._parts.ingesting_beside() as ingesting:
+            yield ingesting.drain_together
 
     def backfill(
         self,

@@ -7,9 +7,10 @@ Parts import what they need when they are made, so that a short process loads on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -268,9 +269,12 @@ class LakeParts:
 
     @cached_property
     def _lanes(self) -> Lanes:
+        return self._lanes_beside(self._spark)
+
+    def _lanes_beside(self, spark: Callable[[], SparkSession]) -> Lanes:
         from lakehold.ingest.side_by_side import Lanes
 
-        return Lanes(self._spark, self._another_session, self.settings.tables_at_once)
+        return Lanes(spark, self._another_session, self.settings.tables_at_once)
 
     def _another_session(self, spark: SparkSession) -> AbstractContextManager[SparkSession]:
         from lakehold.session import another_session
@@ -324,3 +328,15 @@ class LakeParts:
             captured=lambda: self.captured,
             lanes=self._lanes,
         )
+
+    @contextmanager
+    def ingesting_beside(self) -> Iterator[Opening]:
+        """Open sources in sessions of their own until the context ends, for a thread that ingests beside others."""
+        from lakehold.ingest.side_by_side import OwnSession
+
+        with closing(OwnSession(self._spark, self._another_session)) as own:
+            lanes = self._lanes_beside(own.get)
+            try:
+                yield replace(self.ingesting, lanes=lanes)
+            finally:
+                lanes.shutdown()
