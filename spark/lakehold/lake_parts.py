@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables
+from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BATCHES, BatchStore
@@ -77,7 +78,8 @@ class LakeParts:
         self.tables = DataTables(self.catalog)
 
     def close(self) -> None:
-        """Close the catalog, and stop the threads that read files."""
+        """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
+        wait_for_deletions()
         for threads in ("_workers", "_lanes"):
             if threads in self.__dict__:
                 getattr(self, threads).shutdown()

@@ -15,6 +15,7 @@ from lakehold import artifacts
 from lakehold.lake import Lake, connect
 from tests.benchmarks import (
     airflow,
+    cluster,
     diffs,
     drain,
     growth,
@@ -62,6 +63,7 @@ class Benchmark(StrEnum):
     KEYLESS = "keyless"
     AIRFLOW = "airflow"
     GROWTH = "growth"
+    CLUSTER = "cluster"
 
 
 def main(
@@ -114,6 +116,12 @@ def main(
         Benchmark.VERIFY: lambda lake, _: verify.equal_rows(lake, sized(10_000_000), min(runs, 3)),
         Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),
         Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
+        Benchmark.CLUSTER: lambda lake, directory: cluster.cluster(
+            lake,
+            directory,
+            cluster.Sizes(sized(10_000_000), sized(1_000_000), max(sized(100), 5), max(sized(50), 5)),
+            runs,
+        ),
         Benchmark.GROWTH: lambda lake, directory: growth.growth(lake, directory, quick=quick),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2

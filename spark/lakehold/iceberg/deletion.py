@@ -1,6 +1,7 @@
 """Deletes files that nothing refers to, and reports those that the store refuses to delete.
 
-A refusal undoes nothing: a refused file of a table is an orphan, which `lakehold maintain` finds and tries to delete again.
+A refusal undoes nothing: a refused file of a table is an orphan, which `lakehold maintain` finds and tries to delete again. So
+nobody has to wait for a deletion: a commit leaves it to a thread of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """Files that are deleted at once: an object store answers after tens of milliseconds."""
+
+
+_thread = ThreadPoolExecutor(1, thread_name_prefix="lakehold-deletes-later")
+"""Deletes what commits leave behind, one commit after the other. The process does not end before."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,23 @@ def delete_or_log(io: FileIO, paths: Sequence[str]) -> None:
             len(paths),
             refusal.reason,
         )
+
+
+def later(deletes: Callable[[], None]) -> None:
+    """Run `deletes` in a thread, after those that were given before; whatever it raises is logged."""
+    _thread.submit(_run_or_log, deletes)
+
+
+def wait_for_deletions() -> None:
+    """Wait until everything that `later` was given before has run."""
+    _thread.submit(lambda: None).result()
+
+
+def _run_or_log(deletes: Callable[[], None]) -> None:
+    try:
+        deletes()
+    except Exception:
+        logger.warning("files that nothing needs could not be deleted", exc_info=True)
 
 
 def deletion_refused(full_name: str, location: str, refusal: Refusal) -> UpstreamUnavailable:

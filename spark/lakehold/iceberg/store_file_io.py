@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from pyarrow import ArrowException
 from pyarrow.fs import AwsStandardS3RetryStrategy, AzureFileSystem, FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_ACCOUNT_NAME
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io import ADLS_ACCOUNT_NAME, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 ATTEMPTS = 6
@@ -17,8 +17,21 @@ RETRIES_FOR = timedelta(seconds=10)
 """How long a request to Google Cloud Storage is sent again, also without credentials; PyArrow's own limit is 15 minutes."""
 
 
+class StoreFile(PyArrowFile):
+    """A file in an object store. The names of Iceberg's files are random, so nothing asks whether a new one exists."""
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - the signature is PyIceberg's
+        """Write the file."""
+        return super().create(overwrite=True)
+
+
 class StoreFileIO(PyArrowFileIO):
     """A `PyArrowFileIO` whose clients give up after seconds, and which takes the account of Azure from a file's location."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a new file."""
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        return StoreFile(location, path, self.fs_by_scheme(scheme, netloc))
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
