@@ -111,7 +111,7 @@ class Lake:
             self.holds,
             self.subscriptions,
             self.roles,
-            self.captured,
+            lambda: self.captured,
             self.settings.schemas,
             self.settings.catalog_name,
         )

@@ -115,7 +115,7 @@ class Runner:
         holds: The commands on holds.
         subscriptions: The commands on subscriptions.
         roles: The commands on roles, with the privilege check for holds and subscriptions.
-        upstream: The upstream objects of sources that capture a database.
+        upstream: Returns the upstream objects of sources that capture a database; few statements import their clients.
         schemas: Directory of the tables' contracts; None: there are none.
         catalog_name: Name of the lake's catalog, with which names of tables may begin.
     """
@@ -127,7 +127,7 @@ class Runner:
     holds: HoldCommands
     subscriptions: SubscriptionCommands
     roles: RoleCommands
-    upstream: Upstream
+    upstream: Callable[[], Upstream]
     schemas: Path | None = None
     catalog_name: str = DEFAULT_CATALOG
 
@@ -216,7 +216,7 @@ class Runner:
         change = DefinitionChange(statements, self.holds.all)
         before = self.store.definitions()
         after = change.apply(before)
-        return explain(combine(change.plans), before, after, self.upstream)
+        return explain(combine(change.plans), before, after, self.upstream())
 
     def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """Run statements that rename and drop holds as one commit of holds."""
@@ -270,7 +270,7 @@ class Runner:
                 return self.reads.explain_changes(subscribe)
             case ExplainPlan(planned):
                 before = self.store.definitions()
-                return explain(planned, before, apply_plan(before, planned), self.upstream)
+                return explain(planned, before, apply_plan(before, planned), self.upstream())
             case other:
                 assert_never(other)
 
