@@ -154,6 +154,11 @@ def forms() -> tuple[Form, ...]:
         *(Form(_granting(verb, to), (verb,)) for verb, to in (("GRANT", "TO"), ("REVOKE", "FROM"))),
         Form("query as_of", ("SELECT", "WITH")),
         Form(
+            "SELECT column, … FROM CHANGES(table as_of [UP TO time]\n"
+            "  [, ENVELOPE {UPSERT | DEBEZIUM} (KEY (column, …))] [, NET])",
+            ("SELECT",),
+        ),
+        Form(
             "SUBSCRIBE [TO] {table | (query)}\n"
             "  [{WITHIN TIMESTAMP ORDER BY item [{ASC | DESC}] [{NULLS FIRST | NULLS LAST}], …\n"
             "    | ENVELOPE UPSERT (KEY (column, …))\n"

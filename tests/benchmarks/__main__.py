@@ -15,6 +15,7 @@ from lakehold import artifacts
 from lakehold.lake import Lake, connect
 from tests.benchmarks import (
     airflow,
+    changes,
     cluster,
     diffs,
     drain,
@@ -50,6 +51,8 @@ class Benchmark(StrEnum):
     DIFF_SHARED = "diff-shared"
     PUBLISH_SHARED = "publish-shared"
     SNAPSHOT = "snapshot"
+    CHANGES = "changes"
+    NET = "net"
     DELTA = "delta"
     HOLDS = "holds"
     HOLD_COMMANDS = "hold-commands"
@@ -98,6 +101,10 @@ def main(
             lake, directory, sized(1_000_000), (1, 8, 32), runs
         ),
         Benchmark.SNAPSHOT: lambda lake, directory: diffs.first_snapshot(lake, directory, sized(10_000_000), 1),
+        Benchmark.CHANGES: lambda lake, _: changes.in_queries(lake, sized(1_000_000), runs),
+        Benchmark.NET: lambda lake, directory: changes.net(
+            lake, directory, sized(1_000_000), max(sized(1_000), 10), min(runs, 3)
+        ),
         Benchmark.DELTA: lambda lake, directory: merges.against_delta(lake, directory, sized(10_000_000), runs),
         Benchmark.HOLD_COMMANDS: lambda lake, directory: [
             *hold_commands.commands(lake, directory, sized(1_000_000), runs),

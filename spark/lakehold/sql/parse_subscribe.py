@@ -10,9 +10,9 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import begins_with_catalog, table_reference
 from lakehold.sql.parse_as_of import parse_as_of, parse_timestamp
+from lakehold.sql.parse_envelope import parse_envelope
 from lakehold.sql.queries import missing_namespace, parse_query
 from lakehold.subscribe.statement import (
-    DebeziumEnvelope,
     OrderedWithin,
     OrderItem,
     OutputShape,
@@ -53,9 +53,8 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
             case "WITH":
                 options = _options(cursor)
             case "ENVELOPE":
-                modifier = f"ENVELOPE {cursor.choose('UPSERT', 'DEBEZIUM')}"
-                key = _key(cursor)
-                shape = UpsertEnvelope(key) if modifier == "ENVELOPE UPSERT" else DebeziumEnvelope(key)
+                shape = parse_envelope(cursor)
+                modifier = "ENVELOPE UPSERT" if isinstance(shape, UpsertEnvelope) else "ENVELOPE DEBEZIUM"
             case _:
                 modifier = _ORDER_BY
                 shape = OrderedWithin(_order_items(cursor))
@@ -112,24 +111,6 @@ def _refuse_second(cursor: Cursor, modifier: str) -> None:
     message = f"{modifier} is given twice" if second == modifier else f"{modifier} and {second} exclude each other"
     last = cursor.peek(len(second.split()) - 1)
     raise cursor.error_at(cursor.peek(), message, last=last, hint="keep one of them")
-
-
-def _key(cursor: Cursor) -> tuple[str, ...]:
-    """Parse `(KEY (a, b))`."""
-    cursor.expect_symbol("(")
-    cursor.expect("KEY")
-    cursor.expect_symbol("(")
-    key: list[str] = []
-    more = True
-    while more:
-        token = cursor.peek()
-        name = cursor.column_name()
-        if name.lower() in {k.lower() for k in key}:
-            raise cursor.error_at(token, f'column "{name}" is given twice')
-        key.append(name)
-        more = cursor.more()
-    cursor.expect_symbol(")")
-    return tuple(key)
 
 
 def _options(cursor: Cursor) -> dict[str, bool]:

@@ -84,6 +84,9 @@ class Reads(Protocol):
     def explain_changes(self, subscribe: Subscribe) -> Result:
         """Describe how lakehold would read a SUBSCRIBE."""
 
+    def run_on_spark(self, statement: RunOnSpark) -> Result:
+        """Let Spark run a statement that reads `CHANGES(…)`."""
+
 
 class SubscriptionCommands(Protocol):
     """The commands on subscriptions outside of the definitions."""
@@ -248,7 +251,7 @@ class Runner:
                 case ManageRoles(statement):
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
-                    result = run_on_spark(self.spark(), effect)
+                    result = self.reads.run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
                 case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)

@@ -8,7 +8,7 @@ from typing import Any
 from lakehold.definitions import Definition, Subscription, Table
 from lakehold.holds.commands import NewHold
 from lakehold.model.lake_definitions import Entry
-from lakehold.sql.statements import RoleStatement
+from lakehold.sql.statements import PlacedChanges, RoleStatement
 from lakehold.state.holds import Hold, Holds
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.timeline.as_of import AsOf
@@ -131,11 +131,12 @@ class ManageRoles:
 
 @dataclass(frozen=True)
 class RunOnSpark:
-    """The run of a statement by Spark: the text in `[start, end_exclusive)` of the script."""
+    """The run of a statement by Spark: the text in `[start, end_exclusive)` of the script, which reads `changes`."""
 
     sql: str
     start: int
     end_exclusive: int
+    changes: tuple[PlacedChanges, ...] = ()
 
 
 @dataclass(frozen=True)
