@@ -22,6 +22,7 @@ from tests.benchmarks import (
     growth,
     hold_commands,
     holds,
+    incremental,
     joining,
     keyless,
     lag,
@@ -67,6 +68,7 @@ class Benchmark(StrEnum):
     AIRFLOW = "airflow"
     GROWTH = "growth"
     CLUSTER = "cluster"
+    INCREMENTAL = "incremental"
 
 
 def main(
@@ -130,6 +132,7 @@ def main(
             runs,
         ),
         Benchmark.GROWTH: lambda lake, directory: growth.growth(lake, directory, quick=quick),
+        Benchmark.INCREMENTAL: lambda lake, _: incremental.by_size(lake, max(sized(1_000_000), 50_000), runs),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),

@@ -9,6 +9,7 @@ from sqlglot import Token, exp
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
+from lakehold.sql.incremental_query import incremental_plan
 from lakehold.sql.parse_changes import at_changes
 from lakehold.sql.plain_query import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
@@ -51,7 +52,9 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
         message = "expected a query that reads a table"
         raise cursor.error_at(cursor.peek(), message, last=written.tokens[-1], hint="write FROM namespace.table")
     offset = select_list_offset(query)
-    return Query(written.text, tables, offset, plain_select(query) if offset is not None else None)
+    plain = plain_select(query) if offset is not None else None
+    plan = incremental_plan(query, tables, lambda written: parse_query(written, repeatable=False))
+    return Query(written.text, tables, offset, plain, plan)
 
 
 def missing_namespace(cursor: Cursor, token: Token) -> StatementError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.errors import DefinitionError
 from lakehold.spark_sql import quoted
+from lakehold.subscribe.incremental_plan import Plan, Whole
 from lakehold.subscribe.plain_select import PlainSelect
 from lakehold.timeline.as_of import LATEST, AsOf
 
@@ -40,12 +41,14 @@ class Query:
             aggregate, DISTINCT, window, join, set operation, subquery, generator, ORDER BY or LIMIT). Such a query can
             run over diffs. None for any other query.
         plain: The query's content, if it only selects columns and compares them with constants.
+        plan: How the changes of its result are found.
     """
 
     text: str
     tables: tuple[TableReference, ...]
     columns_at: int | None = None
     plain: PlainSelect | None = None
+    plan: Plan = field(default_factory=lambda: Whole("it was not planned"), repr=False)
 
     def over(self, tables: Mapping[str, str], views: Mapping[str, str] | None = None, columns: str = "") -> str:
         """Rewrite the text to read other relations.

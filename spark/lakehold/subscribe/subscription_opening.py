@@ -5,27 +5,19 @@ The command line, SQL, `lake.follow`, publishers and durable clients all open a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
-
-import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyspark.errors import PySparkException
 
 from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
 from lakehold.subscribe import metrics
-from lakehold.subscribe.arrow_query import arrow_query
-from lakehold.subscribe.on_spark import has_variant, view_name
+from lakehold.subscribe.incremental_opening import QueryOpening
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.output_shape import Output
-from lakehold.subscribe.project import arrow_schema, readable_columns, unsupported_type
-from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
-from lakehold.subscribe.row_by_row_changes import RowByRow
-from lakehold.subscribe.statement import Query, Raw, Subscribe
+from lakehold.subscribe.statement import Raw, Subscribe
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
 from lakehold.timeline.timelines import Timelines, common_window, together
@@ -160,38 +152,5 @@ class Subscribing:
     def _relation(self, statement: Subscribe, timelines: TimelinesByName) -> Relation:
         if isinstance(statement.relation, str):
             return TableRelation(statement.relation, timelines[statement.relation].table.schema(), self.reading)
-        return self._of_query(
-            statement.relation, {name: timeline.table.schema() for name, timeline in timelines.items()}
-        )
-
-    def _of_query(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
-        readable = {name: readable_columns(schema) for name, schema in schemas.items()}
-        if readable != schemas:
-            # A query that returns unreadable columns is refused; inside expressions Spark can read them.
-            whole = self._result(query, schemas)
-            try:
-                self._result(query, readable)
-            except PySparkException:
-                return QueryRelation(query, schemas, self.reading, whole)
-        if query.columns_at is None:
-            return QueryRelation(query, readable, self.reading, self._result(query, readable))
-        ((name, schema),) = readable.items()
-        is_plain = query.plain is not None and readable == schemas
-        here = arrow_query(query.plain, arrow_schema(schema)) if query.plain is not None and is_plain else None
-        result = here.result if here is not None else self._result(query, readable)
-        return RowByRow(query, name, schema, self.reading, result, here)
-
-    def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
-        """Return the columns of a query's result, found by running the query over empty tables.
-
-        Raises:
-            DefinitionError: A column of the result cannot be read.
-        """
-        spark = self.reading.spark
-        views = {name: view_name() for name in schemas}
-        frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
-        result = spark.select(query.over({}, views), frames).limit(0)
-        for column in result.schema.fields:
-            if has_variant(column.dataType):
-                raise unsupported_type(column.name, column.dataType.simpleString())
-        return result.toArrow().schema
+        schemas = {name: timeline.table.schema() for name, timeline in timelines.items()}
+        return QueryOpening(self.reading).open(statement.relation, schemas)

@@ -24,6 +24,7 @@ from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
 from lakehold.subscribe.file_rows import DatedSelection, FileRows, FoundRows, best_known, file_rows
+from lakehold.subscribe.kept_groups import KeptGroups
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
 from lakehold.subscribe.on_spark import LargeDiffs, OnSpark, dated
 from lakehold.subscribe.remembered import Remembered
@@ -50,6 +51,7 @@ class DiffReading:
         far: Whether storage answers slowly, so that many files are requested at once.
         files: Cached manifests and manifest lists.
         positions: Cached positions of deletes, by the delete file's `place`.
+        groups: States of groups, for subscriptions that aggregate.
     """
 
     spark: OnSpark
@@ -61,6 +63,7 @@ class DiffReading:
     positions: Remembered[tuple[str, int | None], Positions] = field(
         default_factory=lambda: Remembered(VECTORS_REMEMBERED)
     )
+    groups: KeptGroups = field(default_factory=KeptGroups)
 
 
 _Keyed = Sequence[tuple[DiffKey, Step]]
