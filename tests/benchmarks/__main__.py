@@ -28,6 +28,7 @@ from tests.benchmarks import (
     merges,
     shared_diffs,
     shared_topics,
+    sources,
     verify,
 )
 from tests.benchmarks.figures import Figure, as_json, as_table
@@ -62,6 +63,7 @@ class Benchmark(StrEnum):
     KEYLESS = "keyless"
     AIRFLOW = "airflow"
     GROWTH = "growth"
+    SOURCES = "sources"
 
 
 def main(
@@ -115,6 +117,7 @@ def main(
         Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),
         Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
         Benchmark.GROWTH: lambda lake, directory: growth.growth(lake, directory, quick=quick),
+        Benchmark.SOURCES: lambda _, directory: sources.lags(directory, max(sized(50), 5)),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),
