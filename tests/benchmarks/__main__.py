@@ -31,6 +31,7 @@ from tests.benchmarks import (
     merges,
     shared_diffs,
     shared_topics,
+    sources,
     verify,
 )
 from tests.benchmarks.figures import Figure, as_json, as_table
@@ -69,6 +70,7 @@ class Benchmark(StrEnum):
     GROWTH = "growth"
     CLUSTER = "cluster"
     INCREMENTAL = "incremental"
+    SOURCES = "sources"
 
 
 def main(
@@ -133,6 +135,7 @@ def main(
         ),
         Benchmark.GROWTH: lambda lake, directory: growth.growth(lake, directory, quick=quick),
         Benchmark.INCREMENTAL: lambda lake, _: incremental.by_size(lake, max(sized(1_000_000), 50_000), runs),
+        Benchmark.SOURCES: lambda _, directory: sources.lags(directory, max(sized(50), 5)),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),
