@@ -132,6 +132,9 @@ class Settings(BaseSettings):
     """How many tables of a batch are written side by side, each in a Spark session of its own; by default one a core, at least
     eight if the warehouse is in an object store: a table then waits for answers for most of its time."""
 
+    sources_at_once: int = Field(default_factory=lambda: max(2, os.cpu_count() or 1), gt=0)
+    """How many sources `lakehold ingest` ingests side by side; by default one a core."""
+
     lease_ms: int = Field(default=15_000, gt=0)
     """How long a lease lasts without renewal, in milliseconds: after a crash, another writer waits that long."""
 

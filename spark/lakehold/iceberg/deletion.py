@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread, current_thread
 
 from pyarrow import ArrowException
 from pyiceberg.io import FileIO
@@ -22,9 +23,8 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 16
 """Files that are deleted at once: an object store answers after tens of milliseconds."""
 
-
-_thread = ThreadPoolExecutor(1, thread_name_prefix="lakehold-deletes-later")
-"""Deletes what commits leave behind, one commit after the other. The process does not end before."""
+_running: set[Thread] = set()
+"""Threads that delete what commits left behind. The process does not end before they do."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,16 @@ def delete_or_log(io: FileIO, paths: Sequence[str]) -> None:
 
 
 def later(deletes: Callable[[], None]) -> None:
-    """Run `deletes` in a thread, after those that were given before; whatever it raises is logged."""
-    _thread.submit(_run_or_log, deletes)
+    """Run `deletes` in a thread of its own, as a pool's threads would be missing in a fork; whatever it raises is logged."""
+    thread = Thread(target=_run_or_log, args=(deletes,), name="lakehold-deletes-later")
+    _running.add(thread)
+    thread.start()
 
 
 def wait_for_deletions() -> None:
     """Wait until everything that `later` was given before has run."""
-    _thread.submit(lambda: None).result()
+    for thread in tuple(_running):
+        thread.join()
 
 
 def _run_or_log(deletes: Callable[[], None]) -> None:
@@ -95,6 +98,8 @@ def _run_or_log(deletes: Callable[[], None]) -> None:
         deletes()
     except Exception:
         logger.warning("files that nothing needs could not be deleted", exc_info=True)
+    finally:
+        _running.discard(current_thread())
 
 
 def deletion_refused(full_name: str, location: str, refusal: Refusal) -> UpstreamUnavailable:

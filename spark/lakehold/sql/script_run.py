@@ -56,6 +56,7 @@ from lakehold.sql.transactions import Transaction, units
 from lakehold.state.holds import Hold
 from lakehold.state.objects import DefinitionStore
 from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.timeline.as_of import AsOf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,14 +75,17 @@ class FedTables(Protocol):
 class Reads(Protocol):
     """Queries of tables at a time, and of their changes over time."""
 
-    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
-        """Run a query over its tables as they were at `as_of_ms`."""
+    def read_as_of(self, query: Query, as_of: AsOf) -> Result:
+        """Run a query over its tables as they were at one time."""
 
     def read_changes(self, subscribe: Subscribe) -> Result:
         """Read the rows of a SUBSCRIBE up to now."""
 
     def explain_changes(self, subscribe: Subscribe) -> Result:
         """Describe how lakehold would read a SUBSCRIBE."""
+
+    def run_on_spark(self, statement: RunOnSpark) -> Result:
+        """Let Spark run a statement that reads `CHANGES(…)`."""
 
 
 class SubscriptionCommands(Protocol):
@@ -247,7 +251,7 @@ class Runner:
                 case ManageRoles(statement):
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
-                    result = run_on_spark(self.spark(), effect)
+                    result = self.reads.run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
                 case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)
@@ -261,8 +265,8 @@ class Runner:
 
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:
-            case ReadAsOf(query, as_of_ms):
-                return self.reads.read_as_of(query, as_of_ms)
+            case ReadAsOf(query, as_of):
+                return self.reads.read_as_of(query, as_of)
             case ReadChanges(subscribe):
                 return self.reads.read_changes(subscribe)
             case ExplainChanges(subscribe):
