@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import OnLapse
+from lakehold.lake_changes import LakeChanges
 from lakehold.lake_parts import LakeParts
 from lakehold.lake_session import LakeSession
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatchReader
-
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
@@ -34,14 +33,12 @@ if TYPE_CHECKING:
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Verdict
     from lakehold.sql.result import Result
-    from lakehold.subscribe.output_batches import Batch
-    from lakehold.subscribe.subscription_opening import Opened
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
     from lakehold.verify.comparison import Comparison
 
 
-class Lake:
+class Lake(LakeChanges):
     """An open lake. Close it, or use it in a `with` statement.
 
     Args:
@@ -147,63 +144,6 @@ class Lake:
                 names none.
         """
         return self.subscriptions.client(name, text, OnLapse(on_lapse), max_lag_ms)
-
-    def follow(self, text: str, stop: Event | None = None) -> Iterator[Batch]:
-        """Yield what a SUBSCRIBE gives, one batch for each complete timestamp; endless without UP TO.
-
-        Iterate over a batch to take its rows as they are read; `batch.rows` has all of them.
-
-        Args:
-            text: One SUBSCRIBE.
-            stop: Ends it when set, between two polls of the lake.
-
-        Raises:
-            StatementError: The text is not one SUBSCRIBE.
-            DefinitionError: A table or column does not exist.
-            NotReadable: AS OF is outside of the readable window.
-        """
-        from lakehold.spark_errors import readable
-        from lakehold.subscribe.output_batches import batches
-
-        opened = self.open_subscription(text)
-        with readable():
-            yield from batches(opened.follow(stop or Event()), opened.columns)
-
-    def changes(  # noqa: PLR0913 - one for each clause
-        self,
-        table: str,
-        since: int,
-        until: int | None = None,
-        *,
-        at_least: bool = False,
-        envelope: str | None = None,
-        key: Sequence[str] = (),
-        net: bool = False,
-    ) -> RecordBatchReader:
-        """Return the changes of a table as a stream of Arrow batches, which DuckDB, Polars and pandas read.
-
-        Args:
-            table: Full name.
-            since: Changes after this time come, epoch milliseconds.
-            until: Changes before this time come; by default all that can be read now.
-            at_least: Begin at the first readable time after `since` if `since` is not readable.
-            envelope: `upsert` or `debezium`, with one row for each key and timestamp; by default diffs.
-            key: The columns of the envelope's key.
-            net: Read all changes as one: what differs between both times.
-        """
-        from lakehold.subscribe.statement import Changes, enveloped
-        from lakehold.timeline.as_of import AsOf
-
-        as_of = AsOf(since, at_least=at_least)
-        return self._parts.read_changes(Changes(table, as_of, until, enveloped(envelope, tuple(key)), net))
-
-    def open_subscription(self, text: str) -> Opened:
-        """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""
-        from lakehold.spark_errors import readable
-        from lakehold.sql.parse import parse_subscription
-
-        with readable():
-            return self._parts.subscribing.open(parse_subscription(text, self.settings.catalog_name))
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Merge the records that the topics of `source` hold now into its tables.
