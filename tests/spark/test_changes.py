@@ -144,7 +144,7 @@ def test_the_session_has_no_view_left_and_names_of_views_are_not_shown(lake: Lak
         lake.sql("SELECT c.nothing FROM CHANGES(s.t AS OF EARLIEST) JOIN CHANGES(s.t AS OF EARLIEST, NET) AS c")
     assert "mz0" not in str(refused.value)
     lake.sql("SELECT * FROM CHANGES(s.t AS OF EARLIEST)")
-    assert [row for row in lake.sql("SHOW VIEWS").rows if row[2]] == []
+    assert [each.name for each in lake.spark.catalog.listTables("s") if each.isTemporary] == []
 
 
 # --- lake.changes -----------------------------------------------------------------------------------------------------
