@@ -32,7 +32,7 @@ from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
 from lakehold.subscribe.timeline_steps import Step
 from lakehold.timeline.timelines import Timeline
 
-_AHEAD = 32
+_AHEAD = 64
 """Number of steps whose metadata is read ahead, if storage answers slowly."""
 
 _SMALL_BYTES = 1 << 16
