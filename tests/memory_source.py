@@ -20,6 +20,7 @@ from lakehold.ingest.source_ingest import Ingesting
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.write.apply import TableBatch
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
+from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
@@ -71,6 +72,7 @@ class MemorySource:
         idle_ms: The least interval of empty batches.
         turn_s: Time budget of a call.
         store: The store of its readers.
+        snapshots: The connector snapshots of its tables, as the connector reports them.
         confirm_defined: Raises while a statement drops or changes the source.
     """
 
@@ -81,6 +83,7 @@ class MemorySource:
     idle_ms: int = 0
     turn_s: float | None = None
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
+    snapshots: Snapshots = field(default_factory=Snapshots)
     confirm_defined: Callable[[], None] = lambda: None
 
     def ingesting(self) -> Ingesting:
@@ -107,6 +110,7 @@ class MemorySource:
             writing=cast("Any", writing),
             lanes=Lanes(nothing, nothing, 1),
             object_ids=lambda: {table(name, topic).object_id for name, topic in self.tables.items()},
+            snapshots=self.snapshots,
             idle_ms=self.idle_ms,
             turn_s=self.turn_s,
             transaction_timeout_ms=600_000,

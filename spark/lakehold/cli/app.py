@@ -16,9 +16,9 @@ import typer
 from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.progress import open_progress
+from lakehold.cli.stack import app as stack_app
 from lakehold.errors import LakeholdError, bad_byte
 from lakehold.spark_server.cli import app as spark_app
-from lakehold.stack.cli import app as stack_app
 
 app = typer.Typer(
     name="lakehold",
