@@ -8,8 +8,8 @@ import subprocess
 
 def driver_heap_bytes() -> int:
     """Return how much the driver's objects take, after a collection of those that nothing refers to."""
-    listed = _output("ps", "-o", "pid=,comm=", "--ppid", str(os.getpid()))
-    (pid,) = (line.split()[0] for line in listed.splitlines() if line.split()[1] == "java")
+    listed = _output("ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid()))
+    (pid,) = (line.split()[0] for line in listed.splitlines() if "org.apache.spark.deploy.SparkSubmit" in line)
     # The last line is the total: "Total  <objects>  <bytes>".
     return int(_output("jcmd", pid, "GC.class_histogram").splitlines()[-1].split()[2])
 
