@@ -109,8 +109,7 @@ class Lake(LakeChanges):
         Raises:
             SubscriberBusy: Another process publishes it.
             SubscriberLapsed: The changes since it was last published are no longer kept.
-            DefinitionError: The subscription does not exist, its tables cannot be read, or its output cannot be
-                written.
+            DefinitionError: The subscription does not exist, its tables cannot be read, or its output cannot be written.
         """
         reports = []
         for report in self.publications(name):
@@ -140,8 +139,7 @@ class Lake(LakeChanges):
         Raises:
             StatementError: The text is not one SUBSCRIBE.
             DefinitionError: The name is not valid.
-            PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting
-                names none.
+            PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting names none.
         """
         return self.subscriptions.client(name, text, OnLapse(on_lapse), max_lag_ms)
 
@@ -169,9 +167,7 @@ class Lake(LakeChanges):
     def batches_of(self, source: str, *, idle_ms: int = 0) -> Generator[BatchReport, None, None]:
         """Ingest as `ingest` does and yield one report at a time; the lease is held until the iterator ends or is closed.
 
-        `idle_ms` is for callers that poll. A call without new records commits an empty batch, which makes the tables readable
-        at later times; with `idle_ms` it does so only if the last batch is at least so many milliseconds old. The call waits
-        for nothing.
+        With `idle_ms`, for callers that poll, empty batches are at least so many milliseconds apart, and nothing is waited for.
         """
         with self._parts.ingesting.leased(source, idle_ms) as ingesting:
             yield from ingesting.drain()
@@ -181,8 +177,7 @@ class Lake(LakeChanges):
     ) -> Generator[Progressed, None, None]:
         """Ingest several sources, which take turns: records that they share are read and decoded once.
 
-        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. After `turn_s` seconds a
-        source begins no batch beyond one for each of its readers; the next call continues.
+        A source that fails or was dropped yields a `SourceFailed`. After `turn_s` seconds it leaves the rest to the next call.
         """
         yield from self._parts.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
 
@@ -207,16 +202,13 @@ class Lake(LakeChanges):
         """Bring new or stopped tables to the position of the others of their source, and let them join these.
 
         Args:
-            tables: Full names. The others of their sources continue meanwhile.
+            tables: Full names, which must have sources. Others of these sources continue meanwhile.
             on_batch: Called with each report as its batch commits.
             progress: Shows how much is read.
             stop: Ends it when set, between two batches; the next call continues.
 
         Returns:
             A report for each table; `error` says why a table is not in sync, or not readable yet.
-
-        Raises:
-            DefinitionError: A table does not exist, or no source feeds it; nothing was begun.
         """
         return self._parts.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
 
@@ -242,11 +234,9 @@ class Lake(LakeChanges):
         """Expire history that nothing needs, compact small files, and delete files that no table refers to.
 
         Args:
-            tables: Full names; by default all of lakehold's own, others that declare how much history they keep, and
-                held ones.
+            tables: Full names; by default all of lakehold's own, others that declare how much history they keep, and held ones.
             dry_run: Change nothing; report what would be done.
-            orphans: Search for files that no table refers to even where that was done within a day; for `tables` it
-                always is.
+            orphans: Search for files that no table refers to even where that was done within a day; for `tables` it always is.
             progress: Shows which tables are done.
 
         Returns:
