@@ -166,12 +166,12 @@ class Subscriptions:
         None stands for the first time at which all tables are readable, if some of them have no rows yet.
         """
         follower = self._follower(definition.subscribe)
-        at_ms = follower.statement.as_of_ms
+        at_ms = follower.statement.as_of.exact_ms
         if not new.keys().isdisjoint(definition.tables):
             return at_ms
         if at_ms is None:
             try:
-                at_ms = follower.latest_ms()
+                at_ms = follower.start_ms()
             except NotReadable:
                 return None
         follower.from_snapshot(at_ms)

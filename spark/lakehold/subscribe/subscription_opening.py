@@ -49,6 +49,9 @@ class Opened:
             found.append(f"AS OF and UP TO are both {up_to_ms}: there is nothing between them")
         elif up_to_ms is not None and self.window.until_ms < up_to_ms:
             found.append(f"complete below {self.window.until_ms}; UP TO {up_to_ms} is not reached yet")
+        wanted_ms = statement.as_of.at_ms
+        if wanted_ms and wanted_ms < self.window.as_of_ms:
+            found.append(f"{wanted_ms} is not readable: the output begins at {self.window.as_of_ms}")
         for timeline in self.timelines.values():
             found += timeline.rollbacks(self.window.as_of_ms, self.window.until_ms)
         return tuple(found)
@@ -121,12 +124,8 @@ class Subscribing:
         """
         self._check_enabled(statement)
         names = statement.tables
-        wanted = [ms for ms in (statement.as_of_ms, _before(statement.up_to_ms)) if ms is not None]
-        timelines = self.timelines.after_foreign_lag(names, wanted)
-        if statement.as_of_ms is not None:
-            timelines = {
-                name: self.timelines.reaching(timeline, statement.as_of_ms) for name, timeline in timelines.items()
-            }
+        last_ms = [statement.up_to_ms - 1] if statement.up_to_ms is not None else []
+        timelines = statement.as_of.load(self.timelines, names, *last_ms)
         found = window(statement, timelines, self.timelines.holds)
         timelines = together(timelines)
         relation = self._relation(statement, timelines)
@@ -155,7 +154,3 @@ class Subscribing:
             return TableRelation(statement.relation, timelines[statement.relation].table.schema(), self.reading)
         schemas = {name: timeline.table.schema() for name, timeline in timelines.items()}
         return QueryOpening(self.reading).open(statement.relation, schemas)
-
-
-def _before(time_ms: int | None) -> int | None:
-    return None if time_ms is None else time_ms - 1
