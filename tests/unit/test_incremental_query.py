@@ -1,4 +1,4 @@
-"""Which queries are computed from diffs, and what a state of groups does with values that leave."""
+"""Tests of queries that are computed from diffs, and of the state of groups when values leave."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan])
         "SELECT count(DISTINCT b) FROM s.t JOIN s.u USING (k) GROUP BY a",
     ],
 )
-def test_what_is_not_known_to_be_safe_is_computed_whole(query: str) -> None:
+def test_a_query_that_is_not_known_to_be_safe_is_computed_whole(query: str) -> None:
     found = plan_of(query)
     # A key that aggregates is found out when the query is opened: its rows would be grouped twice.
     assert isinstance(found, Whole) or (isinstance(found, Aggregation) and isinstance(found.rows.plan, Aggregation)), (
