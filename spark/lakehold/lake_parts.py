@@ -280,10 +280,8 @@ class LakeParts:
     def read_changes(self, changes: Changes) -> RecordBatchReader:
         """Open the changes of a table as a stream of Arrow batches."""
         from lakehold.spark_errors import readable
-        from lakehold.sql.run_roles import check_reading_changes
         from lakehold.subscribe.table_changes import open_changes
 
-        check_reading_changes(self._guard, changes)
         with readable():
             return open_changes(self.subscribing, changes).reader()
 
