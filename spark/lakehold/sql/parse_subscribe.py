@@ -51,7 +51,7 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
                 options = _options(cursor)
             case "ENVELOPE":
                 modifier = f"ENVELOPE {cursor.choose('UPSERT', 'DEBEZIUM')}"
-                key = _key(cursor)
+                key = _envelope_key(cursor)
                 shape = UpsertEnvelope(key) if modifier == "ENVELOPE UPSERT" else DebeziumEnvelope(key)
             case _:
                 modifier = _ORDER_BY
@@ -111,10 +111,17 @@ def _refuse_second(cursor: Cursor, modifier: str) -> None:
     raise cursor.error_at(cursor.peek(), message, last=last, hint="keep one of them")
 
 
-def _key(cursor: Cursor) -> tuple[str, ...]:
+def _envelope_key(cursor: Cursor) -> tuple[str, ...]:
     """Parse `(KEY (a, b))`."""
     cursor.expect_symbol("(")
     cursor.expect("KEY")
+    key = parse_key(cursor)
+    cursor.expect_symbol(")")
+    return key
+
+
+def parse_key(cursor: Cursor) -> tuple[str, ...]:
+    """Parse `(a, b)`, the columns of a key."""
     cursor.expect_symbol("(")
     key: list[str] = []
     more = True
@@ -125,7 +132,6 @@ def _key(cursor: Cursor) -> tuple[str, ...]:
             raise cursor.error_at(token, f'column "{name}" is given twice')
         key.append(name)
         more = cursor.more()
-    cursor.expect_symbol(")")
     return tuple(key)
 
 
