@@ -67,10 +67,12 @@ _SAMPLES = {
         "CREATE CONNECTION k TO KAFKA (BROKER 'b:9092')",
         "CREATE SOURCE s FROM FILES '/data' FORMAT JSON",
         "CREATE TABLE shop.orders FROM SOURCE s (TOPIC 't') ENVELOPE DEBEZIUM",
+        "CREATE MATERIALIZED VIEW bi.v AS SELECT id FROM shop.orders",
         "ALTER SOURCE s REPAIR",
         "DROP CONNECTION k",
         "DROP SOURCE s",
         "DROP TABLE shop.orders",
+        "DROP MATERIALIZED VIEW bi.v",
     ),
 }
 

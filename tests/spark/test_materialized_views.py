@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
 from lakehold.errors import DefinitionError, LakeholdError, NotReadable
 from lakehold.failpoints import Point
 from lakehold.ingest.write import write_audit_publish
-from lakehold.lake import Lake
 from lakehold.publish import view_publisher
 from tests.conftest import LakeFactory
+from tests.materialized_views import Row, assert_equal_at_every_timestamp, shown
 from tests.published_shop import COLUMNS, Killed, Shop
 
 pytestmark = pytest.mark.spark
-
-Row = tuple[Any, ...]
 
 QUERIES = {
     "rows": ("", "SELECT id, upper(v) AS name FROM shop.t WHERE id < 100"),
@@ -32,25 +29,6 @@ def shop(make_lake: LakeFactory) -> Shop:
     made = Shop(make_lake)
     made.write((1, "a"), (2, "b"))
     return made
-
-
-def shown(lake: Lake, query: str, at_ms: int) -> Counter[Row]:
-    return Counter(lake.sql(f"{query} AS OF {at_ms}").rows)
-
-
-def timestamps(lake: Lake, table: str) -> list[int]:
-    timeline = lake.timelines.of([table])[table]
-    return [version.mz_timestamp for version in timeline.versions if version.mz_timestamp >= timeline.since_ms]
-
-
-def assert_equal_at_every_timestamp(lake: Lake, view: str, query: str, inputs: tuple[str, ...] = ("shop.t",)) -> int:
-    """Compare a view with its query at each timestamp of the view and its tables; return how many these are."""
-    timeline = lake.timelines.of([view])[view]
-    times = {at for name in (view, *inputs) for at in timestamps(lake, name)} | {timeline.upper_ms - 1}
-    compared = [at for at in sorted(times) if timeline.since_ms <= at < timeline.upper_ms]
-    for at_ms in compared:
-        assert shown(lake, f"SELECT * FROM {view}", at_ms) == shown(lake, query, at_ms), at_ms
-    return len(compared)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -126,9 +104,10 @@ def test_views_over_views_are_refreshed_in_order_and_dropped_together(shop: Shop
         CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE bi.a;
         CREATE HOLD of_view ON bi.b;
     """)
-    assert lake.subscriptions.together() == [["bi.b"], ["bi.a"], ["s"]]
     shop.write((3, "a"), (2, None))
-    for (name,) in lake.subscriptions.together():
+    (names,) = lake.subscriptions.together()
+    assert names == ["bi.b", "bi.a", "s"]
+    for name in names:
         lake.publish(name)
     query = "SELECT upper(v), count(*) FROM shop.t GROUP BY upper(v)"
     assert assert_equal_at_every_timestamp(lake, "bi.a", query) > 1

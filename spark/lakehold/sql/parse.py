@@ -37,6 +37,7 @@ from lakehold.sql.statements import (
     Begin,
     Commit,
     CreateConnection,
+    CreateMaterializedView,
     CreateSource,
     CreateTable,
     Drop,
@@ -134,7 +135,7 @@ def _explain(cursor: Cursor) -> Statement | None:
     for words in _EXPLAINED:
         if cursor.accept(*words):
             statement = _PRODUCTIONS[words](cursor)
-            if isinstance(statement, CreateConnection | CreateSource | CreateTable | Drop | AlterSource):
+            if isinstance(statement, _EXPLAINED_STATEMENTS):
                 return ExplainDefinition(statement)
             return None
     return None
@@ -212,11 +213,14 @@ _EXPLAINED = (
     ("CREATE", "CONNECTION"),
     ("CREATE", "SOURCE"),
     ("CREATE", "TABLE"),
+    ("CREATE", "MATERIALIZED", "VIEW"),
     ("ALTER", "SOURCE"),
     ("DROP", "CONNECTION"),
     ("DROP", "SOURCE"),
     ("DROP", "TABLE"),
+    ("DROP", "MATERIALIZED", "VIEW"),
 )
+_EXPLAINED_STATEMENTS = (CreateConnection, CreateSource, CreateTable, CreateMaterializedView, Drop, AlterSource)
 
 _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 

@@ -89,7 +89,7 @@ class AlterSource:
 class ExplainDefinition:
     """A statement `EXPLAIN CREATE … | DROP … | ALTER SOURCE …`, which explains effects without making them."""
 
-    statement: CreateConnection | CreateSource | CreateTable | Drop | AlterSource
+    statement: CreateConnection | CreateSource | CreateTable | CreateMaterializedView | Drop | AlterSource
 
 
 @dataclass(frozen=True)
