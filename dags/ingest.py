@@ -1,9 +1,10 @@
 """Merges the records that the topics of every source hold now into their tables.
 
-One task per source, in parallel as far as the pool `lakehold_writers` has slots. Sources with tables over the same topics share a
-task, which reads and decodes the topics once. A batch is committed whole or not at all: a task that was killed is simply retried,
-and nothing is applied twice. Each table that changed is announced as an asset (`lakehold-tables`), which starts the DAGs
-`lakehold_subscriptions` and `lakehold_quality`.
+One task per source with new messages, in parallel as far as the pool `lakehold_writers` has slots. Sources with few messages come
+first, and a task begins no batch after a minute: the next run does not wait for a backlog. Sources with tables over the same
+topics share a task, which reads and decodes the topics once; all sources without new messages share one, too. A batch is
+committed whole or not at all: a task that was killed is simply retried, and nothing is applied twice. Each table that changed is
+announced as an asset (`lakehold-tables`), which starts the DAGs `lakehold_subscriptions` and `lakehold_quality`.
 
 A table that stops does not keep the others from continuing: it becomes a red task of its own, whose log ends with what to do.
 Messages that cannot be applied are in `mz_catalog.mz_source_errors`.

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +39,16 @@ class LiveAirflow:
     lake: Lake
 
     def get(self, path: str, **query: Any) -> Any:
+        return self._request("GET", path, params=query)
+
+    def set_slots(self, pool: str, slots: int) -> None:
+        self._request("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json={"pool": pool, "slots": slots})
+
+    def _request(self, method: str, path: str, **arguments: Any) -> Any:
         with httpx.Client(base_url=self.url, timeout=ANSWERS_WITHIN_S) as client:
             token = client.get("/auth/token").raise_for_status().json()["access_token"]
             headers = {"Authorization": f"Bearer {token}"}
-            return client.get(f"/api/v2{path}", params=query, headers=headers).raise_for_status().json()
+            return client.request(method, f"/api/v2{path}", headers=headers, **arguments).raise_for_status().json()
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.get(f"/dags/{dag_id}/dagRuns", order_by="start_date")["dag_runs"]
@@ -70,8 +76,10 @@ class LiveAirflow:
 
 
 @contextmanager
-def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]:
-    """Run the demo in `directory`, on its own stack, until the block ends."""
+def live_airflow(
+    directory: Path, stack_directory: str, variables: Mapping[str, str] | None = None
+) -> Iterator[LiveAirflow]:
+    """Run the demo in `directory`, on its own stack and with further environment variables, until the block ends."""
     port = free_port()
     command = commands("airflow", PORT=port)[-1]
     printed = directory / "printed"
@@ -79,7 +87,7 @@ def live_airflow(directory: Path, stack_directory: str) -> Iterator[LiveAirflow]
         process = subprocess.Popen(
             [*command, "--directory", str(directory / "demo")],
             cwd=ROOT,
-            env={**os.environ, "LAKEHOLD_STACK_DIR": stack_directory},
+            env={**os.environ, **(variables or {}), "LAKEHOLD_STACK_DIR": stack_directory},
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,

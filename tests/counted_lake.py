@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 
+from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.times import now_ms
 from tests import faulty_s3
@@ -78,21 +79,23 @@ class CountedPlace:
     @contextmanager
     def counted(self) -> Iterator[Requests]:
         """Count the requests of the block; the result is complete when the block ends."""
+        wait_for_deletions()
         store, size, catalog = Counter(self._store.requests), self._store.bytes, self._statements.so_far()
         found = Requests(Counter(), 0, 0)
         yield found
+        wait_for_deletions()
         found.store.update(self._store.requests - store)
         found.store_bytes = self._store.bytes - size
         found.catalog = self._statements.so_far() - catalog
 
 
 @contextmanager
-def counted_place(directory: Path) -> Iterator[CountedPlace]:
-    """Run the servers until the block ends."""
+def counted_place(directory: Path, *, delay_s: float = 0.0) -> Iterator[CountedPlace]:
+    """Run the servers until the block ends; the store takes at least `delay_s` for each answer."""
     with (
         open_directory() as name,
         running(Postgres(Path(name), free_ports())) as postgres,
         running(S3Server(directory)) as s3,
-        faulty_s3.in_front_of(s3.endpoint) as store,
+        faulty_s3.in_front_of(s3.endpoint, delay_s=delay_s) as store,
     ):
         yield CountedPlace(s3, store, CatalogStatements(postgres))

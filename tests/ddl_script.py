@@ -25,7 +25,7 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
@@ -204,12 +204,16 @@ class DdlScript:
         if stopped:
             with self.load.running():
                 self.load.wait_for_changes([step.table for step in stopped])
-            still = self._follow([])
+            still = self._follow([], continuing={step.table for step in stopped})
             wrong += [f"{step}: stopped by {still[step.table]} again" for step in stopped if step.table in still]
         return [*wrong, *filter(None, map(self._difference, row))]
 
-    def _follow(self, row: Sequence[Step]) -> dict[str, str]:
-        """Ingest until nothing is missing and every table stopped that should; return the codes of stopped tables."""
+    def _follow(self, row: Sequence[Step], continuing: Set[str] = frozenset()) -> dict[str, str]:
+        """Ingest until nothing is missing, every table stopped that should, and none of those that should continue.
+
+        Returns:
+            The codes of stopped tables.
+        """
         wanted = {step.table for step in row if step.code is not None}
         stopped: dict[str, str] = {}
 
@@ -225,7 +229,8 @@ class DdlScript:
             # Columns that Debezium does not send are reported for ever, and a stopped table's snapshot until the table continues.
             known = (" is left out", *(f".{table} " for table in stopped))
             notices = [notice for notice in status.notices if not any(each in notice for each in known)]
-            return not notices and not catching_up and wanted <= stopped.keys()
+            is_as_wanted = wanted <= stopped.keys() and stopped.keys().isdisjoint(continuing)
+            return not notices and not catching_up and is_as_wanted
 
         try:
             wait_for(is_quiet, "nothing is missing", within_s=_WITHIN_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -65,6 +66,11 @@ class FaultyStore(ThreadingHTTPServer):
     def endpoint(self) -> str:
         """Return the address for clients."""
         return f"http://{HOST}:{self.server_port}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Show an error, but not that a client ended its connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def fails(self, *, is_further_part: bool) -> bool:
         """Return whether the next request fails, and count further parts."""

@@ -20,6 +20,7 @@ from lakehold.ingest.source_ingest import Ingesting
 from lakehold.ingest.topic import TopicDecoder
 from lakehold.ingest.write.apply import TableBatch
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
+from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Intent, Readers, ReaderState, TableProgress, last_timestamp
@@ -69,8 +70,9 @@ class MemorySource:
         transaction_topic: Its transaction topic; the model does not read the ENDs in it.
         batch_records: The most messages in a batch.
         idle_ms: The least interval of empty batches.
-        catch_up_s: Time budget of a call for tables that catch up.
+        turn_s: Time budget of a call.
         store: The store of its readers.
+        snapshots: The connector snapshots of its tables, as the connector reports them.
         confirm_defined: Raises while a statement drops or changes the source.
     """
 
@@ -79,8 +81,9 @@ class MemorySource:
     transaction_topic: str | None = None
     batch_records: int = 1_000
     idle_ms: int = 0
-    catch_up_s: float | None = None
+    turn_s: float | None = None
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
+    snapshots: Snapshots = field(default_factory=Snapshots)
     confirm_defined: Callable[[], None] = lambda: None
 
     def ingesting(self) -> Ingesting:
@@ -107,8 +110,9 @@ class MemorySource:
             writing=cast("Any", writing),
             lanes=Lanes(nothing, nothing, 1),
             object_ids=lambda: {table(name, topic).object_id for name, topic in self.tables.items()},
+            snapshots=self.snapshots,
             idle_ms=self.idle_ms,
-            catch_up_s=self.catch_up_s,
+            turn_s=self.turn_s,
             transaction_timeout_ms=600_000,
             confirm_defined=self.confirm_defined,
             pause=lambda _: None,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from lakehold.servers import HOST
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.settings import Settings, load_settings
 from lakehold.spark_server import lifecycle
+from tests.stack_fixtures import PORTS_PER_WORKER, are_free, first_port
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +46,8 @@ def session_settings(directory: Path, conf: dict[str, str]) -> Settings:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as listening:
-        listening.bind((HOST, 0))
-        port: int = listening.getsockname()[1]
-        return port
+    """Return a port that nobody listens on, and that `free_port` has given to nobody for long."""
+    return next(port for port in _ports if are_free(range(port, port + 1)))
+
+
+_ports = itertools.cycle(range(first_port() + PORTS_PER_WORKER // 2, first_port() + PORTS_PER_WORKER))

@@ -40,6 +40,7 @@ _VALUES = (
     ("hold", "[namespace.]name"),
     ("text", "'in single quotes'"),
     ("time", "epoch milliseconds, or ISO 8601 in quotes, after TIMESTAMP or not"),
+    ("as_of", "AS OF [AT LEAST] time, AS OF EARLIEST or AS OF LATEST"),
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
     ("query", "a SELECT"),
@@ -52,6 +53,12 @@ _SAMPLES = {
     "hold": ("report", "shop.report"),
     "text": ("'some.text'", "'other.text'"),
     "time": ("1717156800000", "'2024-05-31 12:00:00'", "TIMESTAMP '2024-05-31T12:00:00+02:00'"),
+    "as_of": (
+        "AS OF 1717156800000",
+        "AS OF AT LEAST '2024-05-31 12:00:00'",
+        "AS OF EARLIEST",
+        "AS OF LATEST",
+    ),
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
     "column": ("id", "name"),
@@ -148,14 +155,19 @@ def forms() -> tuple[Form, ...]:
         Form("CREATE ROLE [IF NOT EXISTS] name [{SUPERUSER | WITH SUPERUSER}]", ("CREATE ROLE",)),
         Form("DROP ROLE [IF EXISTS] name", ("DROP ROLE",)),
         *(Form(_granting(verb, to), (verb,)) for verb, to in (("GRANT", "TO"), ("REVOKE", "FROM"))),
-        Form("query AS OF time", ("SELECT", "WITH")),
+        Form("query as_of", ("SELECT", "WITH")),
+        Form(
+            "SELECT column, … FROM CHANGES(table as_of [UP TO time]\n"
+            "  [, ENVELOPE {UPSERT | DEBEZIUM} (KEY (column, …))] [, NET])",
+            ("SELECT",),
+        ),
         Form(
             "SUBSCRIBE [TO] {table | (query)}\n"
             "  [{WITHIN TIMESTAMP ORDER BY item [{ASC | DESC}] [{NULLS FIRST | NULLS LAST}], …\n"
             "    | ENVELOPE UPSERT (KEY (column, …))\n"
             "    | ENVELOPE DEBEZIUM (KEY (column, …))}]\n"
             "  [WITH (SNAPSHOT [[=] {TRUE | FALSE}], PROGRESS [[=] {TRUE | FALSE}])]\n"
-            "  [AS OF time] [UP TO time]",
+            "  [as_of] [UP TO time]",
             ("SUBSCRIBE",),
         ),
         Form("EXPLAIN subscribe", ("EXPLAIN SUBSCRIBE",)),

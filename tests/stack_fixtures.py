@@ -22,8 +22,8 @@ from lakehold.stack import ConnectClient, ConnectorError, StackAddresses, StackP
 from lakehold.stack.connectors import ValueFormat
 
 _FIRST_PORT_BASE = 24_000
-_PORTS_PER_WORKER = 500
-"""Distance between the port ranges of workers, so that two workers never choose the same free ports."""
+PORTS_PER_WORKER = 500
+"""Distance between the port ranges of workers, so that two never choose the same free ports; stacks take the lower half."""
 _PORTS_PER_STACK = 5
 _SLOT_RELEASED_WITHIN_S = 30
 
@@ -125,11 +125,16 @@ class SourceDatabase:
             connection.execute(statement)
 
 
+def first_port() -> int:
+    """Return the first port of this process's worker, in a range from which the system gives no ports to clients."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return _FIRST_PORT_BASE + worker * PORTS_PER_WORKER
+
+
 def free_ports() -> StackPorts:
     """Return ports for a stack that nobody listens on."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    bases = itertools.count(_FIRST_PORT_BASE + worker * _PORTS_PER_WORKER, _PORTS_PER_STACK)
-    return StackPorts.from_base(next(base for base in bases if _all_free(range(base, base + _PORTS_PER_STACK))))
+    bases = itertools.count(first_port(), _PORTS_PER_STACK)
+    return StackPorts.from_base(next(base for base in bases if are_free(range(base, base + _PORTS_PER_STACK))))
 
 
 def open_directory() -> tempfile.TemporaryDirectory[str]:
@@ -139,7 +144,8 @@ def open_directory() -> tempfile.TemporaryDirectory[str]:
     return directory
 
 
-def _all_free(ports: range) -> bool:
+def are_free(ports: range) -> bool:
+    """Return whether nobody listens on any of these ports."""
     with ExitStack() as sockets:
         try:
             for port in ports:

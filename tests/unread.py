@@ -26,7 +26,7 @@ class NoReads:
     def read_as_of(self, *_: object) -> NoReturn:
         pytest.fail("a statement over definitions read tables")
 
-    read_changes = explain_changes = read_as_of
+    read_changes = explain_changes = run_on_spark = read_as_of
 
 
 class NoSubscriptions:

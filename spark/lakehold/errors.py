@@ -15,6 +15,7 @@
     │   └── ConnectorError           ... or Kafka Connect refused a connector, or one of its tasks failed
     ├── IngestFailed                 Spark failed before a batch began: the same call may work later
     ├── TableStopped                 one table cannot continue; the others of its source do
+    │   └── TableLeftOut             ... because its connector would fail at it
     ├── SourceBusy                   another process runs the source now
     ├── SubscriberBusy               another process runs the subscription or client now
     ├── SubscriberLapsed             the changes since the subscriber's position are no longer kept
@@ -224,6 +225,12 @@ class TableStopped(LakeholdError):
     def __init__(self, message: str, *, table: str, code: str | None = None, detail: str = "", hint: str = "") -> None:
         super().__init__(message, code=code, detail=detail, hint=hint)
         self.table = table
+
+
+class TableLeftOut(TableStopped):
+    """The connector leaves a captured table out, because it would fail at it: the table's topic lacks changes."""
+
+    default_code = "table-left-out"
 
 
 class SourceBusy(LakeholdError):

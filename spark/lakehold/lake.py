@@ -7,6 +7,7 @@ Methods import what only they need, so that a short process loads only what it u
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,6 +21,8 @@ from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
+
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
@@ -46,10 +49,9 @@ class Lake:
         spark: A session to use, classic or Connect; None makes one at the first use.
 
     Attributes:
-        catalog: The Iceberg catalog.
+        catalog, tables: The Iceberg catalog, and its tables.
         definitions: Reads and changes the definitions of sources, tables and other objects.
         batches: Reads how far the sources' tables are, and records batches.
-        tables: Reads the Iceberg tables.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
@@ -98,23 +100,7 @@ class Lake:
 
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; statements that are Spark's go to Spark."""
-        from lakehold.sql.reads import LakeReads
-        from lakehold.sql.script_run import Runner
-
-        reads = LakeReads(self._parts.subscribing)
-        runner = Runner(
-            self.definitions,
-            self,
-            self._session.get,
-            reads,
-            self.holds,
-            self.subscriptions,
-            self.roles,
-            self.captured,
-            self.settings.schemas,
-            self.settings.catalog_name,
-        )
-        return runner.run(text)
+        return self._parts.runner(self).run(text)
 
     def publish(self, name: str, on_commit: Callable[[PublishReport], None] | None = None) -> list[PublishReport]:
         """Append what a subscription gives until now to its output table, each timestamp once.
@@ -140,9 +126,8 @@ class Lake:
         """Publish as `publish` does and yield one report at a time; with `stop`, continue with new changes until it is set."""
         from lakehold.spark_errors import readable
 
-        publisher = self.subscriptions.publisher(name)
         with readable():
-            yield from publisher.publish(stop)
+            yield from self.subscriptions.publisher(name).publish(stop)
 
     def durable(
         self, name: str, text: str, *, on_lapse: OnLapse | str = OnLapse.STOP, max_lag_ms: int | None = None
@@ -184,14 +169,41 @@ class Lake:
         with readable():
             yield from batches(opened.follow(stop or Event()), opened.columns)
 
+    def changes(  # noqa: PLR0913 - one for each clause
+        self,
+        table: str,
+        since: int,
+        until: int | None = None,
+        *,
+        at_least: bool = False,
+        envelope: str | None = None,
+        key: Sequence[str] = (),
+        net: bool = False,
+    ) -> RecordBatchReader:
+        """Return the changes of a table as a stream of Arrow batches, which DuckDB, Polars and pandas read.
+
+        Args:
+            table: Full name.
+            since: Changes after this time come, epoch milliseconds.
+            until: Changes before this time come; by default all that can be read now.
+            at_least: Begin at the first readable time after `since` if `since` is not readable.
+            envelope: `upsert` or `debezium`, with one row for each key and timestamp; by default diffs.
+            key: The columns of the envelope's key.
+            net: Read all changes as one: what differs between both times.
+        """
+        from lakehold.subscribe.statement import Changes, enveloped
+        from lakehold.timeline.as_of import AsOf
+
+        as_of = AsOf(since, at_least=at_least)
+        return self._parts.read_changes(Changes(table, as_of, until, enveloped(envelope, tuple(key)), net))
+
     def open_subscription(self, text: str) -> Opened:
         """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""
         from lakehold.spark_errors import readable
         from lakehold.sql.parse import parse_subscription
 
-        statement = parse_subscription(text, self.settings.catalog_name)
         with readable():
-            return self._parts.subscribing.open(statement)
+            return self._parts.subscribing.open(parse_subscription(text, self.settings.catalog_name))
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Merge the records that the topics of `source` hold now into its tables.
@@ -225,15 +237,24 @@ class Lake:
             yield from ingesting.drain()
 
     def batches_together(
-        self, sources: Sequence[str], *, idle_ms: int = 0, catch_up_s: float | None = None
+        self, sources: Sequence[str], *, idle_ms: int = 0, turn_s: float | None = None
     ) -> Generator[Progressed, None, None]:
         """Ingest several sources, which take turns: records that they share are read and decoded once.
 
-        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. `catch_up_s` is for
-        callers that poll, too: after that time, tables that are catching up begin no further batch, and the next call
-        continues with them.
+        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. After `turn_s` seconds a
+        source begins no batch beyond one for each of its readers; the next call continues.
         """
-        yield from self._parts.ingesting.drain_together(sources, idle_ms, catch_up_s)
+        yield from self._parts.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
+
+    def pending(self, source: str) -> int:
+        """Return about how many messages an ingest of `source` would read; 0: it would only move the write frontier."""
+        return self._parts.ingesting.pending(source)
+
+    @contextmanager
+    def batches_beside(self) -> Iterator[Callable[..., Generator[Progressed, None, None]]]:
+        """Return `batches_together` for one more thread, in Spark sessions of its own until the context ends."""
+        with self._parts.ingesting_beside() as ingesting:
+            yield ingesting.drain_together
 
     def backfill(
         self,
@@ -308,9 +329,8 @@ class Lake:
         """
         from lakehold.spark_errors import readable
 
-        kept = self.holds.hold(hold) if hold is not None else None
         with readable():
-            return self.checks.check_at(table, at_ms, kept)
+            return self.checks.check_at(table, at_ms, self.holds.hold(hold) if hold is not None else None)
 
     def verify(
         self,

@@ -7,15 +7,17 @@ Parts import what they need when they are made, so that a short process loads on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables
+from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BATCHES, BatchStore
@@ -27,6 +29,8 @@ from lakehold.state.read_lease_store import ReadLeaseStore
 from lakehold.state.subscribers import SubscriberStore
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
+
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
     from lakehold.holds.held_history import HeldHistory
@@ -38,8 +42,10 @@ if TYPE_CHECKING:
     from lakehold.maintenance.maintain import Maintaining
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Outcome
+    from lakehold.sql.script_run import FedTables, Runner
     from lakehold.state.holds import Hold
     from lakehold.subscribe.read_leases import ReadLeases
+    from lakehold.subscribe.statement import Changes
     from lakehold.subscribe.subscription_opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
@@ -78,7 +84,8 @@ class LakeParts:
         self.subscribers = SubscriberStore(self.state)
 
     def close(self) -> None:
-        """Close the catalog, and stop the threads that read files."""
+        """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
+        wait_for_deletions()
         for threads in ("_workers", "_lanes"):
             if threads in self.__dict__:
                 getattr(self, threads).shutdown()
@@ -258,6 +265,34 @@ class LakeParts:
         reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
         return Subscribing(self.timelines, reading, self.settings, self._read_leases)
 
+    def runner(self, tables: FedTables) -> Runner:
+        """Make the runner of scripts; `tables` drops what its statements drop beside definitions."""
+        from lakehold.sql.reads import LakeReads
+        from lakehold.sql.script_run import Runner
+
+        return Runner(
+            self.definitions,
+            tables,
+            self._spark,
+            LakeReads(self.subscribing),
+            self.holds,
+            self.subscriptions,
+            self.roles,
+            lambda: self.captured,
+            self.settings.schemas,
+            self.settings.catalog_name,
+        )
+
+    def read_changes(self, changes: Changes) -> RecordBatchReader:
+        """Open the changes of a table as a stream of Arrow batches."""
+        from lakehold.spark_errors import readable
+        from lakehold.sql.run_roles import check_reading_changes
+        from lakehold.subscribe.table_changes import open_changes
+
+        check_reading_changes(self._guard, changes)
+        with readable():
+            return open_changes(self.subscribing, changes).reader()
+
     @cached_property
     def _read_leases(self) -> ReadLeases:
         from lakehold.subscribe.read_leases import ReadLeases
@@ -272,9 +307,12 @@ class LakeParts:
 
     @cached_property
     def _lanes(self) -> Lanes:
+        return self._lanes_beside(self._spark)
+
+    def _lanes_beside(self, spark: Callable[[], SparkSession]) -> Lanes:
         from lakehold.ingest.side_by_side import Lanes
 
-        return Lanes(self._spark, self._another_session, self.settings.tables_at_once)
+        return Lanes(spark, self._another_session, self.settings.tables_at_once)
 
     def _another_session(self, spark: SparkSession) -> AbstractContextManager[SparkSession]:
         from lakehold.session import another_session
@@ -328,3 +366,15 @@ class LakeParts:
             captured=lambda: self.captured,
             lanes=self._lanes,
         )
+
+    @contextmanager
+    def ingesting_beside(self) -> Iterator[Opening]:
+        """Open sources in sessions of their own until the context ends, for a thread that ingests beside others."""
+        from lakehold.ingest.side_by_side import OwnSession
+
+        with closing(OwnSession(self._spark, self._another_session)) as own:
+            lanes = self._lanes_beside(own.get)
+            try:
+                yield replace(self.ingesting, lanes=lanes)
+            finally:
+                lanes.shutdown()

@@ -26,6 +26,8 @@ CONFIG_VARIABLE = "LAKEHOLD_CONFIG"
 CONFIG_FILE = "lakehold.toml"
 DEFAULT_CATALOG = "lake"
 
+_TABLES_AT_ONCE_FAR = 8
+
 
 def _catalog_in_warehouse(data: dict[str, Any]) -> str:
     warehouse = urlsplit(data.get("warehouse", "file:///"))
@@ -36,6 +38,11 @@ def _catalog_in_warehouse(data: dict[str, Any]) -> str:
             hint=f"Set {ENVIRONMENT_PREFIX}CATALOG_URI to postgresql+psycopg2://… or to a REST catalog, https://….",
         )
     return f"sqlite:///{warehouse.path}/catalog.db"
+
+
+def _tables_at_once(data: dict[str, Any]) -> int:
+    is_here = urlsplit(data.get("warehouse", "file:///")).scheme == "file"
+    return max(2 if is_here else _TABLES_AT_ONCE_FAR, os.cpu_count() or 1)
 
 
 def _schemas_here() -> Path | None:
@@ -121,8 +128,12 @@ class Settings(BaseSettings):
     driver_read_max_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Bytes up to which a batch is read in the driver instead of by a Spark job."""
 
-    tables_at_once: int = Field(default_factory=lambda: max(2, os.cpu_count() or 1), gt=0)
-    """How many tables of a batch are written side by side, each in a Spark session of its own; by default one a core."""
+    tables_at_once: int = Field(default_factory=_tables_at_once, gt=0)
+    """How many tables of a batch are written side by side, each in a Spark session of its own; by default one a core, at least
+    eight if the warehouse is in an object store: a table then waits for answers for most of its time."""
+
+    sources_at_once: int = Field(default_factory=lambda: max(2, os.cpu_count() or 1), gt=0)
+    """How many sources `lakehold ingest` ingests side by side; by default one a core."""
 
     lease_ms: int = Field(default=15_000, gt=0)
     """How long a lease lasts without renewal, in milliseconds: after a crash, another writer waits that long."""

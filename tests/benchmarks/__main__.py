@@ -15,11 +15,14 @@ from lakehold import artifacts
 from lakehold.lake import Lake, connect
 from tests.benchmarks import (
     airflow,
+    changes,
+    cluster,
     diffs,
     drain,
     growth,
     hold_commands,
     holds,
+    incremental,
     joining,
     keyless,
     lag,
@@ -28,6 +31,7 @@ from tests.benchmarks import (
     merges,
     shared_diffs,
     shared_topics,
+    sources,
     verify,
 )
 from tests.benchmarks.figures import Figure, as_json, as_table
@@ -49,6 +53,8 @@ class Benchmark(StrEnum):
     DIFF_SHARED = "diff-shared"
     PUBLISH_SHARED = "publish-shared"
     SNAPSHOT = "snapshot"
+    CHANGES = "changes"
+    NET = "net"
     DELTA = "delta"
     HOLDS = "holds"
     HOLD_COMMANDS = "hold-commands"
@@ -62,6 +68,9 @@ class Benchmark(StrEnum):
     KEYLESS = "keyless"
     AIRFLOW = "airflow"
     GROWTH = "growth"
+    CLUSTER = "cluster"
+    INCREMENTAL = "incremental"
+    SOURCES = "sources"
 
 
 def main(
@@ -96,6 +105,10 @@ def main(
             lake, directory, sized(1_000_000), (1, 8, 32), runs
         ),
         Benchmark.SNAPSHOT: lambda lake, directory: diffs.first_snapshot(lake, directory, sized(10_000_000), 1),
+        Benchmark.CHANGES: lambda lake, _: changes.in_queries(lake, sized(1_000_000), runs),
+        Benchmark.NET: lambda lake, directory: changes.net(
+            lake, directory, sized(1_000_000), max(sized(1_000), 10), min(runs, 3)
+        ),
         Benchmark.DELTA: lambda lake, directory: merges.against_delta(lake, directory, sized(10_000_000), runs),
         Benchmark.HOLD_COMMANDS: lambda lake, directory: [
             *hold_commands.commands(lake, directory, sized(1_000_000), runs),
@@ -114,7 +127,15 @@ def main(
         Benchmark.VERIFY: lambda lake, _: verify.equal_rows(lake, sized(10_000_000), min(runs, 3)),
         Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),
         Benchmark.AIRFLOW: lambda _, directory: airflow.ingest_runs(directory, runs),
+        Benchmark.CLUSTER: lambda lake, directory: cluster.cluster(
+            lake,
+            directory,
+            cluster.Sizes(sized(10_000_000), sized(1_000_000), max(sized(100), 5), max(sized(50), 5)),
+            runs,
+        ),
         Benchmark.GROWTH: lambda lake, directory: growth.growth(lake, directory, quick=quick),
+        Benchmark.INCREMENTAL: lambda lake, _: incremental.by_size(lake, max(sized(1_000_000), 50_000), runs),
+        Benchmark.SOURCES: lambda _, directory: sources.lags(directory, max(sized(50), 5)),
         Benchmark.HOLDS: lambda lake, directory: holds.held_snapshots(
             lake, directory, sized(1_000_000), [sized(count) for count in (200, holds.A_DAY, 2_000, 10_000)], runs * 2
         ),

@@ -21,7 +21,7 @@ from tests.benchmarks.figures import Figure, seconds
 from tests.benchmarks.merges import DELTA, Table, bare_merge, spread
 
 _WARM_UP = 5
-_DIFF = "SUBSCRIBE {} ENVELOPE DEBEZIUM (KEY (k)) WITH (SNAPSHOT = false) AS OF {} UP TO {}"
+DIFF = "SUBSCRIBE {} ENVELOPE DEBEZIUM (KEY (k)) WITH (SNAPSHOT = false) AS OF {} UP TO {}"
 
 
 def against_others(lake: Lake, directory: Path, rows: int, runs: int) -> list[Figure]:
@@ -44,11 +44,11 @@ def against_others(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fi
     version = spark.sql(f"DESCRIBE HISTORY {path} LIMIT 1").collect()[0]["version"]
     found: dict[str, list[float]] = {"ours": [], "delta": [], "view": []}
     for run in range(runs + _WARM_UP):
-        found["ours"].append(_answered(partial(_rows, lake, _DIFF.format("bench.changed", before, after + 1)), 10_000))
+        found["ours"].append(answered(partial(rows_of, lake, DIFF.format("bench.changed", before, after + 1)), 10_000))
         feed = f"SELECT * FROM table_changes('delta.`{directory / 'changed_delta'}`', {version}, {version})"
-        found["delta"].append(_answered(spark.sql(feed.replace("delta.`", "spark_catalog.delta.`")).collect, 18_000))
+        found["delta"].append(answered(spark.sql(feed.replace("delta.`", "spark_catalog.delta.`")).collect, 18_000))
         if run < 2:
-            found["view"].append(_answered(lambda: _changelog(spark), 18_000))
+            found["view"].append(answered(lambda: _changelog(spark), 18_000))
     name = f"diff of 10,000 changes of {rows:,} rows"
     warm = slice(_WARM_UP, None)
     return [
@@ -80,11 +80,11 @@ def by_size(lake: Lake, rows: int, runs: int) -> list[Figure]:
             part.writeTo(name).append()
         step = rows // 2 // 10_000
         lake.sql(f"UPDATE {name} SET v = 'new' WHERE k >= {size - rows // 2} AND k % {step} = 0")
-        times[size], found[size] = _versions(lake, name)[-2:], []
+        times[size], found[size] = versions(lake, name)[-2:], []
     for _ in range(runs + _WARM_UP):
         for size, (before, after) in times.items():
-            statement = _DIFF.format(f"bench.sized_{size}", before, after + 1)
-            found[size].append(_answered(partial(_rows, lake, statement), 10_000))
+            statement = DIFF.format(f"bench.sized_{size}", before, after + 1)
+            found[size].append(answered(partial(rows_of, lake, statement), 10_000))
     warm = slice(_WARM_UP, None)
     return [
         Figure(
@@ -104,9 +104,9 @@ def many_timestamps(lake: Lake, directory: Path, rows: int, runs: int) -> list[F
     for run in range(100):
         table.change([(k, f"new {run}", run) for k in random.Random(run).sample(range(rows), 100)])
         table.ingest()
-    times = _versions(lake, "bench.ticking")
-    statements = {count: _DIFF.format("bench.ticking", times[-1 - count], times[-1] + 1) for count in (1, 100)}
-    with _like(lake, shared_diffs_max_bytes=0) as forgetful:
+    times = versions(lake, "bench.ticking")
+    statements = {count: DIFF.format("bench.ticking", times[-1 - count], times[-1] + 1) for count in (1, 100)}
+    with like(lake, shared_diffs_max_bytes=0) as forgetful:
         cached, uncached = (_warm_times(one, statements, runs) for one in (lake, forgetful))
     here, far = (_first_times(lake, statements, runs, **settings) for settings in ({}, _FAR))
     return [
@@ -137,7 +137,7 @@ def _warm_times(lake: Lake, statements: Mapping[int, str], runs: int) -> dict[in
     found: dict[int, list[float]] = {count: [] for count in statements}
     for _ in range(runs + _WARM_UP):
         for count, statement in statements.items():
-            found[count].append(_answered(partial(_rows, lake, statement), 100 * count))
+            found[count].append(answered(partial(rows_of, lake, statement), 100 * count))
     return {count: took[_WARM_UP:] for count, took in found.items()}
 
 
@@ -146,15 +146,18 @@ def _first_times(lake: Lake, statements: Mapping[int, str], runs: int, **setting
     found: dict[int, list[float]] = {count: [] for count in statements}
     for _ in range(runs):
         for count, statement in statements.items():
-            with _like(lake, **settings) as fresh:
+            with like(lake, **settings) as fresh:
                 fresh.sql("SHOW TABLES")
-                found[count].append(_answered(partial(_rows, fresh, statement), 100 * count))
+                found[count].append(answered(partial(rows_of, fresh, statement), 100 * count))
     return found
 
 
-def _like(lake: Lake, **settings: Any) -> Lake:
+_OF_THE_PLACE = ("warehouse", "catalog_uri", "catalog_name", "catalog_properties")
+
+
+def like(lake: Lake, **settings: Any) -> Lake:
     """Open the lake again, with other settings."""
-    same = {name: getattr(lake.settings, name) for name in ("warehouse", "catalog_uri", "catalog_name")}
+    same = {name: getattr(lake.settings, name) for name in _OF_THE_PLACE}
     return connect(**{**same, **settings}, spark=lake.spark)
 
 
@@ -184,7 +187,7 @@ def first_snapshot(lake: Lake, directory: Path, rows: int, runs: int) -> list[Fi
 _COLUMNS = ("id AS k", "concat('value ', id) AS v", "id % 97 AS n")
 
 
-def _answered(answer: Callable[[], Sequence[object]], rows: int) -> float:
+def answered(answer: Callable[[], Sequence[object]], rows: int) -> float:
     """Measure an answer of at least `rows` rows; return its seconds."""
     started = perf_counter()
     found = answer()
@@ -193,7 +196,8 @@ def _answered(answer: Callable[[], Sequence[object]], rows: int) -> float:
     return took
 
 
-def _rows(lake: Lake, statement: str) -> list[tuple[Any, ...]]:
+def rows_of(lake: Lake, statement: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement's result."""
     return lake.sql(statement).rows
 
 
@@ -208,13 +212,14 @@ def _changelog(spark: SparkSession) -> list[Any]:
     return spark.sql("SELECT * FROM twin_changes").collect()
 
 
-def _versions(lake: Lake, name: str) -> list[int]:
+def versions(lake: Lake, name: str) -> list[int]:
+    """Return the timestamps of a table's snapshots, in order."""
     stamp = "coalesce(summary['lakehold.timestamp'], unix_millis(committed_at))"
     return [int(row[0]) for row in lake.sql(f"SELECT {stamp} FROM {name}.snapshots ORDER BY committed_at").rows]
 
 
 def _last_two(lake: Lake, name: str) -> tuple[int, int]:
-    *_, before, after = _versions(lake, f"bench.{name}")
+    *_, before, after = versions(lake, f"bench.{name}")
     return before, after
 
 

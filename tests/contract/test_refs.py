@@ -18,6 +18,7 @@ from pyiceberg.table.refs import SnapshotRef
 from tenacity import Retrying, retry_if_exception_type
 
 from lakehold.iceberg import metadata_files
+from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.settings import Settings
@@ -186,6 +187,7 @@ def test_a_table_whose_writer_did_not_know_refs_keeps_its_main_branch(catalog: R
 @in_file
 def test_old_metadata_is_deleted_as_the_table_configures(catalog: RememberingSqlCatalog, settings: Settings) -> None:
     def metadata_on_disk() -> int:
+        wait_for_deletions()
         assert settings.warehouse_path is not None
         return len(list((settings.warehouse_path / "shop").rglob("*.metadata.json")))
 

@@ -132,6 +132,21 @@ def test_dags_keep_the_rules_of_all_dags(home: Path) -> None:
     assert pools == {("lakehold_ingest", "ingest"), ("lakehold_backfill", "backfill")}
 
 
+def test_the_ingest_may_run_continuously(home: Path) -> None:
+    program = (
+        f"from airflow.dag_processing.dagbag import DagBag; bag = DagBag({str(DAGS)!r}); "
+        "print(bag.import_errors, bag.dags['lakehold_ingest'].schedule)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(home, ingest_schedule="@continuous"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "{} @continuous"
+
+
 def test_the_dag_of_the_documentation_parses(home: Path) -> None:
     (shown,) = (part.text for part in parts(page("airflow.md")) if part.kind == "python")
     folder = home / "documented"

@@ -34,7 +34,7 @@ FILES = sorted(Path(__file__).parent.glob("subscribe/*.txt"))
 SEPARATOR = "\n----"
 
 _LABEL = re.compile(r"(\w+):\s+")
-_TIME_CLAUSE = re.compile(r"\b(AS OF|UP TO) (\w+)(?: ([+-]) (\d+))?", re.IGNORECASE)
+_TIME_CLAUSE = re.compile(r"\b(AS OF(?: AT LEAST)?|UP TO) (\w+)(?: ([+-]) (\d+))?", re.IGNORECASE)
 _TIME = re.compile(
     r"\b(?P<text>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3})\b|\b(?P<ms>\d{13})\b|\b(?P<snapshot>\d{15,19})\b"
 )

@@ -1,20 +1,48 @@
-"""Statements of MariaDB that Debezium cannot read: it leaves the table out, or snapshots it, and the other tables continue."""
+"""Statements of MariaDB that Debezium cannot read: they stop the table, or have it snapshotted, and the other tables continue."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from lakehold.errors import NotReadable, TableStopped
 from lakehold.status import status_of
 from tests.integration.test_live_mariadb import CREATING_ITEMS, Shop
 from tests.integration.test_live_mariadb import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.runnable_pages import checked
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 def _notices(shop: Shop) -> str:
     return "\n".join(status_of(shop.lake).notices)
+
+
+def _status(shop: Shop, table: str) -> dict[str, Any]:
+    found = status_of(shop.lake)
+    return next(
+        row for row in (dict(zip(found.columns, row, strict=True)) for row in found.rows) if row["table"] == table
+    )
+
+
+def _follow_without(shop: Shop, stopped: str) -> None:
+    """Ingest until `shop.customers` equals the database's, and only `stopped` is stopped."""
+
+    def is_equal() -> bool:
+        assert {name for report in shop.lake.ingest("shop") for name in report.stopped} <= {stopped}
+        return shop.rows("shop.customers") == shop.server.rows("SELECT id, n, paid FROM shop.customers ORDER BY id")
+
+    wait_for(is_equal, "shop.customers continues")
+
+
+def _follow_all(shop: Shop) -> None:
+    """Ingest until both tables equal the database's; a table that was left out is stopped until it is snapshotted."""
+    wait_for(lambda: not [report for report in shop.lake.ingest("shop") if report.stopped], "no table stops")
+    wait_for(lambda: shop.ingest() >= 0 and _status(shop, "shop.orders")["state"] == "live", "shop.orders continues")
+    shop.follow("shop.orders", "shop.customers")
 
 
 def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_more(shop: Shop) -> None:
@@ -27,19 +55,26 @@ def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_
         "UPDATE shop.customers SET n = 2",
     )
     snapshots = shop.connector.events("shop.customers")["r"]
-    shop.follow("shop.customers")
+    _follow_without(shop, "shop.orders")
     assert "table shop.orders is a system-versioned table" in _notices(shop)
     assert "ALTER TABLE shop.orders DROP SYSTEM VERSIONING" in _notices(shop)
     assert "more.items" not in _notices(shop)
-    assert [row[1] for row in shop.rows("shop.orders")] == ["0", "0", "0"]
+    before = _status(shop, "shop.orders")
+    assert before["stopped_by"].startswith('table-left-out: table "shop.orders" gets no more changes')
 
     shop.server.execute("DELETE FROM shop.orders WHERE id = 2", "UPDATE shop.customers SET n = 3")
-    shop.follow("shop.customers")
+    _follow_without(shop, "shop.orders")
+    assert _status(shop, "shop.orders")["upper"] == before["upper"]
+    upper_ms = shop.lake.timelines.of(["shop.customers"])["shop.customers"].upper_ms
+    with pytest.raises(NotReadable, match=r'"shop\.orders" is not readable'):
+        shop.lake.sql(f"SUBSCRIBE shop.orders AS OF {upper_ms - 1} UP TO {upper_ms}")
+    with pytest.raises(TableStopped):
+        shop.lake.verify("shop.orders")
     assert shop.connector.events("shop.customers")["r"] == snapshots, "the neighbour was not snapshotted"
 
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
     shop.server.execute("UPDATE shop.customers SET n = 4")
-    shop.follow("shop.customers")
+    _follow_without(shop, "shop.orders")
     assert len(shop.rows("shop.orders")) == 3, "a snapshot without the table does not empty it"
 
     shop.server.execute(
@@ -47,9 +82,25 @@ def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_
         "UPDATE shop.orders SET n = 4",
         "UPDATE shop.customers SET n = 5",
     )
-    shop.follow("shop.orders", "shop.customers")
+    _follow_all(shop)
+    (stop,) = shop.lake.timelines.of(["shop.orders"])["shop.orders"].stops
+    assert stop.until_ms >= upper_ms, "the times at which it lacked changes are not readable"
     shop.server.execute("UPDATE shop.orders SET n = 6 WHERE id = 1", "DELETE FROM shop.customers WHERE id = 2")
     shop.follow("shop.orders", "shop.customers")
+    assert _notices(shop) == ""
+
+
+def test_a_table_that_was_left_out_between_two_ingests_waits_for_its_snapshot(shop: Shop) -> None:
+    shop.server.execute("ALTER TABLE shop.orders ADD SYSTEM VERSIONING")
+    shop.lake.sql("ALTER SOURCE shop REPAIR")
+    shop.server.execute("UPDATE shop.orders SET n = 1", "ALTER TABLE shop.orders DROP SYSTEM VERSIONING")
+
+    def waits() -> bool:
+        shop.lake.ingest("shop")
+        return "waits for a snapshot" in (_status(shop, "shop.orders")["stopped_by"] or "")
+
+    wait_for(waits, "the next inspection stops the table")
+    _follow_all(shop)
     assert _notices(shop) == ""
 
 
@@ -77,9 +128,9 @@ def test_a_table_whose_definition_debezium_cannot_read_is_left_out(shop: Shop) -
         "UPDATE shop.orders SET n = 1",
         "UPDATE shop.customers SET n = 2",
     )
-    shop.follow("shop.customers")
+    _follow_without(shop, "shop.orders")
     shop.server.execute("UPDATE shop.customers SET n = 3")
-    shop.follow("shop.customers")
+    _follow_without(shop, "shop.orders")
     assert "table shop.orders has a definition that Debezium cannot read" in _notices(shop)
     assert len(shop.rows("shop.orders")) == 3, "readers see what the table had"
 
@@ -88,7 +139,7 @@ def test_a_table_whose_definition_debezium_cannot_read_is_left_out(shop: Shop) -
         "UPDATE shop.orders SET n = 4",
         "UPDATE shop.customers SET n = 5",
     )
-    shop.follow("shop.orders", "shop.customers")
+    _follow_all(shop)
     assert _notices(shop) == ""
 
 

@@ -20,6 +20,7 @@ _MADE = (
     "CREATE TYPE feeling AS ENUM ('happy', 'sad')",
     "SET search_path = shapes, public",
     "CREATE TABLE t (id int PRIMARY KEY, n int, note varchar(30), mood feeling, moods feeling[], other int)",
+    "ALTER TABLE t ADD filled int, ALTER filled SET DEFAULT 5",
     "INSERT INTO t VALUES (1, 1, 'a', 'happy')",
     "CREATE TABLE p (id int PRIMARY KEY, n int, note text) PARTITION BY RANGE (id)",
     "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
@@ -27,6 +28,7 @@ _MADE = (
     "CREATE TABLE p3 (LIKE p INCLUDING ALL)",
     "INSERT INTO p VALUES (1, 1, 'a')",
 )
+_SWAP = "ALTER TABLE t RENAME n TO x; ALTER TABLE t RENAME other TO n; ALTER TABLE t RENAME x TO other"
 _ATTACH = "ALTER TABLE p ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30)"
 
 NOTHING = [
@@ -41,6 +43,7 @@ NOTHING = [
     "ALTER TABLE t DROP n, ADD c int DEFAULT 5; CREATE INDEX ON t (c)",
     "ALTER TABLE t ALTER note TYPE varchar(40)",
     "ALTER TABLE t ALTER n SET NOT NULL, ALTER n SET DEFAULT 3, ADD CHECK (n > 0)",
+    "ALTER TABLE t ALTER filled SET DEFAULT 6",
     "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (n)",
     "ALTER TABLE t ALTER note SET STORAGE EXTERNAL, ALTER note SET STATISTICS 5, REPLICA IDENTITY FULL",
     "CREATE INDEX ON t (n); COMMENT ON TABLE t IS 'x'; VACUUM ANALYZE t",
@@ -54,6 +57,7 @@ NOTHING = [
     "ALTER TABLE p RENAME note TO remark",
     "ALTER TABLE p1 RENAME TO first",
     "ALTER TABLE p ADD c int DEFAULT 5",
+    "GRANT SELECT ON t TO pg_monitor; REVOKE SELECT ON t FROM pg_monitor; GRANT USAGE ON SCHEMA shapes TO pg_monitor",
 ]
 VALUES = [
     "ALTER TABLE t ALTER n TYPE bigint",
@@ -61,12 +65,17 @@ VALUES = [
     "ALTER TABLE t ALTER note TYPE text USING upper(note)",
     "ALTER TABLE p ALTER n TYPE bigint USING n * 2",
     "BEGIN; ALTER TABLE t DROP n; ALTER TABLE t ADD n int; COMMIT",
-    "ALTER TABLE t RENAME n TO x; ALTER TABLE t RENAME other TO n; ALTER TABLE t RENAME x TO other",
+    _SWAP,
+    f"{_SWAP}; {_SWAP}",
+    f"BEGIN; {_SWAP}; COMMIT; BEGIN; {_SWAP}; COMMIT",
+    "ALTER TABLE t RENAME note TO remark; ALTER TABLE t RENAME remark TO note",
+    "ALTER TABLE p RENAME note TO remark; ALTER TABLE p RENAME remark TO note",
     "ALTER TABLE t DROP n; ALTER TABLE t ADD n int; ALTER TABLE t RENAME n TO c",
     "ALTER TABLE t DROP n; ALTER TABLE t RENAME other TO n; ALTER TABLE t RENAME n TO c",
     "ALTER TABLE t RENAME n TO x; ALTER TABLE t ADD n int; ALTER TABLE t RENAME n TO y",
     "ALTER TABLE t ADD c uuid DEFAULT gen_random_uuid(); ALTER TABLE t ALTER c DROP DEFAULT",
     "ALTER TYPE feeling RENAME VALUE 'sad' TO 'unhappy'",
+    "ALTER TYPE feeling RENAME VALUE 'sad' TO 'unhappy'; ALTER TYPE feeling RENAME VALUE 'unhappy' TO 'sad'",
 ]
 ROWS = [
     "ALTER TABLE t RENAME TO u; ALTER TABLE u RENAME TO t",
@@ -77,6 +86,7 @@ ROWS = [
     "BEGIN; CREATE TABLE p4 (LIKE p); INSERT INTO p4 VALUES (31, 1, 'd'); "
     "ALTER TABLE p ATTACH PARTITION p4 FOR VALUES FROM (30) TO (40); COMMIT",
     "ALTER TABLE p DETACH PARTITION p2",
+    "ALTER TABLE p DETACH PARTITION p1; DELETE FROM p1; ALTER TABLE p ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10)",
     "DROP TABLE p2",
     "TRUNCATE p1",
     # It cannot be distinguished from TRUNCATE.

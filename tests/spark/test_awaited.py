@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.source_ingest import Ingesting
+from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.lake import Lake
 from lakehold.model.log_positions import WAL, LogPosition
@@ -77,6 +79,41 @@ def test_a_table_that_joined_is_readable_when_the_others_reach_the_position_of_i
         with lake._parts.ingesting.leased("shop") as ingesting:
             list(with_snapshots(ingesting, Snapshots(sync_points={object_id: sync_point})).drain())
         assert (since(lake, "shop.t") is not None) == is_readable
+
+
+def test_an_event_in_a_deleted_topic_of_a_table_that_joins_does_not_block_the_others(
+    lake: Lake, tmp_path: Path
+) -> None:
+    define(lake, tmp_path / "topics", {"others": "DEBEZIUM"})
+    connector = Connector(tmp_path / "topics")
+    connector.transaction(("others", 1, 1))
+    lake.ingest("shop")
+    define_table(lake, "t", "DEBEZIUM")
+    connector.snapshot("t", [(1, 1)])
+    object_id = lake.definitions.definitions().table("shop.t").object_id
+
+    def ingest(snapshots: Snapshots) -> list[BatchReport]:
+        with lake._parts.ingesting.leased("shop") as ingesting:
+            assert isinstance(ingesting.planner, WholeTransactions)
+            captured = replace(ingesting, planner=replace(ingesting.planner, is_captured=True))
+            return list(with_snapshots(captured, snapshots).drain())
+
+    def commit_with_a_lost_event(v: int) -> None:
+        connector.begin()
+        connector.event("others", 1, v, 1, 1)
+        connector.end({"public.others": 1, "public.t": 1})
+
+    ingest(Snapshots(awaited=frozenset({object_id})))
+    commit_with_a_lost_event(2)
+    *_, applied = ingest(Snapshots(awaited=frozenset({object_id})))
+    assert (applied.records, applied.waiting, since(lake, "shop.t")) == (1, None, None)
+
+    ingest(Snapshots(are_reported=True))
+    assert since(lake, "shop.t") is not None
+    commit_with_a_lost_event(3)
+    *_, waiting = ingest(Snapshots(are_reported=True))
+    assert waiting.waiting is not None, "an event of a table that can be read is waited for"
+    assert lake.sql("SELECT v FROM shop.others").rows == [(2,)]
 
 
 def test_a_snapshot_with_an_unreadable_last_row_is_complete_when_the_connector_says_so(

@@ -22,7 +22,7 @@ from lakehold.lake import Lake
 from lakehold.maintenance import maintain
 from lakehold.maintenance.file_layout import SMALL_FILES_MOST
 from lakehold.maintenance.maintain import MaintenanceReport
-from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY, is_file_gone
+from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY, Procedures, is_file_gone
 from lakehold.maintenance.survey import ORPHANS_EVERY_MS
 from lakehold.progress import NoProgress
 from lakehold.state.iceberg_state import IcebergState
@@ -189,6 +189,28 @@ def test_unreferenced_files_are_deleted_once_they_are_old(make_lake: LakeFactory
     assert [path.exists() for path in (*left_behind, young)] == [False, False, True]
     assert lake.sql(f"SELECT count(*) FROM {NAME}").rows == [(5,)]
     assert [h.name for h in lake.holds.all()] == ["kept"]
+
+
+@pytest.mark.parametrize(("name", "listings"), [("a.parquet", 1), ("a?b.parquet", 2)])
+def test_a_search_for_orphans_lists_the_store_once_unless_only_spark_can_delete_them(
+    make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch, name: str, listings: int
+) -> None:
+    lake = make_lake(**NOW)
+    table_of(lake, batches=1)
+    path = Path(lake.settings.warehouse.removeprefix("file://")) / "shop/t/data" / name
+    path.write_bytes(b"left behind")
+    os.utime(path, (now_ms() / 1000 - OLD_S,) * 2)
+    listed: list[bool] = []
+    remove = Procedures.remove_orphan_files
+
+    def counted(of: Procedures, full_name: str, before_ms: int, *, dry_run: bool) -> list[str]:
+        listed.append(dry_run)
+        return remove(of, full_name, before_ms, dry_run=dry_run)
+
+    monkeypatch.setattr(Procedures, "remove_orphan_files", counted)
+    assert [report.orphans for report in lake.maintain([NAME])] == [1]
+    assert not path.exists()
+    assert len(listed) == listings
 
 
 def test_orphans_are_searched_once_a_day_or_on_request(make_lake: LakeFactory) -> None:

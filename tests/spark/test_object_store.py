@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from lakehold.errors import UpstreamUnavailable
+from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.lake import Lake
 from lakehold.quality.pages import Pages
 from lakehold.times import now_ms
@@ -100,6 +101,20 @@ def test_a_slow_and_busy_store_loses_nothing(make_lake: LakeFactory, s3_server: 
         assert rows.num_rows == 150_000
     assert store.further_parts > 0
     assert store.statuses[503] > 0
+
+
+def test_a_change_of_the_state_makes_four_requests_and_reads_nothing_again(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        lake = make_lake(**s3_server.new_lake(tmp_path, store.endpoint))
+        lake.sql("CREATE CONNECTION first TO KAFKA (BROKER '127.0.0.1:1')")
+        wait_for_deletions()
+        before = store.requests.copy()
+        lake.sql("CREATE CONNECTION second TO KAFKA (BROKER '127.0.0.1:1')")
+        wait_for_deletions()
+        # A file of rows, a manifest, a manifest list, and metadata.
+        assert store.requests - before == {"PUT state": 4}
 
 
 @pytest.mark.parametrize(

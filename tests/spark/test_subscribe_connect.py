@@ -36,6 +36,9 @@ STATEMENTS = (
     "SUBSCRIBE (SELECT id % 2 AS half, count(*) AS n, sum(price) AS total FROM s.t GROUP BY id % 2) AS OF {first}",
     "SUBSCRIBE (SELECT t.name, u.note FROM s.t AS t JOIN s.u AS u ON t.id = u.id) AS OF {both}",
     "SELECT * FROM s.t AS OF {first}",
+    "SELECT * FROM CHANGES(s.t AS OF {first} UP TO {upper}) ORDER BY mz_timestamp, id, mz_diff",
+    "SELECT name, c.* FROM CHANGES(s.t AS OF {first} UP TO {upper}, ENVELOPE DEBEZIUM (KEY (id)), NET) AS c"
+    " JOIN s.t ON t.id = c.id WHERE c.id IN (SELECT id FROM CHANGES(s.t AS OF {first} UP TO {upper})) ORDER BY c.id",
 )
 
 
@@ -80,7 +83,8 @@ def test_spark_connect_gives_the_same_rows_and_types(
     first, both = (lake.catalog.load_table(name).metadata.snapshot_log[0].timestamp_ms for name in ("s.t", "s.u"))
     upper_ms = lake.open_subscription("SUBSCRIBE s.t").window.until_ms
     statements = [
-        text.format(first=first, both=both) + ("" if text.startswith("SELECT") else f" UP TO {upper_ms}")
+        text.format(first=first, both=both, upper=upper_ms)
+        + ("" if text.startswith("SELECT") else f" UP TO {upper_ms}")
         for text in STATEMENTS
     ]
     here = make_lake(**settings)

@@ -186,6 +186,17 @@ def test_a_subscription_that_cannot_begin_does_not_exist(shop: Shop) -> None:
     assert shop.lake.holds.all() == ()
 
 
+def test_as_of_at_least_begins_with_the_first_rows_that_are_readable(shop: Shop) -> None:
+    shop.write((3, "c"))
+    shop.lake.sql("CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE shop.t AS OF AT LEAST 1")
+    client = shop.lake.durable("c", "SUBSCRIBE shop.t AS OF EARLIEST")
+    shop.lake.publish("s")
+    versions = [entry.timestamp_ms for entry in shop.lake.catalog.load_table("shop.t").history()]
+    first = [row["id"] for row in shop.output() if row["mz_timestamp"] == versions[0]]
+    assert sorted(first) == [1, 2]
+    assert [row[:3] for row in next(client.deliveries())] == [(versions[0], 1, 1), (versions[0], 1, 2)]
+
+
 def test_an_output_table_is_never_shared_with_other_writers_or_subscriptions(shop: Shop) -> None:
     shop.subscribe()
     shop.lake.publish("s")

@@ -35,7 +35,7 @@ def test_idle_tables_get_empty_batches_no_more_often_than_in_a_follow(source: Me
 
 
 def test_tables_that_come_together_while_others_catch_up_are_read_together(source: MemorySource) -> None:
-    source.catch_up_s = 0
+    source.turn_s = 0
     source.drain()
     source.topics.watermarks_of["rates"] = Watermarks(0, 30)
     source.tables |= {"one": "rates", "two": "rates"}
@@ -48,7 +48,7 @@ def test_tables_that_come_together_while_others_catch_up_are_read_together(sourc
         f"{BACKFILL_READER}_2": {"s.one", "s.two"},
         f"{BACKFILL_READER}_3": {"s.three", "s.four"},
     }
-    source.catch_up_s = None
+    source.turn_s = None
     source.drain()
     assert source.readers().keys() == {MAIN_READER}
     assert source.ranges("one") == source.ranges("four") == [(0, 10), (10, 20), (20, 30)]
@@ -57,7 +57,7 @@ def test_tables_that_come_together_while_others_catch_up_are_read_together(sourc
 def test_a_call_with_little_time_leaves_the_rest_to_the_next_call_and_adds_new_tables(
     source: MemorySource,
 ) -> None:
-    source.catch_up_s = 0
+    source.turn_s = 0
     assert [report.reader for report in source.drain()] == [BACKFILL_READER, MAIN_READER]
     source.tables["more"] = "orders"
     source.drain()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyiceberg.io import load_file_io
 
-from lakehold.iceberg.deletion import Refusal, delete, delete_or_log
+from lakehold.iceberg.deletion import Refusal, delete, delete_or_log, later, wait_for_deletions
 
 
 class Store:
@@ -40,6 +41,20 @@ def test_a_store_that_refuses_everything_is_not_asked_for_every_file() -> None:
 
 def test_nothing_is_refused_if_there_is_nothing_to_delete() -> None:
     assert not delete(Store().delete_file, [])
+
+
+def test_a_later_deletion_that_fails_is_logged_and_keeps_no_other_from_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ValueError("no manifest")
+
+    (tmp_path / "a").touch()
+    later(fail)
+    later(partial(delete_or_log, load_file_io({}), [str(tmp_path / "a")]))
+    wait_for_deletions()
+    assert not (tmp_path / "a").exists()
+    assert "no manifest" in caplog.text
 
 
 def test_refusals_of_a_commit_are_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from lakehold.cli import backfill, ingest, maintain
 from lakehold.cli.app import app
+from lakehold.cli.stack import app as stack_app
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
@@ -26,7 +27,6 @@ from lakehold.settings import ENVIRONMENT_PREFIX, Settings, load_settings
 from lakehold.spark_server.cli import app as spark_app
 from lakehold.sql import list_holds, options, plan_show, run_roles
 from lakehold.stack.addresses import StackPorts
-from lakehold.stack.cli import app as stack_app
 from lakehold.state.schema_files import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
 from lakehold.upstream import value_options

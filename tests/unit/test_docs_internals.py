@@ -28,7 +28,7 @@ def test_a_page_has_no_more_words_than_a_reader_can_take_in(page: Path) -> None:
     assert len(without_blocks.split()) <= MOST_WORDS
 
 
-@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*INTERNALS, ROOT / "docs" / "guarantees.md"], ids=lambda page: page.name)
 def test_every_test_and_path_that_is_named_exists(page: Path) -> None:
     for name in inline_code(page.read_text()):
         if _TEST.match(name):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,45 +14,55 @@ import pytest
 
 from lakehold.cli import ingest
 from lakehold.cli.command_output import JsonOutput
+from lakehold.cli.ingest import BatchesTogether
 from lakehold.cli.poll_backoff import PollBackoff
+from lakehold.definitions import Format, FormatType, Source
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
+from lakehold.model.lake_definitions import Definitions, Entry
 from lakehold.model.readers import MAIN_READER, Waiting
 from lakehold.progress import NoProgress
 
-
-class Polls:
-    """A stand-in for the event that ends the command: it is set after a number of pauses, which take no time."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-
-    def is_set(self) -> bool:
-        return self._left == 0
-
-    def wait(self, _pause_s: float) -> None:
-        self._left -= 1
+POLLS = 3
 
 
 class WaitingLake:
-    """A stand-in for a lake whose sources wait for the rest of a transaction since 1970."""
+    """A stand-in for a lake whose sources wait for the rest of a transaction since 1970.
 
-    def __init__(self) -> None:
-        named = SimpleNamespace(source=lambda name: SimpleNamespace(name=name), tables_of=lambda _: ())
-        self.definitions = SimpleNamespace(definitions=lambda: named)
+    Args:
+        names: The sources.
+        stop: Ends the command when each was polled a few times.
+    """
 
-    def batches_together(self, sources: Sequence[str], **_: Any) -> Iterator[BatchReport]:
+    def __init__(self, names: Sequence[str], stop: Event) -> None:
+        sources = {
+            name: Entry(name, Source(name, Format(FormatType.JSON), None, path=f"/{name}"), "", 0) for name in names
+        }
+        self.definitions = SimpleNamespace(definitions=lambda: Definitions(sources=sources))
+        self.settings = SimpleNamespace(sources_at_once=2)
+        self._names, self._stop = names, stop
+        self._polled = Counter[str]()
+
+    def batches_together(self, sources: Sequence[str], **_: Any) -> Generator[BatchReport, None, None]:
         for source in sources:
             waiting = Waiting(f"{source}-7", 1, 0, (f"{source}.t",), "Its END is missing.")
             yield BatchReport(source, MAIN_READER, 1_000, 0, waiting=waiting)
+            self._polled[source] += 1
+        if all(self._polled[name] >= POLLS for name in self._names):
+            self._stop.set()
+
+    @contextmanager
+    def batches_beside(self) -> Iterator[BatchesTogether]:
+        yield self.batches_together
 
 
 def test_sources_that_wait_at_the_same_time_are_reported_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "stop_on_signal", lambda: Polls(3))
+    stop, notices = Event(), io.StringIO()
+    monkeypatch.setattr(ingest, "stop_on_signal", lambda: stop)
+    monkeypatch.setattr(ingest, "pause_after", lambda *_, **__: 0)
     monkeypatch.setattr(PollBackoff, "is_due", lambda *_: True)
-    notices = io.StringIO()
-    output = JsonOutput(io.StringIO(), notices)
-    assert ingest.run_ingest(cast("Lake", WaitingLake()), ["a", "b"], output, NoProgress(), follow=True)
-    assert notices.getvalue().splitlines() == [
+    lake, output = cast("Lake", WaitingLake(["a", "b"], stop)), JsonOutput(io.StringIO(), notices)
+    assert ingest.run_ingest(lake, ["a", "b"], output, NoProgress(), follow=True)
+    assert sorted(notices.getvalue().splitlines()) == [
         f"notice: {source}.t: waiting for the rest of transaction {source}-7. Its END is missing." for source in "ab"
     ]

@@ -156,7 +156,7 @@ def program() -> Program:
             holds,
             NoSubscriptions(),
             RoleCommands(guard),
-            NothingUpstream(),
+            NothingUpstream,
         )
 
     made(None).run(SHOP)

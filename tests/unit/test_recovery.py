@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.errors import SourceBusy, UpstreamError
+from lakehold.errors import SourceBusy, TableLeftOut, UpstreamError
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.memory_source import MemorySource, Topics
@@ -110,6 +111,29 @@ def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
         state = source.readers()[name]
         assert (state.upper_ms or 0) > open_intent.mz_timestamp
         assert (state.upper_of(name) or 0) <= open_intent.mz_timestamp, "the rows of the batch are not readable"
+
+
+def test_a_table_that_the_connector_leaves_out_is_stopped_until_its_next_snapshot_is_complete() -> None:
+    source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
+    source.drain()
+    upper_ms, out = source.main().upper_ms, TableLeftOut("left out", table="s.orders")
+    source.topics.watermarks_of |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
+    source.snapshots = Snapshots(left_out={"id of orders": out})
+    for end in (20, 30):
+        source.topics.watermarks_of["items"] = Watermarks(0, end)
+        assert stopped(source.drain()) == {"s.orders": "table-left-out"}
+        assert source.readers()["s.orders"].upper_of("s.orders") == upper_ms
+    assert source.ranges("items") == [(0, 10), (10, 20), (20, 30)]
+
+    for unsure in (Snapshots(), Snapshots(awaited=frozenset({"id of orders"}), left_out={})):
+        source.snapshots = unsure
+        source.drain()
+        assert source.ranges("orders") == [(0, 10)], "the connector was not inspected, or has not sent the snapshot"
+
+    source.snapshots = Snapshots(left_out={})
+    source.drain()
+    assert source.ranges("orders") == [(0, 10), (10, 20)]
+    assert source.main().tables.keys() == {"s.orders", "s.items"}
 
 
 @pytest.mark.parametrize(

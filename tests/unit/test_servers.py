@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from lakehold.servers import Server, ServerCommand, ServerError, ServerEvent, lifecycle, processes
+from tests.spark_connect import free_port
 from tests.waiting import wait_for
 
 RUN = "print('ready', flush=True); time.sleep(600)"
@@ -152,3 +153,10 @@ def test_a_process_has_not_ended_before_its_last_thread() -> None:
         process.kill()
     wait_for(lambda: processes.has_ended(process), "the process ends")
     started.wait()
+
+
+def test_ports_of_tests_are_given_once_and_are_none_that_clients_get() -> None:
+    first_of_clients = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = [free_port() for _ in range(20)]
+    assert len(set(ports)) == len(ports)
+    assert max(ports) < first_of_clients

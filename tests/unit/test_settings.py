@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def test_a_lake_needs_no_settings(tmp_path: Path) -> None:
     assert settings.catalog_uri == f"sqlite:///{tmp_path}/lake/catalog.db"
     assert (settings.catalog_name, settings.spark_master, settings.lease_ms) == ("lake", "local[*]", 15_000)
     assert settings.schemas is None
+
+
+def test_more_tables_are_written_at_once_where_each_waits_for_an_object_store() -> None:
+    cores = os.cpu_count() or 1
+    assert load_settings().tables_at_once == max(2, cores)
+    far = load_settings(warehouse="s3://bucket/lake", catalog_uri="https://catalog.example")
+    assert far.tables_at_once == max(8, cores)
 
 
 def test_contracts_are_in_the_working_directory_or_in_the_configured_one(

@@ -16,10 +16,14 @@ from tests.upstream_world import CAPTURE, World, reconcile, target
 
 def shape(**differing: Any) -> Shape:
     """Return the shape of a partitioned table with two columns and an enum, but for some parts."""
+    columns = differing.get("columns", {"1": ["id", "700", True, True], "2": ["n", "700", False, True]})
     return {
         "table": "1",
         "name": ["10", "700"],
-        "columns": {"1": ["id", "700", True, True], "2": ["n", "700", False, True]},
+        "columns": columns,
+        "records": {
+            "columns": {number: [xmin, [name, default]] for number, (name, xmin, default, _) in columns.items()}
+        },
         "files": {"5": ["5", "51"], "6": ["6", "61"]},
         "partitions": {"5": True, "6": True},
         "labels": {"8": "happy"},
@@ -54,6 +58,9 @@ VALUES = {
     ),
     "a dropped column is added again": shape(columns={"1": ["id", "700", True, True], "3": ["n", "701", False, True]}),
     "two columns swap their names": shape(columns={"1": ["n", "701", True, True], "2": ["id", "701", False, True]}),
+    "a column had another name, or another column's, for a while": shape(
+        columns=columns(c2=["n", "701", False, False])
+    ),
     "two columns are renamed": shape(columns={"1": ["a", "701", True, True], "2": ["b", "701", False, True]}),
     "one is dropped, and another one added and perhaps renamed": shape(
         columns={"1": ["id", "700", True, True], "3": ["x", "701", False, False]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,14 @@ def test_statements_are_read_from_a_file_and_from_standard_input(tmp_path: Path,
 def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["sql", "-f", str(tmp_path / "none.sql")])
     assert (result.exit_code, result.stderr.splitlines()[1]) == (1, "detail: No such file or directory.")
+
+
+def test_a_statement_about_tables_imports_no_client_of_a_captured_database(tmp_path: Path) -> None:
+    script = """
+import sys, lakehold.cli.app, lakehold.lake
+with lakehold.lake.connect("lake") as lake:
+    lake.sql("SHOW TABLES")
+print([name for name in ("authlib", "confluent_kafka", "psycopg", "pymysql") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr

@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from lakehold import stack
+from lakehold.cli.stack import app
 from lakehold.errors import EnvironmentMissing
 from lakehold.servers import HOST, ServerCommand, processes
 from lakehold.stack.addresses import StackAddresses, StackPorts
-from lakehold.stack.cli import app
 from lakehold.stack.composition import StackPlan
 from lakehold.stack.parts import postgres
 

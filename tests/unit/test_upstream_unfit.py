@@ -13,6 +13,7 @@ from lakehold.upstream.connector_config import included_tables
 from lakehold.upstream.found import HASHED, VERSIONED, Found, FoundAlteration, FoundRelation
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.hints import fault_hints
+from lakehold.upstream.unfit import stops_of_left_out
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import OF_MARIADB, World, reconcile, target
 
@@ -92,7 +93,14 @@ def test_a_table_at_which_the_connector_would_fail_is_left_out_until_it_changes(
     assert hint.endswith("Or DROP TABLE shop.a")
     assert list(fault_hints(shop.goal, altered(shop.world.inspect(shop.goal)))) == [hint]
 
+    stops = stops_of_left_out(shop.goal, altered(shop.world.inspect(shop.goal)))
+    assert {object_id: stop.code for object_id, stop in stops.items()} == {"a": "table-left-out"}
+    assert (stops["a"].table, stops["a"].message.endswith(message)) == ("shop.a", True)
+    assert stops["a"].hint.endswith("Or DROP TABLE shop.a.")
+
     back = shop.plan()
+    (waiting,) = stops_of_left_out(shop.goal, shop.world.inspect(shop.goal)).values()
+    assert waiting.message == 'table "shop.a" waits for a snapshot'
     assert [step for step in back.steps if isinstance(step, ForgetPosition | RecordFirstSnapshot)] == [
         ForgetPosition("shop"),
         RecordFirstSnapshot("shop", _NAMES),
@@ -102,6 +110,7 @@ def test_a_table_at_which_the_connector_would_fail_is_left_out_until_it_changes(
     shop.apply(back)
     assert included_tables(shop.world.config or {}) == ("shop.a", "shop.b")
     assert shop.plan() == Steps()
+    assert stops_of_left_out(shop.goal, shop.world.inspect(shop.goal)) == {}
 
 
 def test_a_connector_without_any_other_table_captures_none() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.definitions import Definition, MaterializedView, Subscription, name_of
+from lakehold.definitions import MaterializedView, Subscription, name_of
 from lakehold.lake import Lake, connect
 from lakehold.model.lake_definitions import AnyEntry, Entry
 from lakehold.orchestration.subscription_publishing import due_subscriptions
@@ -24,16 +24,16 @@ SUBSCRIPTIONS = (
 )
 
 
-def entry(definition: Definition) -> AnyEntry:
-    assert isinstance(definition, MaterializedView | Subscription)
-    found = Entry(f"id of {name_of(definition)}", definition, "", 0)
-    return found  # type: ignore[return-value]
+ENTRIES: list[AnyEntry] = [
+    *(Entry(f"id of {view.full_name}", view, "", 0) for view in VIEWS),
+    *(Entry(f"id of {subscription.name}", subscription, "", 0) for subscription in SUBSCRIPTIONS),
+]
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     with connect(str(tmp_path)) as lake:
-        lake.definitions.change(lambda known: known.with_entries(map(entry, (*VIEWS, *SUBSCRIPTIONS))))
+        lake.definitions.change(lambda known: known.with_entries(ENTRIES))
         yield lake
 
 

@@ -16,9 +16,9 @@ import typer
 from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.progress import open_progress
+from lakehold.cli.stack import app as stack_app
 from lakehold.errors import LakeholdError, bad_byte
 from lakehold.spark_server.cli import app as spark_app
-from lakehold.stack.cli import app as stack_app
 
 app = typer.Typer(
     name="lakehold",
@@ -87,7 +87,7 @@ def ingest(  # noqa: PLR0913 - a command's options
 ) -> None:
     """Merge the records of sources' topics into their tables.
 
-    Several sources take turns, one batch each. Sources that read the same topics read and decode them once. The output
+    Several sources are ingested side by side. Sources that read the same topics read and decode them once. The output
     has one line for each table that a batch changed. Exit code 1 when a table or a source failed: the others continued,
     and the error says what to do.
     """

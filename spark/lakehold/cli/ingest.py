@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Protocol
 
 from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import stop_on_signal
-from lakehold.cli.poll_backoff import POLL_EVERY_S, PollBackoff, pause_after
+from lakehold.cli.poll_backoff import PollBackoff, pause_after
+from lakehold.cli.turns import take_turns
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.batch_size import CATCH_UP_S
-from lakehold.ingest.several_sources import SourceFailed
+from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.lake import Lake
 from lakehold.model.backlog import Backlog, backlogs
 from lakehold.model.readers import MAIN_READER, Waiting
+from lakehold.model.shared_sources import together
 from lakehold.overview.words import count
-from lakehold.progress import Progress
+from lakehold.progress import Progress, Task
 from lakehold.sql.result import Result
 from lakehold.times import iso, now_ms
 
 COLUMNS = ("mz_timestamp", "at", "table", "messages", "inserted", "updated", "deleted", "repeated", "errors")
 """One row for each table that a batch changed. `repeated` messages were applied before; `errors` could not be applied."""
+_FIRST_PAUSE_S = 2.0
 _MAX_PAUSE_S = 30.0
+_TURN_S = 10.0
+"""How long a source that is followed begins batches before another one that is due has its turn."""
 _IDLE_MS = 10_000
 _WAITING_MS = 10_000
 """How long a source that is followed may wait for the rest of a transaction before a notice reports it."""
+
+
+class BatchesTogether(Protocol):
+    """Ingests sources as `Lake.batches_together` does."""
+
+    def __call__(
+        self, sources: Sequence[str], *, idle_ms: int = ..., turn_s: float | None = ...
+    ) -> Generator[Progressed, None, None]:
+        """Yield a report for each batch."""
 
 
 @dataclass
@@ -61,44 +77,79 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
     """
     stop = stop_on_signal()
     defined = lake.definitions.definitions()
-    wanted = [defined.source(name).name for name in sources] if sources is not None else defined.sources_with_tables
-    what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} sources"
-    shown, backoff = _Shown(), PollBackoff()
-    pause_s = POLL_EVERY_S
-    while not stop.is_set() and (going := [source for source in wanted if source not in shown.failed]):
-        is_well, has_changes = True, False
-        with progress.task(f"ingesting {what}", unit="messages") as task:
-            due, began_s = [source for source in going if backoff.is_due(source)], time.monotonic()
-            again = {"idle_ms": _IDLE_MS, "catch_up_s": CATCH_UP_S} if follow else {}
-            batches = lake.batches_together(due, **again)
+    groups = [_Group(names) for names in together(defined.sources_with_tables if sources is None else sources, defined)]
+    names = [name for group in groups for name in group.sources]
+    what = names[0] if len(names) == 1 else f"{len(names)} sources"
+    with progress.task(f"ingesting {what}", unit="messages") as task:
+        run = _Run(lake, output, task, stop, follow, is_one_of_many=len(names) > 1)
+        at_once = lake.settings.sources_at_once
+        take_turns(groups, run.turn, lake.batches_together, lake.batches_beside, at_once, stop)
+    return not run.shown.stopped and not run.shown.failed
+
+
+@dataclass
+class _Group:
+    """Sources that share topics: one thread ingests them.
+
+    Attributes:
+        sources: Their names; sources that failed for good are no longer among them.
+        pause_s: How long it pauses after its next failure.
+    """
+
+    sources: list[str]
+    pause_s: float = _FIRST_PAUSE_S
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of the command, which its threads share."""
+
+    lake: Lake
+    output: Output
+    task: Task
+    stop: Event
+    follow: bool
+    is_one_of_many: bool
+    shown: _Shown = field(default_factory=_Shown)
+    backoff: PollBackoff = field(default_factory=PollBackoff)
+    showing: Lock = field(default_factory=Lock)
+
+    def turn(self, group: _Group, batches_together: BatchesTogether) -> float | None:
+        """Ingest a group once. Returns the seconds until it is due again; None: it has ended."""
+        is_well, has_changes, began_s = True, False, time.monotonic()
+        due = [source for source in group.sources if self.backoff.is_due(source)]
+        idle_ms, turn_s = (_IDLE_MS, _TURN_S) if self.follow else (0, None)
+        with closing(batches_together(due, idle_ms=idle_ms, turn_s=turn_s)) as batches:
             for report in batches:
-                if isinstance(report, SourceFailed):
-                    is_well = False
-                    _show_failed(report, output, shown, follow=follow, is_one_of_many=len(wanted) > 1)
-                    continue
-                has_changes |= report.records > 0
-                task.advance(report.records, _backlog_text(lake, report))
-                if report.waiting is not None:
-                    waited_ms = now_ms() - report.waiting.since_ms
-                    backoff.record_wait(report.source, waited_ms, time.monotonic() - began_s)
-                _show(report, output, shown, follow=follow)
-                if stop.is_set():
-                    batches.close()
+                with self.showing:
+                    if isinstance(report, SourceFailed):
+                        is_well = False
+                        self._show_failed(report, group)
+                        continue
+                    has_changes |= report.records > 0
+                    self.task.advance(report.records, _backlog_text(self.lake, report))
+                    if report.waiting is not None:
+                        waited_ms = now_ms() - report.waiting.since_ms
+                        self.backoff.record_wait(report.source, waited_ms, time.monotonic() - began_s)
+                    _show(report, self.output, self.shown, follow=self.follow)
+                if self.stop.is_set():
                     break
-        if not follow:
-            break
-        pause_s = POLL_EVERY_S if is_well else min(pause_s * 2, _MAX_PAUSE_S)
-        stop.wait(pause_after(time.monotonic() - began_s, has_changes=has_changes) if is_well else pause_s)
-    return not shown.stopped and not shown.failed
+        if not self.follow or not group.sources:
+            return None
+        if is_well:
+            group.pause_s = _FIRST_PAUSE_S
+            return pause_after(time.monotonic() - began_s, has_changes=has_changes)
+        pause_s, group.pause_s = group.pause_s, min(group.pause_s * 2, _MAX_PAUSE_S)
+        return pause_s
 
-
-def _show_failed(failed: SourceFailed, output: Output, shown: _Shown, *, follow: bool, is_one_of_many: bool) -> None:
-    if is_one_of_many:
-        output.notice(f"source {failed.source} was not ingested")
-    output.error(failed.error)
-    # Following survives a broker that restarts, and another process that ingests the source for a while.
-    if not (follow and failed.error.retryable):
-        shown.failed.add(failed.source)
+    def _show_failed(self, failed: SourceFailed, group: _Group) -> None:
+        if self.is_one_of_many:
+            self.output.notice(f"source {failed.source} was not ingested")
+        self.output.error(failed.error)
+        # Following survives a broker that restarts, and another process that ingests the source for a while.
+        if not (self.follow and failed.error.retryable):
+            self.shown.failed.add(failed.source)
+            group.sources.remove(failed.source)
 
 
 def _backlog_text(lake: Lake, report: BatchReport) -> str:

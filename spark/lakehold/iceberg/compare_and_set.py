@@ -12,10 +12,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import (
     DataFile,
@@ -44,8 +46,9 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakehold.iceberg import attempts, expiry
+from lakehold.iceberg import attempts, deletion, expiry
 from lakehold.iceberg.attempts import Attempt
+from lakehold.iceberg.files_together import FilesTogether
 
 _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 
@@ -122,10 +125,10 @@ def live_entries(table: Table, manifests: Sequence[ManifestFile]) -> tuple[Manif
 
 
 def _write(table: Table, rewrite: Rewrite) -> Written:
-    metadata, io, locations = table.metadata, table.io, table.location_provider()
+    metadata, locations, io = table.metadata, table.location_provider(), FilesTogether(table.io)
     snapshot_id, commit_uuid = metadata.new_snapshot_id(), uuid.uuid4()
     sequence_number = metadata.next_sequence_number()
-    files = _data_files(table, rewrite.rows, commit_uuid)
+    files = _data_files(table, io, rewrite.rows, commit_uuid)
     added = tuple(
         ManifestEntry.from_args(
             status=ManifestEntryStatus.ADDED,
@@ -138,7 +141,7 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
     )
     manifest_path = locations.new_metadata_location(f"{commit_uuid}-m0.avro")
     manifest_list_path = locations.new_metadata_location(f"snap-{snapshot_id}-0-{commit_uuid}.avro")
-    manifests = [*_manifest(table, snapshot_id, manifest_path, added, rewrite), *rewrite.kept]
+    manifests = [*_manifest(table, io.new_output(manifest_path), snapshot_id, added, rewrite), *rewrite.kept]
     parent = metadata.current_snapshot()
     with write_manifest_list(
         format_version=metadata.format_version,
@@ -149,6 +152,7 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
         avro_compression=_AVRO_COMPRESSION,
     ) as manifest_list:
         manifest_list.add_manifests(manifests)
+    io.write()
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=parent.snapshot_id if parent else None,
@@ -163,7 +167,7 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
 
 
 def _manifest(
-    table: Table, snapshot_id: int, path: str, added: Sequence[ManifestEntry], rewrite: Rewrite
+    table: Table, output: OutputFile, snapshot_id: int, added: Sequence[ManifestEntry], rewrite: Rewrite
 ) -> list[ManifestFile]:
     """Write the manifest of added, removed and moved files; none if there are no such files."""
     if not (added or rewrite.removed or rewrite.existing):
@@ -172,7 +176,7 @@ def _manifest(
         format_version=table.metadata.format_version,
         spec=table.spec(),
         schema=table.schema(),
-        output_file=table.io.new_output(path),
+        output_file=output,
         snapshot_id=snapshot_id,
         avro_compression=_AVRO_COMPRESSION,
     ) as manifest:
@@ -185,11 +189,11 @@ def _manifest(
     return [manifest.to_manifest_file()]
 
 
-def _data_files(table: Table, rows: pa.Table, commit_uuid: uuid.UUID) -> tuple[DataFile, ...]:
+def _data_files(table: Table, io: FileIO, rows: pa.Table, commit_uuid: uuid.UUID) -> tuple[DataFile, ...]:
     if not rows.num_rows:
         return ()
     task = WriteTask(write_uuid=commit_uuid, task_id=0, schema=table.schema(), record_batches=rows.to_batches())
-    return tuple(write_file(io=table.io, table_metadata=table.metadata, tasks=iter([task])))
+    return tuple(write_file(io=io, table_metadata=table.metadata, tasks=iter([task])))
 
 
 def _summary(table: Table, added: Sequence[ManifestEntry], rewrite: Rewrite) -> Summary:
@@ -221,4 +225,4 @@ def _commit(catalog: Catalog, table: Table, snapshot: Snapshot, rewrite: Rewrite
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=snapshot.parent_snapshot_id),
     )
     committed = catalog.commit_table(table, requirements, tuple(updates))
-    expiry.delete_unreachable(table.io, table.metadata, committed.metadata)
+    deletion.later(partial(expiry.delete_unreachable, table.io, table.metadata, committed.metadata))

@@ -1,6 +1,7 @@
 """Deletes files that nothing refers to, and reports those that the store refuses to delete.
 
-A refusal undoes nothing: a refused file of a table is an orphan, which `lakehold maintain` finds and tries to delete again.
+A refusal undoes nothing: a refused file of a table is an orphan, which `lakehold maintain` finds and tries to delete again. So
+nobody has to wait for a deletion: a commit leaves it to a thread of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread, current_thread
 
 from pyarrow import ArrowException
 from pyiceberg.io import FileIO
@@ -20,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """Files that are deleted at once: an object store answers after tens of milliseconds."""
+
+_running: set[Thread] = set()
+"""Threads that delete what commits left behind. The process does not end before they do."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,28 @@ def delete_or_log(io: FileIO, paths: Sequence[str]) -> None:
             len(paths),
             refusal.reason,
         )
+
+
+def later(deletes: Callable[[], None]) -> None:
+    """Run `deletes` in a thread of its own, as a pool's threads would be missing in a fork; whatever it raises is logged."""
+    thread = Thread(target=_run_or_log, args=(deletes,), name="lakehold-deletes-later")
+    _running.add(thread)
+    thread.start()
+
+
+def wait_for_deletions() -> None:
+    """Wait until everything that `later` was given before has run."""
+    for thread in tuple(_running):
+        thread.join()
+
+
+def _run_or_log(deletes: Callable[[], None]) -> None:
+    try:
+        deletes()
+    except Exception:
+        logger.warning("files that nothing needs could not be deleted", exc_info=True)
+    finally:
+        _running.discard(current_thread())
 
 
 def deletion_refused(full_name: str, location: str, refusal: Refusal) -> UpstreamUnavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from pyiceberg.table import Table, TableProperties
@@ -11,7 +12,7 @@ from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import Attempt
-from lakehold.iceberg.deletion import delete_or_log
+from lakehold.iceberg.deletion import delete_or_log, later
 from lakehold.iceberg.metadata_files import MetadataJson
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.times import now_ms
@@ -42,7 +43,7 @@ def by_file(
     def commit() -> None:
         catalog.replace(table, after)
         if deletes:
-            delete_or_log(table.io, sorted(_logged(before.metadata) - _logged(after.metadata)))
+            later(partial(delete_or_log, table.io, sorted(_logged(before.metadata) - _logged(after.metadata))))
 
     return Attempt(
         table,

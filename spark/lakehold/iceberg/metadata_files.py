@@ -69,6 +69,11 @@ def read(io: FileIO, location: str, before: MetadataFile | None = None) -> Metad
         text = file.read()
     if isinstance(Compressor.get_compressor(location), GzipCompressor):
         text = gzip.decompress(text)
+    return parsed(location, text, before)
+
+
+def parsed(location: str, text: bytes, before: MetadataFile | None = None) -> MetadataFile:
+    """Return the file at `location`, which has this text; `before` is an earlier one of the table."""
     start = text.find(_SNAPSHOTS) + len(_SNAPSHOTS)
     end = start + len(before.snapshots) if before is not None else start
     # Skip the snapshots of `before` if the list begins with exactly these: then it goes on, or ends.

@@ -25,6 +25,9 @@ _CHECKSUMS = {
 }
 """What clients add to a request beyond what S3 requires: variables of the environment, and Java's properties."""
 
+_MANIFESTS_BYTES = 32 * 2**20
+"""Heap that each session keeps manifests in, for a minute after their last use."""
+
 _ANY_REGION = "us-east-1"
 
 
@@ -71,8 +74,15 @@ def java_options(settings: Settings, environment: Mapping[str, str] = os.environ
 
 
 def java_file_io(settings: Settings) -> dict[str, str]:
-    """Return the property that makes Iceberg open files by their scheme; catalogs in databases leave all to Hadoop."""
-    return {"io-impl": "org.apache.iceberg.io.ResolvingFileIO"} if jar_set(settings) else {}
+    """Return properties that make Iceberg open files by their scheme; catalogs in databases leave all to Hadoop."""
+    if jar_set(settings) is None:
+        return {}
+    return {
+        "io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+        # Each batch plans with the manifests of the batch before it, which never change.
+        "io.manifest.cache-enabled": "true",
+        "io.manifest.cache.max-total-bytes": str(_MANIFESTS_BYTES),
+    }
 
 
 def _scheme(settings: Settings) -> str:

@@ -13,7 +13,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, and_, or_, select, update
 
@@ -63,6 +64,21 @@ class RememberingSqlCatalog(SqlCatalog):
             seen = metadata_files.read(load_file_io(self.properties, location), location, seen)
             self._remember(names, seen)
         return seen
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit updates, and remember the metadata file that this writes.
+
+        Raises:
+            CommitFailedException: Another writer committed since.
+        """
+        committed: CommitTableResponse = super().commit_table(table, requirements, updates)
+        names, text = table.name(), committed.metadata.model_dump_json(exclude_none=True).encode()
+        with self._seeing:
+            before = self._seen.get(names)
+        self._remember(names, metadata_files.parsed(committed.metadata_location, text, before))
+        return committed
 
     def replace(self, table: Table, file: MetadataFile) -> None:
         """Make a written metadata file the table's, if the table has not changed since it was loaded.

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pyarrow as pa
 from pyarrow import ArrowException
 from pyarrow.fs import AwsStandardS3RetryStrategy, AzureFileSystem, FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_ACCOUNT_NAME
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io import ADLS_ACCOUNT_NAME, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 ATTEMPTS = 6
 """How often a request is sent that S3 answers with 503, like Iceberg's client for Java; PyArrow's three are too few."""
 
+CONNECTIONS = 65
+"""Connections of a client of S3: with fewer than threads that read files, these would wait for each other."""
+
 RETRIES_FOR = timedelta(seconds=10)
 """How long a request to Google Cloud Storage is sent again, also without credentials; PyArrow's own limit is 15 minutes."""
 
 
+class StoreFile(PyArrowFile):
+    """A file in an object store. The names of Iceberg's files are random, so nothing asks whether a new one exists."""
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - the signature is PyIceberg's
+        """Write the file."""
+        return super().create(overwrite=True)
+
+
 class StoreFileIO(PyArrowFileIO):
     """A `PyArrowFileIO` whose clients give up after seconds, and which takes the account of Azure from a file's location."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a new file."""
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        return StoreFile(location, path, self.fs_by_scheme(scheme, netloc))
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -42,13 +59,19 @@ class StoreFileIO(PyArrowFileIO):
 
 
 def _patient_s3(made: S3FileSystem) -> S3FileSystem:
-    """Return a client that writes a file of up to 5 MB in one request.
+    """Return a client that writes a file of up to 5 MB in one request, and that has `CONNECTIONS`.
 
     PyArrow makes three requests, and fails if S3 answers the last of these with 503 once: it repeats what has succeeded then.
     """
     _, (options,) = made.__reduce__()
     retries = AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
-    return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": retries})
+    threads = pa.io_thread_count()
+    # A client gets as many connections as Arrow has threads for files when the client is made, but at least 25.
+    pa.set_io_thread_count(max(threads, CONNECTIONS))
+    try:
+        return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": retries})
+    finally:
+        pa.set_io_thread_count(threads)
 
 
 def _refuse_without_credentials(store: AzureFileSystem, container: str) -> None:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.ingest.read.reader import Limits
 
-CATCH_UP_S = 30
-"""How long an ingest that is repeated works on tables that catch up: other sources and newer tables wait that long."""
 _BATCH_MS = 4_000
 """Target duration of a batch. Its fixed cost, with the others' batch in between, takes about as long."""
 _LEAST_RECORDS = 50_000

@@ -29,24 +29,21 @@ class CatchingUp:
     Args:
         of: The source.
         meanwhile: Runs the batches of new records for `main`.
+        is_over: Returns whether other sources wait: no reader gets another turn, but each gets one.
     """
 
     of: LeasedSource
     meanwhile: Callable[[], Iterator[BatchReport]]
+    is_over: Callable[[], bool]
 
-    def run(self, names: Collection[str], budget_s: float | None = None) -> Iterator[BatchReport]:
+    def run(self, names: Collection[str]) -> Iterator[BatchReport]:
         """Bring readers to the position of `main`, which continues meanwhile, and let their tables join it.
 
-        The readers take turns of one batch, so that one with little to read does not wait for one with much. After `budget_s`, no
-        reader gets another turn.
-
-        Args:
-            names: Names of the readers.
-            budget_s: Seconds; each reader gets one turn at least. None: until each has joined, failed or must wait.
+        The readers, called `names`, take turns of one batch, so that one with little to read does not wait for one with much.
         """
         batch_sizes = {name: BatchSize(self.of.planner.limits) for name in names}
-        going, begins, began_s = [*names], True, time.monotonic()
-        while going and (begins or budget_s is None or time.monotonic() - began_s < budget_s):
+        going, begins = [*names], True
+        while going and (begins or not self.is_over()):
             for name in tuple(going):
                 yield from self.meanwhile()
                 self.of.leave_dropped()

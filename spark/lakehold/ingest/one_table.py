@@ -121,8 +121,6 @@ class _OneTable:
         The batch deletes rows that are marked so.
         """
         table, before, replaced = self._table, self._before, self._planned.replaced
-        if self._entry.object_id in self._of.snapshots.left_out:
-            return before
         if replaced is None or table.topic not in replaced.without_rows or not table.envelope.has_positions:
             return before
         state = self._of.writing.tables.table_state(table.full_name)

@@ -1,6 +1,6 @@
-"""Recovery before a source is read on: finish batches that a crash left open, and stop tables whose upstream lost records.
+"""Recovery before a source is read on: finish batches that a crash left open, and stop tables that cannot be read on.
 
-`source_ingest.py` calls both functions at the start of each ingest and backfill. A batch is *open* from its intent to its commit.
+`source_ingest.py` calls these functions when an ingest or a backfill begins. A batch is *open* from its intent to its commit.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
+from lakehold.errors import TableLeftOut
 from lakehold.ingest.batch import BatchReport, finish_batch, stop
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.read.reader import FetchedOffsets
@@ -59,3 +60,19 @@ def stop_faulty(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchRep
     if stopped:
         yield stop(of, MAIN_READER, stopped)
     return {*stopped}
+
+
+def stop_left_out(of: LeasedSource) -> Generator[BatchReport, None, set[str]]:
+    """Stop the tables that the connector leaves out: their topics lack changes. Returns the stopped ones.
+
+    Such a table stays stopped until the connector has snapshotted it again.
+    """
+    all_stopped: set[str] = set()
+    for name in tuple(of.readers()):
+        state, left_out = of.readers()[name], of.snapshots.left_out or {}
+        if stopped := {t: left_out[p.object_id] for t, p in state.tables.items() if p.object_id in left_out}:
+            yield stop(of, name, stopped)
+            all_stopped |= stopped.keys()
+        elif state.error is not None and state.error.code == TableLeftOut.default_code:
+            all_stopped |= {t for t, p in state.tables.items() if of.snapshots.may_be_left_out(p.object_id)}
+    return all_stopped

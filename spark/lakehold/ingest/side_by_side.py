@@ -18,6 +18,38 @@ from pyspark.sql import SparkSession
 Result = TypeVar("Result")
 
 
+class OwnSession:
+    """A session beside the lake's, for one thread: opened at its first use.
+
+    Args:
+        spark: Returns the lake's session.
+        another: Opens one more session over the same catalog until its context ends.
+    """
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        another: Callable[[SparkSession], AbstractContextManager[SparkSession]],
+    ) -> None:
+        self._spark = spark
+        self._another = another
+        self._beside: SparkSession | None = None
+        self._own: SparkSession | None = None
+        self._opened = ExitStack()
+
+    def get(self) -> SparkSession:
+        """Return the session."""
+        # A lake whose server restarted has another session: those beside the former one are lost as well.
+        main = self._spark()
+        if self._own is None or self._beside is not main:
+            self._own, self._beside = self._opened.enter_context(self._another(main)), main
+        return self._own
+
+    def close(self) -> None:
+        """Close the session if it was opened."""
+        self._opened.close()
+
+
 class Lanes:
     """The lanes of one lake; their threads and sessions are made at the first use.
 
@@ -39,12 +71,12 @@ class Lanes:
             ThreadPoolExecutor(1, thread_name_prefix=f"lakehold-lane-{number}") for number in range(1, at_once)
         ]
         self._own = threading.local()
-        self._sessions = ExitStack()
+        self._sessions: list[OwnSession] = []
 
     def spark(self) -> SparkSession:
         """Return the session of this thread's lane."""
-        own: SparkSession | None = getattr(self._own, "spark", None)
-        return own or self._spark()
+        own: OwnSession | None = getattr(self._own, "session", None)
+        return own.get() if own is not None else self._spark()
 
     def of(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Choose a lane for each topic, the largest first, so that all lanes have about as much to do.
@@ -85,13 +117,14 @@ class Lanes:
         """End the threads and their sessions."""
         for thread in self._threads:
             thread.shutdown()
-        self._sessions.close()
+        for session in self._sessions:
+            session.close()
 
     def _run_in_own_session(self, do: Callable[[], Result], future: Future[Result]) -> None:
         try:
-            # A lake whose server restarted has another session: those beside the former one are lost as well.
-            if getattr(self._own, "beside", None) is not (main := self._spark()):
-                self._own.spark, self._own.beside = self._sessions.enter_context(self._another(main)), main
+            if not hasattr(self._own, "session"):
+                self._own.session = OwnSession(self._spark, self._another)
+                self._sessions.append(self._own.session)
             future.set_result(do())
         # Whatever it is, the caller waits for it.
         except BaseException as error:  # noqa: BLE001

@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
@@ -25,7 +25,7 @@ from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import identified
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import FetchedOffsets
-from lakehold.ingest.recovery import recover, stop_faulty
+from lakehold.ingest.recovery import recover, stop_faulty, stop_left_out
 from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.spark_errors import advice, described, is_sparks
@@ -46,31 +46,33 @@ class Ingesting(LeasedSource):
     Args:
         idle_ms: The least interval at which calls without new records move the write frontier. Above 0, the caller polls: no call
             waits for anything.
-        catch_up_s: How long a call works on tables that catch up, with a batch of each at least; the next call continues.
-            None: until they have caught up.
+        turn_s: How long a `drain` begins batches, counted from `began_s`; each reader runs one at least, and the next `drain`
+            continues. None: until everything is read.
+        began_s: When the turn began, by `time.monotonic`.
         transaction_timeout_ms: How long an incomplete transaction may block the source.
         pause: Waits for so many seconds.
     """
 
     idle_ms: int = 0
-    catch_up_s: float | None = None
+    turn_s: float | None = None
+    began_s: float = field(default_factory=time.monotonic)
     transaction_timeout_ms: int
     pause: Callable[[float], None] = time.sleep
 
     @property
     def _catching_up(self) -> CatchingUp:
-        return CatchingUp(self, self._meanwhile)
+        return CatchingUp(self, self._meanwhile, self._is_turn_over)
 
     def drain(self) -> Generator[BatchReport, None, None]:
-        """Run the batches that apply everything in the source's topics at the call, one report each.
+        """Run the batches that apply everything in the source's topics at the call, or as many as its turn allows.
 
-        A call that finds nothing to read runs one empty batch, which moves the source's write frontier, unless it moved less
-        than `idle_ms` ago.
+        Yields one report each. A call that finds nothing to read runs one empty batch, which moves the source's write frontier,
+        unless it moved less than `idle_ms` ago.
         """
         with self._errors_reported():
             fetched, stopped = yield from self._begin()
             catching_up = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
-            yield from self._catching_up.run(catching_up, self.catch_up_s)
+            yield from self._catching_up.run(catching_up)
             yield from self._drain_main(self.fetch_offsets() if catching_up else fetched)
 
     def go_on(self) -> Iterator[BatchReport]:
@@ -122,6 +124,7 @@ class Ingesting(LeasedSource):
         self.change(lambda readers: self._identified(self.with_tables(readers, tables), fetched))
         stopped = yield from recover(self, fetched)
         self.change(lambda readers: self.with_tables(readers, tables))
+        stopped |= yield from stop_left_out(self)
         stopped |= yield from stop_faulty(self, fetched)
         return fetched, stopped
 
@@ -144,7 +147,10 @@ class Ingesting(LeasedSource):
             yield from self._wait(planned)
 
     def _read_on(self, fetched: FetchedOffsets, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
-        """Run the batches of `main` up to the fetched offsets. Returns the last plan; None if it has no tables."""
+        """Run the batches of `main` up to the fetched offsets.
+
+        Returns the last plan; None if `main` has no tables, or its turn is over.
+        """
         if not self.main().tables:
             return None
         # Tables that caught up may have joined since.
@@ -165,6 +171,8 @@ class Ingesting(LeasedSource):
             if planned.is_last and not report.stopped:
                 was_readable = all(progress.since_ms is not None for progress in state.tables.values())
                 return planned if was_readable else self._ended(planned, self.main())
+            if self._is_turn_over():
+                return None
 
     def _is_wanted(self, state: ReaderState, planned: Planned, *, ran: bool, meanwhile: bool) -> bool:
         """Return whether to run a batch: it has news, or moves the write frontier.
@@ -217,6 +225,9 @@ class Ingesting(LeasedSource):
         """Return whether the write frontier must not move, because a transaction is overdue."""
         waiting = self._waiting(planned, main)
         return waiting is not None and self._is_late(waiting)
+
+    def _is_turn_over(self) -> bool:
+        return self.turn_s is not None and time.monotonic() - self.began_s >= self.turn_s
 
     def _is_late(self, waiting: Waiting) -> bool:
         return now_ms() - waiting.since_ms >= self.transaction_timeout_ms

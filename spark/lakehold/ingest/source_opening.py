@@ -13,10 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from lakehold.definitions import Source, Table
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
+from lakehold.ingest.pending import pending_messages
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
@@ -34,11 +35,13 @@ from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import HeldHistory, Writing
 from lakehold.kafka.connection_options import kafka_options
 from lakehold.model.lake_definitions import DefinitionReader, Definitions, Entry
-from lakehold.model.shared_sources import place_of
+from lakehold.model.readers import MAIN_READER
+from lakehold.model.shared_sources import place_of, topics_of
 from lakehold.secrets import resolve
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.lease import HeldLease, leased
+from lakehold.times import now_ms
 
 if TYPE_CHECKING:
     # The registry's client takes a second to import, which sources without a registry do not need.
@@ -95,35 +98,60 @@ class Opening:
     lanes: Lanes
     applier: Callable[[Writing], Applier] = IcebergApplier
 
-    def leased(
-        self, source: str, idle_ms: int = 0, catch_up_s: float | None = None
-    ) -> AbstractContextManager[Ingesting]:
+    def leased(self, source: str, idle_ms: int = 0, turn_s: float | None = None) -> AbstractContextManager[Ingesting]:
         """Hold the lease of one source until the context ends.
 
         Args:
             source: Its name.
             idle_ms: See `Ingesting`.
-            catch_up_s: See `Ingesting`.
+            turn_s: See `Ingesting`.
 
         Raises:
             DefinitionError: The source does not exist, or it has no tables.
             SourceBusy: Another process has it.
         """
-        return self._holding(idle_ms, catch_up_s)(source)
+        return self._holding(idle_ms, turn_s)(source)
 
     def drain_together(
-        self, sources: Sequence[str], idle_ms: int = 0, catch_up_s: float | None = None
+        self, sources: Sequence[str], *, idle_ms: int = 0, turn_s: float | None = None
     ) -> Generator[Progressed, None, None]:
-        """Ingest several sources: see `lakehold.ingest.several_sources`."""
-        names = list(dict.fromkeys(sources))
-        return drain_together(names, self._holding(idle_ms, catch_up_s))
+        """Ingest several sources: see `lakehold.ingest.several_sources`.
+
+        Callers with `idle_ms` poll: for them, sources with nothing to do are left out.
+        """
+        names = [name for name in dict.fromkeys(sources) if not idle_ms or not self._is_idle(name, idle_ms)]
+        return drain_together(names, self._holding(idle_ms, turn_s))
+
+    def pending(self, source: str) -> int:
+        """Return about how many messages an ingest of a source will read; 0: it does no more than move the write frontier.
+
+        Raises:
+            DefinitionError: The source does not exist.
+            UpstreamError: Its broker or directory cannot be read.
+        """
+        defined = self.definitions.definitions()
+        of, tables = defined.source(source), defined.tables_of(source)
+        of_transactions = [] if of.transaction_topic is None else [of.transaction_topic]
+        fetched = self._reader(of, defined).fetch_offsets(sorted({*topics_of(source, defined), *of_transactions}))
+        return pending_messages(self.store.readers(source), tables, fetched)
+
+    def _is_idle(self, source: str, idle_ms: int) -> bool:
+        """Return whether an ingest of a source would find nothing to do: this costs no lease, and so no commit."""
+        main = self.store.readers(source).get(MAIN_READER)
+        if main is None or main.upper_ms is None or now_ms() >= main.upper_ms - 1 + idle_ms:
+            return False
+        try:
+            return not self.pending(source)
+        except LakeholdError:
+            # The ingest itself reports it.
+            return False
 
     def fill(self, source: str, tables: Collection[str]) -> Generator[BatchReport, None, None]:
         """Bring some tables of a source in sync with the others: see `Ingesting.fill`; raises as `leased` does."""
         with self.leased(source) as ingesting:
             yield from ingesting.fill(tables)
 
-    def _holding(self, idle_ms: int, catch_up_s: float | None) -> Leased:
+    def _holding(self, idle_ms: int, turn_s: float | None) -> Leased:
         """Return a function that holds sources; it lets sources of one broker or directory share reads."""
         defined = self.definitions.definitions()
         at_place: dict[Hashable, SharedReads] = {}
@@ -140,7 +168,7 @@ class Opening:
                 ingesting = self._built(source, now, shared, lease)
                 shared.join(name, [entry.definition for entry in ingesting.tables.values()], source.transaction_topic)
                 try:
-                    yield replace(ingesting, idle_ms=idle_ms, catch_up_s=catch_up_s)
+                    yield replace(ingesting, idle_ms=idle_ms, turn_s=turn_s)
                 finally:
                     shared.leave(name)
 

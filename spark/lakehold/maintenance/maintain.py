@@ -237,9 +237,10 @@ class Maintaining:
             found = ()
         refusal = Refusal()
         if found and not dry_run:
-            found = removed(dry_run=False)
-            # Spark does not report which files the store refused to delete; deleting them again does.
+            # Deleted here, as Spark would list the store again, and does not report which files it refused to delete.
             refusal = delete(self._table(name).io.delete, [*filter(_is_plain, found)])
+            if not all(map(_is_plain, found)):
+                removed(dry_run=False)
         if not dry_run and not refusal:  # else the next maintenance searches again
             _while_others_write(name, lambda: self.procedures.record_orphan_search(name, self.survey.clock()))
         # Old files of the snapshots that were just expired are among the orphans: the sum might count them twice.

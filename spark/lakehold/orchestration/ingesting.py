@@ -9,9 +9,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
+from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete, UpstreamError
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
@@ -25,6 +26,10 @@ log = logging.getLogger(__name__)
 
 CLOCKS_APART_MS = 60_000
 """How much the clocks of Airflow and of the writers may differ, in milliseconds."""
+
+
+TURN_S = 60
+"""How long a task begins batches: the next run, which brings what other sources have got meanwhile, waits for all tasks."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +46,41 @@ class Ingested:
 
 
 def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
-    """Group the sources called `wanted`, or all that have tables: sources whose tables share topics form a group.
+    """Group the sources called `wanted`, or all that have tables, for a task each: those with few messages come first.
+
+    Sources whose tables share topics form a group. All that have nothing to read are one group, the last: they only move their
+    write frontiers, which takes less time than a task.
 
     Raises:
         DefinitionError: A source does not exist.
     """
     defined = lake.definitions.definitions()
-    return together(wanted or defined.sources_with_tables, defined)
+    pending = {name: _pending(lake, name) for name in wanted or defined.sources_with_tables}
+    groups = together([*pending], defined)
+
+    def size(group: Sequence[str]) -> int:
+        return sum(pending[name] for name in group)
+
+    quiet = [name for group in groups if not size(group) for name in group]
+    return [*sorted(filter(size, groups), key=size), *([quiet] if quiet else [])]
+
+
+def _pending(lake: Lake, source: str) -> int:
+    try:
+        return lake.pending(source)
+    except UpstreamError:
+        # Its task reports the error.
+        return 1
 
 
 def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingested:
     """Merge the records that the topics of sources have now into their tables, and report each batch in Airflow's log.
 
-    A run works on tables that catch up for `CATCH_UP_S` seconds, and leaves the rest to the next run.
+    A source begins batches for `TURN_S` seconds, and leaves the rest to the next run.
 
     Args:
         lake: The lake.
-        sources: Sources that share topics: shared records are read once.
+        sources: Their names; records that they share are read once.
         since: When the last run began that announced all its changes (as asset events of Airflow). A table that changed after
             that is announced again, in case its writer died before announcing it. None: every table with a snapshot is.
 
@@ -65,13 +88,13 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
         LakeholdError: The first error of a source that failed, retryable or not; the other sources were ingested. An incomplete
             transaction is no failure here: it is in `stopped`.
     """
-    from lakehold.ingest.batch_size import CATCH_UP_S  # noqa: PLC0415 - Airflow imports this to read the DAGs
-    from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - see above
+    from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
     stopped: dict[str, str] = {}
     touched: set[str] = set()
     failed: list[LakeholdError] = []
-    for report in lake.batches_together(sources, catch_up_s=CATCH_UP_S):
+    groups = together(sources, lake.definitions.definitions())
+    for report in chain.from_iterable(lake.batches_together(group, turn_s=TURN_S) for group in groups):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             touched.update(table.table for table in report.tables)

@@ -152,9 +152,8 @@ class DurableClient:
                 self._input_hold.resume(subscriber.position_ms)
                 self._input_hold.advance(subscriber.position_ms, at_once=True)
                 return self._follower.from_position(subscriber.position_ms), False
-            return self._follower.from_snapshot(self._input_hold.start(statement.as_of_ms, self._follower.latest_ms)), (
-                statement.snapshot
-            )
+            start_ms = self._input_hold.start(statement.as_of.exact_ms, self._follower.start_ms)
+            return self._follower.from_snapshot(start_ms), statement.snapshot
         except SubscriberLapsed:
             if self._on_lapse is OnLapse.STOP:
                 raise

@@ -14,6 +14,7 @@ from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
 from lakehold.subscribe.subscription_opening import Opened, Subscribing
+from lakehold.timeline.as_of import LATEST, AsOf
 from lakehold.timeline.timelines import common_window
 
 POLL_S = 0.5
@@ -41,21 +42,27 @@ class Follower:
 
     def from_snapshot(self, as_of_ms: int) -> Opened:
         """Open the SUBSCRIBE at a time, with all rows of that time if the statement requests them."""
-        return self.subscribing.open(replace(self.statement, as_of_ms=as_of_ms))
+        return self.subscribing.open(replace(self.statement, as_of=AsOf(as_of_ms)))
 
     def from_new_snapshot(self, as_of_ms: int) -> Opened:
         """Open the SUBSCRIBE at a time, always with all rows of that time."""
-        return self.subscribing.open(replace(self.statement, snapshot=True, as_of_ms=as_of_ms))
+        return self.subscribing.open(replace(self.statement, snapshot=True, as_of=AsOf(as_of_ms)))
 
     def latest_ms(self) -> int:
         """Return the latest time at which all tables of the SUBSCRIBE are readable."""
-        timelines = self.subscribing.timelines.after_foreign_lag(self.statement.tables, [])
-        _, upper_ms = common_window(list(timelines.values()))
-        return upper_ms - 1
+        return self._resolved(LATEST)
+
+    def start_ms(self) -> int:
+        """Return the time at which the statement begins to read if it begins now."""
+        return self._resolved(self.statement.as_of)
+
+    def _resolved(self, as_of: AsOf) -> int:
+        found = as_of.load(self.subscribing.timelines, self.statement.tables)
+        return as_of.resolve(list(found.values()))
 
     def from_position(self, position_ms: int) -> Opened:
         """Open the SUBSCRIBE for the changes from a time onward (inclusive)."""
-        return self.subscribing.open(replace(self.statement, snapshot=False, as_of_ms=position_ms - 1))
+        return self.subscribing.open(replace(self.statement, snapshot=False, as_of=AsOf(position_ms - 1)))
 
     def output(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
         """Yield the output: the chunks that can be read now, then `Complete`, and so on.

@@ -59,12 +59,13 @@ class InputHold:
         """
         return self.find() or self.holds.create(replace(self.new, at_ms=at_ms))
 
-    def start(self, as_of_ms: int | None, latest_ms: Callable[[], int]) -> int:
+    def start(self, as_of_ms: int | None, first_ms: Callable[[], int]) -> int:
         """Return the time at which a subscriber without a position begins; its hold then protects that time.
 
         Args:
-            as_of_ms: The requested time; None for the time of the hold that was created with the subscriber.
-            latest_ms: Returns the latest readable time, used if there is no hold yet.
+            as_of_ms: The requested time, if only this one will do; None for the time of the hold that was created with the
+                subscriber.
+            first_ms: Returns the time at which to begin if there is no hold yet.
 
         Raises:
             SubscriberLapsed: The changes after `as_of_ms` are no longer kept.
@@ -75,7 +76,7 @@ class InputHold:
         hold = self.find()
         if hold is not None and hold.at_ms is not None:
             return hold.at_ms
-        found_ms = latest_ms()
+        found_ms = first_ms()
         self.restart(found_ms)
         return found_ms
 

@@ -152,7 +152,7 @@ class Publisher(ABC):
         try:
             if position_ms is None:
                 # This can lapse, too: AS OF may be before what is kept by now.
-                start_ms = self._input_hold.start(self._follower.statement.as_of_ms, self._follower.latest_ms)
+                start_ms = self._input_hold.start(self._follower.statement.as_of.exact_ms, self._follower.start_ms)
                 return self._follower.from_snapshot(start_ms), subscriber.epoch
             self._input_hold.resume(position_ms)
         except SubscriberLapsed:

@@ -205,12 +205,12 @@ class Subscriptions:
         """
         definition = entry.definition
         follower = self._follower(definition.subscribe)
-        at_ms = follower.statement.as_of_ms
+        at_ms = follower.statement.as_of.exact_ms
         if not new.keys().isdisjoint(definition.tables):
             return at_ms
         if at_ms is None:
             try:
-                at_ms = follower.latest_ms()
+                at_ms = follower.start_ms()
             except NotReadable:
                 return None
         opened = follower.from_snapshot(at_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from lakehold.errors import StatementError
 from lakehold.settings import DEFAULT_CATALOG
@@ -10,9 +11,8 @@ from lakehold.sql.cursor import Cursor, did_you_mean
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
 from lakehold.sql.parse_alter import parse_alter_table, parse_alter_view
-from lakehold.sql.parse_as_of import parse_select_as_of
 from lakehold.sql.parse_create import parse_connection, parse_table
-from lakehold.sql.parse_foreign import parse_foreign
+from lakehold.sql.parse_foreign import changes_for_spark, parse_foreign
 from lakehold.sql.parse_holds import (
     parse_alter_hold,
     parse_create_hold,
@@ -28,6 +28,7 @@ from lakehold.sql.parse_roles import (
     parse_show_grants,
     parse_show_roles,
 )
+from lakehold.sql.parse_select import parse_select_as_of
 from lakehold.sql.parse_source import parse_source
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.parse_subscription import check_endless, parse_create_subscription
@@ -83,7 +84,7 @@ def parse_statement(written: StatementText) -> Statement:
                 return statement
             cursor.rewind(0)
     _refuse_near_miss(cursor)
-    return parse_foreign(cursor)
+    return replace(parse_foreign(cursor), changes=changes_for_spark(written))
 
 
 def parse_subscription(sql: str, catalog: str) -> Subscribe:

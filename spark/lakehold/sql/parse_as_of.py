@@ -1,4 +1,4 @@
-"""Timestamps in statements, and the SELECT that ends with one: `SELECT … AS OF t`."""
+"""Times in statements: timestamps, and what follows AS OF."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from sqlglot import TokenType
 
 from lakehold.sql.cursor import Cursor
-from lakehold.sql.dialect import StatementText, split
-from lakehold.sql.queries import TIMES_OF_ONE_TABLE, parse_query
-from lakehold.sql.statements import SelectAsOf
+from lakehold.sql.dialect import split
+from lakehold.timeline.as_of import EARLIEST, LATEST, AsOf
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 2**63 - 1
@@ -22,25 +21,22 @@ _ISO_8601 = re.compile(
 _TIMESTAMP_DIGITS = 3
 
 
-def parse_select_as_of(cursor: Cursor) -> SelectAsOf | None:
-    """Parse `SELECT … AS OF t` or `WITH … SELECT … AS OF t`; None for a query without a time at its end, which Spark runs."""
-    cursor.rewind(0)
-    tokens = cursor.take_until(lambda: _at_as_of(cursor))
-    if not cursor.accept("AS", "OF"):
-        return None
-    as_of_ms = parse_timestamp(cursor)
-    cursor.expect_end()
-    return SelectAsOf(parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=False), as_of_ms)
+def parse_as_of(cursor: Cursor) -> AsOf:
+    """Parse what follows AS OF: `[AT LEAST] t`, EARLIEST or LATEST.
 
-
-def _at_as_of(cursor: Cursor) -> bool:
-    """Return whether AS OF and a time of the whole query follow.
-
-    In `FROM t AS of` there is an alias, in `t VERSION AS OF 1` a time of one table.
+    Raises:
+        StatementError: Something else follows.
     """
-    if not cursor.at_words("AS", "OF") or cursor.source_text(cursor.last).upper() in TIMES_OF_ONE_TABLE:
-        return False
-    return cursor.peek(2).token_type is TokenType.NUMBER or cursor.is_text(2) or cursor.word(2) == "TIMESTAMP"
+    if cursor.accept("EARLIEST"):
+        return EARLIEST
+    if cursor.accept("LATEST"):
+        return LATEST
+    if cursor.word() and not cursor.at_words("TIMESTAMP") and not cursor.at_words("AT"):
+        raise cursor.error("epoch milliseconds", "a timestamp in single quotes", "AT LEAST", "EARLIEST", "LATEST")
+    if cursor.at_words("AT"):
+        cursor.expect("AT", "LEAST", hint="write AT LEAST")
+        return AsOf(parse_timestamp(cursor), at_least=True)
+    return AsOf(parse_timestamp(cursor))
 
 
 def parse_timestamp(cursor: Cursor) -> int:

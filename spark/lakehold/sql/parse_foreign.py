@@ -1,11 +1,13 @@
-"""Parsing statements of Spark's, only as far as needed to know which table they would change."""
+"""Parsing statements of Spark's, only as far as needed to know which table they would change, and which changes they read."""
 
 from __future__ import annotations
 
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
+from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import table_reference
-from lakehold.sql.statements import ForSpark
+from lakehold.sql.parse_changes import find_changes
+from lakehold.sql.statements import ForSpark, PlacedChanges
 
 _TARGETS: dict[tuple[str, ...], str] = {
     ("INSERT", "INTO", "TABLE"): "INSERT",
@@ -25,6 +27,14 @@ _TARGETS: dict[tuple[str, ...], str] = {
     ("REPLACE", "TABLE"): "REPLACE",
 }
 """The words before the name of the table a statement changes, longer ones first."""
+
+_READING = frozenset({"SELECT", "WITH", "FROM", "INSERT", "MERGE", "UPDATE", "DELETE", "EXPLAIN"})
+_CREATING = (
+    ("CREATE", "TABLE"),
+    ("CREATE", "OR", "REPLACE", "TABLE"),
+    ("REPLACE", "TABLE"),
+)
+"""The first words of statements that may read `CHANGES(…)`."""
 
 
 def parse_foreign(cursor: Cursor) -> ForSpark:
@@ -56,3 +66,30 @@ def _skip_to_insert(cursor: Cursor) -> None:
     while not cursor.at_end and not (depth == 0 and cursor.word() == "INSERT"):
         text = cursor.source_text(cursor.advance())
         depth += (text == "(") - (text == ")")
+
+
+def changes_for_spark(written: StatementText) -> tuple[PlacedChanges, ...]:
+    """Find every `CHANGES(…)` in a statement of Spark's.
+
+    Raises:
+        StatementError: One of them is not well formed, or the statement is not one that may read changes.
+    """
+    found = find_changes(written)
+    if found:
+        _refuse_other_statements(written, found[0])
+    return found
+
+
+def _refuse_other_statements(written: StatementText, found: PlacedChanges) -> None:
+    """Refuse statements that keep the query's text or result in the session, such as views: the rows are gone then."""
+    cursor = Cursor(written)
+    is_query = cursor.word() in _READING or cursor.source_text(cursor.peek()) == "("
+    if is_query or any(cursor.at_words(*words) for words in _CREATING):
+        return
+    while cursor.peek().start != found.start:
+        cursor.advance()
+    raise cursor.error_at(
+        cursor.peek(),
+        "this statement cannot read CHANGES",
+        hint="queries, INSERT, MERGE, UPDATE, DELETE and CREATE TABLE … AS can; CREATE SUBSCRIPTION keeps changes in a table",
+    )

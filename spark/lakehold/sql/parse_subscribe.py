@@ -9,10 +9,10 @@ from sqlglot import Token, TokenType
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import begins_with_catalog, table_reference
-from lakehold.sql.parse_as_of import parse_timestamp
+from lakehold.sql.parse_as_of import parse_as_of, parse_timestamp
+from lakehold.sql.parse_envelope import parse_envelope
 from lakehold.sql.queries import missing_namespace, parse_query
 from lakehold.subscribe.statement import (
-    DebeziumEnvelope,
     OrderedWithin,
     OrderItem,
     OutputShape,
@@ -21,6 +21,7 @@ from lakehold.subscribe.statement import (
     Subscribe,
     UpsertEnvelope,
 )
+from lakehold.timeline.as_of import LATEST
 
 _ORDER_BY = "WITHIN TIMESTAMP ORDER BY"
 _MODIFIERS = (_ORDER_BY, "ENVELOPE UPSERT", "ENVELOPE DEBEZIUM")
@@ -42,17 +43,18 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
     modifier = ""
     shape: OutputShape = Raw()
     options: dict[str, bool] = {}
-    times_ms: dict[str, int] = {}
+    as_of, up_to_ms = LATEST, None
     for clause in cursor.clauses(*_CLAUSES):
         match clause:
-            case "AS OF" | "UP TO":
-                times_ms[clause] = parse_timestamp(cursor)
+            case "AS OF":
+                as_of = parse_as_of(cursor)
+            case "UP TO":
+                up_to_ms = parse_timestamp(cursor)
             case "WITH":
                 options = _options(cursor)
             case "ENVELOPE":
-                modifier = f"ENVELOPE {cursor.choose('UPSERT', 'DEBEZIUM')}"
-                key = _envelope_key(cursor)
-                shape = UpsertEnvelope(key) if modifier == "ENVELOPE UPSERT" else DebeziumEnvelope(key)
+                shape = parse_envelope(cursor)
+                modifier = "ENVELOPE UPSERT" if isinstance(shape, UpsertEnvelope) else "ENVELOPE DEBEZIUM"
             case _:
                 modifier = _ORDER_BY
                 shape = OrderedWithin(_order_items(cursor))
@@ -62,8 +64,8 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
         shape,
         snapshot=options.get("SNAPSHOT", True),
         progress=options.get("PROGRESS", False),
-        as_of_ms=times_ms.get("AS OF"),
-        up_to_ms=times_ms.get("UP TO"),
+        as_of=as_of,
+        up_to_ms=up_to_ms,
         text=_text(cursor, first, relation, relation_at),
     )
 
@@ -109,30 +111,6 @@ def _refuse_second(cursor: Cursor, modifier: str) -> None:
     message = f"{modifier} is given twice" if second == modifier else f"{modifier} and {second} exclude each other"
     last = cursor.peek(len(second.split()) - 1)
     raise cursor.error_at(cursor.peek(), message, last=last, hint="keep one of them")
-
-
-def _envelope_key(cursor: Cursor) -> tuple[str, ...]:
-    """Parse `(KEY (a, b))`."""
-    cursor.expect_symbol("(")
-    cursor.expect("KEY")
-    key = parse_key(cursor)
-    cursor.expect_symbol(")")
-    return key
-
-
-def parse_key(cursor: Cursor) -> tuple[str, ...]:
-    """Parse `(a, b)`, the columns of a key."""
-    cursor.expect_symbol("(")
-    key: list[str] = []
-    more = True
-    while more:
-        token = cursor.peek()
-        name = cursor.column_name()
-        if name.lower() in {k.lower() for k in key}:
-            raise cursor.error_at(token, f'column "{name}" is given twice')
-        key.append(name)
-        more = cursor.more()
-    return tuple(key)
 
 
 def _options(cursor: Cursor) -> dict[str, bool]:

@@ -8,7 +8,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import new_table_name
 from lakehold.sql.options import VIEW, parse_options
-from lakehold.sql.parse_subscribe import parse_key
+from lakehold.sql.parse_envelope import parse_key
 from lakehold.sql.queries import parse_query
 from lakehold.sql.statements import CreateMaterializedView
 from lakehold.subscribe.statement import Query

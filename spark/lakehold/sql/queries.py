@@ -9,6 +9,8 @@ from sqlglot import Token, exp
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
+from lakehold.sql.incremental_query import incremental_plan
+from lakehold.sql.parse_changes import at_changes
 from lakehold.sql.plain_query import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
@@ -33,6 +35,7 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
         StatementError: The query cannot be parsed, reads no table, names one without its namespace or with its own time,
             or must be repeatable and is not.
     """
+    _refuse_changes(written)
     query = read_tree(written)
     cursor = Cursor(written)
     while not cursor.at_end:
@@ -49,7 +52,9 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
         message = "expected a query that reads a table"
         raise cursor.error_at(cursor.peek(), message, last=written.tokens[-1], hint="write FROM namespace.table")
     offset = select_list_offset(query)
-    return Query(written.text, tables, offset, plain_select(query) if offset is not None else None)
+    plain = plain_select(query) if offset is not None else None
+    plan = incremental_plan(query, tables, lambda written: parse_query(written, repeatable=False))
+    return Query(written.text, tables, offset, plain, plan)
 
 
 def missing_namespace(cursor: Cursor, token: Token) -> StatementError:
@@ -57,6 +62,17 @@ def missing_namespace(cursor: Cursor, token: Token) -> StatementError:
     name = cursor.source_text(token)
     hint = f"write shop.{name}, for example"
     return cursor.error_at(token, f"expected namespace.table, found {name}", hint=hint)
+
+
+def _refuse_changes(written: StatementText) -> None:
+    """Refuse `CHANGES(…)`, which has times of its own."""
+    cursor = Cursor(written)
+    while not cursor.at_end:
+        if at_changes(cursor):
+            message = "CHANGES is for one table, but the statement reads all tables at one time"
+            hint = "CHANGES can be read in a query without AS OF at its end: SELECT … FROM CHANGES(…)"
+            raise cursor.error_at(cursor.peek(), message, hint=hint)
+        cursor.advance()
 
 
 def _refuse_computed_table(cursor: Cursor) -> None:

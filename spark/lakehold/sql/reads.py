@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lakehold.errors import LakeholdError, Place
+from lakehold.spark_errors import readable
 from lakehold.spark_sql import quoted_table
 from lakehold.sql.result import Result
+from lakehold.sql.spark_statements import run_on_spark
+from lakehold.sql.statement_effects import RunOnSpark
+from lakehold.sql.statements import PlacedChanges
 from lakehold.subscribe.explain import explained
 from lakehold.subscribe.on_spark import misses_filtered_columns, snapshot_schema, view_name
 from lakehold.subscribe.row_values import fetched, tuples
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.subscribe.subscription_opening import Subscribing
+from lakehold.subscribe.table_changes import open_changes
+from lakehold.timeline.as_of import AsOf
 from lakehold.timeline.timelines import check_readable
 
 
@@ -27,15 +36,15 @@ class LakeReads:
 
     subscribing: Subscribing
 
-    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
-        """Run a query over its tables as they were at `as_of_ms`, each with the columns that it had then.
+    def read_as_of(self, query: Query, as_of: AsOf) -> Result:
+        """Run a query over its tables as they were at one time, each with the columns that it had then.
 
         Raises:
             NotReadable: A table cannot be read at that time.
         """
         timelines, reading = self.subscribing.timelines, self.subscribing.reading.spark
-        found = timelines.after_foreign_lag([table.full_name for table in query.tables], [as_of_ms])
-        lines = {name: timelines.reaching(line, as_of_ms) for name, line in found.items()}
+        lines = as_of.load(timelines, [table.full_name for table in query.tables])
+        as_of_ms = as_of.resolve(list(lines.values()))
         check_readable(list(lines.values()), as_of_ms, timelines.holds)
         tables: dict[str, str] = {}
         views: dict[str, str] = {}
@@ -61,6 +70,37 @@ class LakeReads:
         found = [chunk.rows for chunk in opened.chunks()]
         return Result(opened.columns, tuples(pa.concat_tables(found)) if found else [], opened.notices)
 
+    def run_on_spark(self, statement: RunOnSpark) -> Result:
+        """Let Spark run a statement that reads `CHANGES(…)`.
+
+        Raises:
+            DefinitionError: A table, or a column of a key, does not exist.
+            NotReadable: Changes after a time are wanted at which their table is not readable.
+            LakeholdError: Spark refused or failed.
+        """
+        notices: list[str] = []
+        views: dict[PlacedChanges, DataFrame] = {}
+        with ExitStack() as leases:
+            for placed in statement.changes:
+                with _located(statement, placed), readable():
+                    changes = open_changes(self.subscribing, placed.changes)
+                    leases.enter_context(self.subscribing.read_leases.acquire((placed.changes.table,), changes.from_ms))
+                    views[placed] = changes.frame()
+                notices += changes.notices
+            result = run_on_spark(self.subscribing.reading.spark.session(), statement, views)
+        return replace(result, notices=(*result.notices, *notices))
+
     def explain_changes(self, subscribe: Subscribe) -> Result:
         """Describe how lakehold would read a SUBSCRIBE: the window, then each timestamp with what changed."""
         return Result(("plan",), [(line,) for line in explained(self.subscribing.open(subscribe))])
+
+
+@contextmanager
+def _located(statement: RunOnSpark, placed: PlacedChanges) -> Iterator[None]:
+    """Add the place of a `CHANGES(…)` to errors of the block."""
+    try:
+        yield
+    except LakeholdError as error:
+        if error.place is None:
+            error.place = Place(statement.sql, placed.start, placed.end_exclusive)
+        raise

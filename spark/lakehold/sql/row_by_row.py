@@ -1,9 +1,11 @@
 """Recognizes queries that work row by row: over a diff of their table they give the diff of their result.
 
-SUBSCRIBE runs such a query over each diff. It compares whole results of any other query.
+SUBSCRIBE runs such a query over each diff. `incremental_query` recognizes the others of which it need not compare whole results.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from sqlglot import exp
 
@@ -25,7 +27,7 @@ def select_list_offset(query: QueryTree) -> int | None:
     None unless the query filters and computes the rows of one table one by one, with known functions of one row.
     """
     select = query.tree
-    if not (isinstance(select, exp.Select) and _is_plain(select) and _calls_only_row_functions(query)):
+    if not (isinstance(select, exp.Select) and _is_plain(select) and unknown_call(query) is None):
         return None
     cursor = Cursor(query.written)
     if not cursor.accept("SELECT"):
@@ -50,20 +52,25 @@ def _is_plain(select: exp.Select) -> bool:
     )
 
 
-def _calls_only_row_functions(query: QueryTree) -> bool:
-    """Return whether each name before a bracket is a known function of one row: an unknown one might aggregate."""
+def unknown_call(query: QueryTree, others: Collection[str] = ()) -> str | None:
+    """Return what may aggregate or multiply rows: the first name before a bracket that is no function of one row.
+
+    Args:
+        query: The query.
+        others: Further names that may stand before brackets, in lowercase.
+    """
     cursor = Cursor(query.written)
     while not cursor.at_end:
-        if cursor.source_text(cursor.peek(1)) == "(" and not _may_stand_before_brackets(cursor):
-            return False
+        if cursor.source_text(cursor.peek(1)) == "(" and not _may_stand_before_brackets(cursor, others):
+            return cursor.source_text(cursor.peek())
         if cursor.source_text(cursor.peek()) == "|>":
-            return False
+            return "|>"
         cursor.advance()
-    return True
+    return None
 
 
-def _may_stand_before_brackets(cursor: Cursor) -> bool:
+def _may_stand_before_brackets(cursor: Cursor, others: Collection[str]) -> bool:
     text = cursor.source_text(cursor.peek())
     is_name = text[0] == "`" or cursor.word()
-    name = cursor.peek().text
-    return not is_name or name.lower() in ROW_FUNCTIONS or cursor.word() in _BEFORE_BRACKETS
+    name = cursor.peek().text.lower()
+    return not is_name or name in ROW_FUNCTIONS or name in others or cursor.word() in _BEFORE_BRACKETS

@@ -8,7 +8,7 @@ creates and changes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -46,7 +46,9 @@ class Upstream(Protocol):
 
 
 @contextmanager
-def reconciled(change: DefinitionChange, store: DefinitionReader, upstream: Upstream) -> Iterator[list[str]]:
+def reconciled(
+    change: DefinitionChange, store: DefinitionReader, upstream_of: Callable[[], Upstream]
+) -> Iterator[list[str]]:
     """Make the upstream effects of `change` before and after the block, which commits it.
 
     The sources are leased meanwhile: an ingest that reconciled them with the definitions from before the commit would create
@@ -63,6 +65,7 @@ def reconciled(change: DefinitionChange, store: DefinitionReader, upstream: Upst
     if not sources:
         yield notices
         return
+    upstream = upstream_of()
     with upstream.changing(sources) as leased:
         before = store.definitions()
         after = change.apply(before)

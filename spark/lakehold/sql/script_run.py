@@ -58,6 +58,7 @@ from lakehold.sql.transactions import Transaction, units
 from lakehold.state.holds import Hold
 from lakehold.state.objects import DefinitionStore
 from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.timeline.as_of import AsOf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,14 +77,17 @@ class FedTables(Protocol):
 class Reads(Protocol):
     """Queries of tables at a time, and of their changes over time."""
 
-    def read_as_of(self, query: Query, as_of_ms: int) -> Result:
-        """Run a query over its tables as they were at `as_of_ms`."""
+    def read_as_of(self, query: Query, as_of: AsOf) -> Result:
+        """Run a query over its tables as they were at one time."""
 
     def read_changes(self, subscribe: Subscribe) -> Result:
         """Read the rows of a SUBSCRIBE up to now."""
 
     def explain_changes(self, subscribe: Subscribe) -> Result:
         """Describe how lakehold would read a SUBSCRIBE."""
+
+    def run_on_spark(self, statement: RunOnSpark) -> Result:
+        """Let Spark run a statement that reads `CHANGES(…)`."""
 
 
 class SubscriptionCommands(Protocol):
@@ -119,7 +123,7 @@ class Runner:
         holds: The commands on holds.
         subscriptions: The commands on subscriptions and views.
         roles: The commands on roles, with the privilege check for holds and subscriptions.
-        upstream: The upstream objects of sources that capture a database.
+        upstream: Returns the upstream objects of sources that capture a database; few statements import their clients.
         schemas: Directory of the tables' contracts; None: there are none.
         catalog_name: Name of the lake's catalog, with which names of tables may begin.
     """
@@ -131,7 +135,7 @@ class Runner:
     holds: HoldCommands
     subscriptions: SubscriptionCommands
     roles: RoleCommands
-    upstream: Upstream
+    upstream: Callable[[], Upstream]
     schemas: Path | None = None
     catalog_name: str = DEFAULT_CATALOG
 
@@ -220,7 +224,7 @@ class Runner:
         change = DefinitionChange(statements, self.holds.all)
         before = self.store.definitions()
         after = change.apply(before)
-        return explain(combine(change.plans), before, after, self.upstream)
+        return explain(combine(change.plans), before, after, self.upstream())
 
     def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """Run statements that rename and drop holds as one commit of holds."""
@@ -252,7 +256,7 @@ class Runner:
                 case ManageRoles(statement):
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
-                    result = run_on_spark(self.spark(), effect)
+                    result = self.reads.run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
                 case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)
@@ -266,15 +270,15 @@ class Runner:
 
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:
-            case ReadAsOf(query, as_of_ms):
-                return self.reads.read_as_of(query, as_of_ms)
+            case ReadAsOf(query, as_of):
+                return self.reads.read_as_of(query, as_of)
             case ReadChanges(subscribe):
                 return self.reads.read_changes(subscribe)
             case ExplainChanges(subscribe):
                 return self.reads.explain_changes(subscribe)
             case ExplainPlan(planned):
                 before = self.store.definitions()
-                return explain(planned, before, apply_plan(before, planned), self.upstream)
+                return explain(planned, before, apply_plan(before, planned), self.upstream())
             case other:
                 assert_never(other)
 

@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.spark_errors import POSITION, explained, without_pyspark_log
+from lakehold.sql.changes_as_views import changes_as_views, without_view_names
 from lakehold.sql.dialect import too_deep
 from lakehold.sql.result import Result
 from lakehold.sql.statement_effects import RunOnSpark
-from lakehold.sql.statements import Drop, ForSpark, ObjectKind, Statement
+from lakehold.sql.statements import Drop, ForSpark, ObjectKind, PlacedChanges, Statement
 from lakehold.subscribe.row_values import fetched
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _WORD = re.compile(r"\w+")
 _OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 """Texts in the errors of Java and Spark about a statement whose brackets nest too deeply."""
 
 
-def run_on_spark(spark: SparkSession, statement: RunOnSpark) -> Result:
+def run_on_spark(
+    spark: SparkSession, statement: RunOnSpark, views: Mapping[PlacedChanges, DataFrame] | None = None
+) -> Result:
     """Run one statement and fetch what it returns.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        views: The rows of each `CHANGES(…)` in it.
 
     Raises:
         LakeholdError: Spark refused or failed. If Spark reports a position, this is a `StatementError`.
     """
-    text = statement.sql[statement.start : statement.end_exclusive]
     try:
-        with without_pyspark_log():
+        with without_pyspark_log(), changes_as_views(spark, statement, views or {}) as text:
             frame = spark.sql(text)
             columns = tuple(frame.columns)
             return Result(columns, fetched(frame) if columns else [])
@@ -64,7 +71,7 @@ def _full_name(name: str, spark: SparkSession) -> str:
 
 def _translated(error: Exception, statement: RunOnSpark) -> LakeholdError:
     """Convert an exception of Spark's to an error with its message, and with its place in the script if it has one."""
-    whole = str(error)
+    whole = without_view_names(str(error)) if statement.changes else str(error)
     if any(text in whole for text in _OUT_OF_STACK):
         return too_deep(statement.sql, statement.start)
     found = explained(whole)

@@ -8,9 +8,10 @@ from typing import Any
 from lakehold.definitions import Definition, Derived, MaterializedView, Table
 from lakehold.holds.commands import NewHold
 from lakehold.model.lake_definitions import DerivedEntry
-from lakehold.sql.statements import RoleStatement
+from lakehold.sql.statements import PlacedChanges, RoleStatement
 from lakehold.state.holds import Hold, Holds
 from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.timeline.as_of import AsOf
 
 
 @dataclass(frozen=True)
@@ -135,19 +136,20 @@ class ManageRoles:
 
 @dataclass(frozen=True)
 class RunOnSpark:
-    """The run of a statement by Spark: the text in `[start, end_exclusive)` of the script."""
+    """The run of a statement by Spark: the text in `[start, end_exclusive)` of the script, which reads `changes`."""
 
     sql: str
     start: int
     end_exclusive: int
+    changes: tuple[PlacedChanges, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReadAsOf:
-    """An answer by Spark to a query over its tables as they were at `as_of_ms`."""
+    """An answer by Spark to a query over its tables as they were at one time."""
 
     query: Query
-    as_of_ms: int
+    as_of: AsOf
 
 
 @dataclass(frozen=True)

@@ -162,17 +162,17 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             if kind is ObjectKind.TABLE and name not in definitions.tables:
                 return Plan((_on_spark(parsed),))
             return Plan((show_create(find(kind, name, definitions)),))
-        case SelectAsOf(query, as_of_ms):
-            return Plan((ReadAsOf(query, as_of_ms),))
+        case SelectAsOf(query, as_of):
+            return Plan((ReadAsOf(query, as_of),))
         case SubscribeTo(subscribe):
             return Plan((ReadChanges(subscribe),))
         case ExplainSubscribe(subscribe):
             return Plan((ExplainChanges(subscribe),))
-        case ForSpark(verb, target):
+        case ForSpark(verb, target, changes):
             _check_not_fed(verb, target, definitions)
             check_no_output(verb, target, definitions)
             refuse_held(verb, target, holds)
-            return Plan((_on_spark(parsed),))
+            return Plan((replace(_on_spark(parsed), changes=changes),))
         case other:
             assert_never(other)
 

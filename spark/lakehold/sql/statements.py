@@ -9,7 +9,8 @@ from lakehold.definitions import Connection, MaterializedView, Source, Subscript
 from lakehold.holds.commands import NewHold
 from lakehold.sql.dialect import StatementText
 from lakehold.state.roles import Grant
-from lakehold.subscribe.statement import Query, Subscribe
+from lakehold.subscribe.statement import Changes, Query, Subscribe
+from lakehold.timeline.as_of import AsOf
 
 
 class ObjectKind(StrEnum):
@@ -216,10 +217,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class SelectAsOf:
-    """A statement `SELECT … AS OF t`, which reads all its tables as they were at `as_of_ms`."""
+    """A statement `SELECT … AS OF t`, which reads all its tables as they were at one time."""
 
     query: Query
-    as_of_ms: int
+    as_of: AsOf
 
 
 @dataclass(frozen=True)
@@ -237,16 +238,33 @@ class ExplainSubscribe:
 
 
 @dataclass(frozen=True)
+class PlacedChanges:
+    """One `CHANGES(…)` of a statement.
+
+    Attributes:
+        changes: What it reads.
+        start: Zero-based offset of its first character in the script.
+        end_exclusive: Offset after its closing bracket; an alias is not included.
+    """
+
+    changes: Changes
+    start: int
+    end_exclusive: int
+
+
+@dataclass(frozen=True)
 class ForSpark:
     """Any other statement, which lakehold passes to Spark as written.
 
     Attributes:
         verb: The kind of change that the statement makes (`INSERT`, `DROP`, `RENAME`, …); empty if it changes no table.
         target: Full name of the table that the statement changes.
+        changes: Every `CHANGES(…)` in the statement, in the order of the text.
     """
 
     verb: str = ""
     target: str = ""
+    changes: tuple[PlacedChanges, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from lakehold.subscribe.diffed_rows import DiffedRows
+from lakehold.subscribe.grouped_rows import GroupedRows
+from lakehold.subscribe.incremental_plan import ColumnName, RowQuery
+from lakehold.subscribe.joined_rows import JoinedRows
 from lakehold.subscribe.metrics import output_name
-from lakehold.subscribe.relation import TableRelation
+from lakehold.subscribe.query_relation import QueryRelation
+from lakehold.subscribe.relation import Relation, TableRelation
 from lakehold.subscribe.row_by_row_changes import RowByRow
 from lakehold.subscribe.subscription_opening import Opened
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.subscribe.timeline_steps import steps
+from lakehold.subscribe.touched_rows import TouchedRows
 from lakehold.timeline.timelines import Timeline
 from lakehold.times import iso
 
@@ -26,16 +32,8 @@ def explained(opened: Opened) -> Iterator[str]:
         f"from {window.as_of_ms} ({iso(window.as_of_ms)} UTC) "
         f"to {window.until_ms} ({iso(window.until_ms)} UTC), exclusive"
     )
-    reading: DiffReading | None = None
-    match relation:
-        case TableRelation():
-            reading = relation.reading
-            yield "diffs of the files that changed"
-        case RowByRow():
-            reading = relation.reading
-            yield "the query over the diffs of the files that changed"
-        case _:
-            yield "the query at both ends of each timestamp, subtracted"
+    reading = relation.reading if isinstance(relation, TableRelation | DiffedRows | GroupedRows) else None
+    yield described(relation)
     for name, timeline in opened.timelines.items():
         yield f"table {name}: readable on [{timeline.since_ms}, {timeline.upper_ms})"
         if statement.snapshot:
@@ -66,3 +64,37 @@ def _changes(timeline: Timeline, opened: Opened, reading: DiffReading | None) ->
         yield description
     if len(found) > _TIMESTAMPS_SHOWN:
         yield f"  and {len(found) - _TIMESTAMPS_SHOWN} more timestamps"
+
+
+def described(relation: Relation) -> str:
+    """Describe how the changes of a relation are found: `incremental` or `whole`, and from what."""
+    match relation:
+        case TableRelation():
+            return "diffs of the files that changed"
+        case RowByRow():
+            return "incremental: the query over the diffs of the files that changed"
+        case JoinedRows(plan=plan):
+            return f"incremental: the query over the diffs of one table and the rows of the others{_joined_by(plan)}"
+        case TouchedRows(plan=plan):
+            return f"incremental: the query at both ends, over rows whose {', '.join(plan.columns)} changed"
+        case GroupedRows():
+            by = ", ".join(relation.plan.keys) or "no key"
+            before = relation.rows_before
+            joined = _joined_by(before.plan) if isinstance(before, JoinedRows) else ""
+            return f"incremental: the groups that changed, by {by}{joined}"
+        case QueryRelation(reason=reason):
+            return f"whole: the query at both ends of each timestamp, subtracted, because {reason}"
+        case _:
+            raise TypeError(type(relation))
+
+
+def _joined_by(plan: RowQuery) -> str:
+    """Describe what the joins of a query compare."""
+    compared = dict.fromkeys(
+        " = ".join(_shown(column, plan) for column in (equality.left, equality.right)) for equality in plan.equalities
+    )
+    return f", joined by {', '.join(compared)}" if compared else ""
+
+
+def _shown(column: ColumnName, plan: RowQuery) -> str:
+    return column.name if column.source is None else f"{plan.sources[column.source].name}.{column.name}"

@@ -48,6 +48,11 @@ class DatedSelection:
     selection: RowSelection
 
 
+def best_known(selections: Iterable[DatedSelection]) -> LiveFile:
+    """Return the file that all `selections` are of, with its size if one of them knows it: one made from deletes does not."""
+    return max((dated.selection.file for dated in selections), key=lambda file: file.size_bytes)
+
+
 @dataclass(frozen=True)
 class FoundRows:
     """Rows as they are stored in a file.

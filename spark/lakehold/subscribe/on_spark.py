@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 from lakehold.arrow_frames import frame_of
 from lakehold.executor_python import map_in_arrow
 from lakehold.spark_sql import quoted, quoted_table
-from lakehold.subscribe.file_rows import DatedSelection, FileRows, diff_schema
+from lakehold.subscribe.file_rows import DatedSelection, FileRows, best_known, diff_schema
 from lakehold.subscribe.project import arrow_type, is_readable
 from lakehold.subscribe.project_sql import projection
 from lakehold.subscribe.spark_types import spark_schema, spark_type
@@ -96,21 +96,26 @@ class OnSpark:
         return self.session().createDataFrame([], _struct_type(columns.as_struct()))
 
     def read_selections(self, reader: FileRows, selections: Sequence[DatedSelection]) -> LargeDiffs:
-        """Read the rows of `selections` as diffs on Spark's executors."""
+        """Read the rows of `selections` as diffs on Spark's executors, each file once."""
         spark = self.session()
-        tasks = [(pickle.dumps(selection),) for selection in selections]
+        of_file: dict[str, list[DatedSelection]] = {}
+        for selection in selections:
+            of_file.setdefault(selection.selection.file.path, []).append(selection)
+        tasks = [(pickle.dumps(together),) for together in of_file.values()]
+        rows = sum(selection.selection.rows for selection in selections)
         columns = diff_schema(reader.schema)
         schema = spark_schema(renamed(columns, frame_names(len(columns) - 2)))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    selection: DatedSelection = pickle.loads(task)
-                    rows = reader.shaped([reader.read(selection.selection.file, [selection])])
-                    yield from rows.rename_columns(schema.names).to_batches()
+                    together: list[DatedSelection] = pickle.loads(task)
+                    found = reader.shaped([reader.read(best_known(together), together)])
+                    yield from found.rename_columns(schema.names).to_batches()
 
-        frame = spark.createDataFrame(tasks, "task binary").repartition(min(len(tasks), _READ_TASKS))
-        return LargeDiffs(map_in_arrow(frame, read, schema), sum(selection.selection.rows for selection in selections))
+        partitions = min(len(tasks), max(_READ_TASKS, rows // _ROWS_PER_CHUNK))
+        frame = spark.createDataFrame(tasks, "task binary").repartition(partitions)
+        return LargeDiffs(map_in_arrow(frame, read, schema), rows)
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
@@ -165,6 +170,21 @@ def summed(diffs: LargeDiffs) -> LargeDiffs:
         .agg(F.sum(_DIFF).alias(_DIFF), *(F.first(name).alias(name) for name in images))
     )
     return LargeDiffs(total.filter(F.col(_DIFF) != 0).select(_TIMESTAMP, _DIFF, *names), diffs.rows)
+
+
+def clustered(diffs: LargeDiffs, key: Sequence[int]) -> DataFrame:
+    """Sum diffs, and bring those of a timestamp and key next to each other in one partition.
+
+    Args:
+        diffs: The diffs, not summed.
+        key: Zero-based positions of the key among the row's columns.
+    """
+    fields = [diffs.frame.schema.fields[2 + place] for place in key]
+    # Spark may hash equal floats differently; then the rows of a timestamp stay together, whatever their key.
+    hashed = [field.name for field in fields if not _has(_NOT_KEPT_BY_GROUPING, field.dataType)]
+    together = diffs.frame.repartition(_TIMESTAMP, *hashed)
+    found = summed(LargeDiffs(together, diffs.rows)).frame
+    return found.sortWithinPartitions(_TIMESTAMP, *(row_column(place, found) for place in key))
 
 
 def ordered(diffs: LargeDiffs, first: Sequence[Column] = (), row_columns: int | None = None) -> DataFrame:

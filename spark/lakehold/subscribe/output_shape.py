@@ -98,7 +98,7 @@ class Output:
         With PROGRESS a progress row follows the last chunk of a timestamp.
         """
         last: int | None = None
-        for table in self._shaped(diffs):
+        for table in self.shaped(diffs):
             for timestamp, rows in _by_timestamp(table):
                 if last is not None and timestamp > last:
                     yield from self.progressed(last, last + 1)
@@ -121,7 +121,8 @@ class Output:
             values += [pa.nulls(1, column.type) for column in list(self.schema)[2:]]
             yield OutputChunk(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
 
-    def _shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
+    def shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
+        """Convert diffs to rows of the output, without the column of progress."""
         match self.shape:
             case Raw() | OrderedWithin():
                 return diffs

@@ -1,7 +1,6 @@
 """Changes of the result of any query: at each timestamp its result then, minus its result at the timestamp before.
 
-Queries that filter and compute row by row are answered from the diffs of their table (`row_by_row_changes`), which costs less.
-This is the way for all others, such as joins and aggregates.
+This is the way for queries of which no other is known (`incremental_plan`), and for the first rows of a query.
 """
 
 from __future__ import annotations
@@ -15,21 +14,19 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
 
-from lakehold.spark_sql import quoted_table
 from lakehold.subscribe.consolidate import merged
 from lakehold.subscribe.on_spark import (
     LargeDiffs,
     dated,
     dated_between,
-    snapshot_schema,
     streamed,
     summed,
-    view_name,
 )
 from lakehold.subscribe.relation import Relation, TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.statement import Query
 from lakehold.subscribe.table_diffs import DiffReading
+from lakehold.subscribe.version_reads import VersionReads
 
 TIMESTAMPS_A_JOB = 8
 """Results of a query that Spark computes in one job: the plan contains the query once per result."""
@@ -47,12 +44,14 @@ class QueryRelation(Relation):
         schemas: Schemas of the query's tables, fixed for the whole output.
         reading: Reads diffs.
         result: The columns of the query's result.
+        reason: Why the changes are not computed in a way that costs less; completes "because …".
     """
 
     query: Query
     schemas: Mapping[str, Schema]
     reading: DiffReading
     result: pa.Schema = field(compare=False)
+    reason: str = ""
 
     @property
     def columns(self) -> pa.Schema:
@@ -61,7 +60,7 @@ class QueryRelation(Relation):
 
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """Compute the query's result at `at_ms`."""
-        found = dated(self._result_at(timelines, at_ms), at_ms, 1)
+        found = dated(self.result_at(timelines, at_ms), at_ms, 1)
         here = self._sort_here(timelines, [at_ms], found, sorting)
         if here is not None:
             yield here
@@ -117,30 +116,16 @@ class QueryRelation(Relation):
         # comes.
         ends: list[tuple[int, int | None, int | None]] = [(before_ms, None, times[0])]
         ends += [(at, at, went) for at, went in itertools.zip_longest(times, times[1:])]
-        frames = [dated_between(self._result_at(timelines, at), came, went) for at, came, went in ends]
+        frames = [dated_between(self.result_at(timelines, at), came, went) for at, came, went in ends]
         return reduce(DataFrame.unionAll, frames)
 
-    def _result_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
+    def result_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
         """Run the query over its tables as they were at `at_ms`.
 
-        Each table has the columns that it had when the output began (`schemas`), so that all results have the same ones. A
-        snapshot with this schema is read as it is; one with another schema through a view that converts it. A table without a
-        version at `at_ms` is an empty view.
+        Each table has the columns that it had when the output began (`schemas`), so that all results have the same ones.
         """
-        spark = self.reading.spark
-        # The SQL that replaces each table's name in the query.
-        tables: dict[str, str] = {}
-        views: dict[str, str] = {}
-        frames: dict[str, DataFrame] = {}
-        for name, timeline in timelines.items():
-            version, schema = timeline.at(at_ms), self.schemas[name]
-            snapshot_id = version.snapshot_id if version is not None else None
-            if snapshot_id is not None and snapshot_schema(timeline, snapshot_id).as_struct() == schema.as_struct():
-                tables[name] = f"{quoted_table(spark.catalog_name, name)} VERSION AS OF {snapshot_id}"
-            else:
-                views[name] = view_name()
-                frames[views[name]] = spark.state(timeline, snapshot_id, schema)
-        return spark.select(self.query.over(tables, views), frames)
+        reads = VersionReads(self.reading.spark, self.schemas, timelines)
+        return reads.select(self.query.over({}, {name: reads.at(name, at_ms) for name in timelines}))
 
     def _streamed(self, diffs: LargeDiffs, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), with_diff(self.result))

@@ -8,7 +8,7 @@ timestamps, except where a result is too large for this process: then consecutiv
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from lakehold.subscribe.file_rows import diff_schema
 from lakehold.subscribe.on_spark import LargeDiffs, streamed, summed
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
-from lakehold.subscribe.timeline_steps import steps
+from lakehold.subscribe.timeline_steps import Step, steps
 from lakehold.timeline.timelines import Timeline
 
 TimelinesByName = Mapping[str, Timeline]
@@ -82,8 +82,11 @@ class TableRelation(Relation):
     ) -> Iterator[pa.Table]:
         """Read the diffs between the table's versions in the interval."""
         timeline = timelines[self.name]
-        diffs = TableDiffs(timeline, self.schema, self.reading)
-        for found in diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms), sorting.first):
+        yield from self.along(timeline, steps(timeline, after_exclusive_ms, until_exclusive_ms), sorting)
+
+    def along(self, timeline: Timeline, steps: Iterable[Step], sorting: Sorting) -> Iterator[pa.Table]:
+        """Read the diffs of `steps`."""
+        for found in TableDiffs(timeline, self.schema, self.reading).along(steps, sorting.first):
             if isinstance(found, LargeDiffs):
                 yield from self._streamed(summed(found), sorting)
             else:

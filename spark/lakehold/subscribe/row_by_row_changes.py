@@ -11,23 +11,20 @@ from pyspark.sql import DataFrame
 
 from lakehold.spark_sql import quoted
 from lakehold.subscribe.arrow_query import ArrowQuery
-from lakehold.subscribe.on_spark import LargeDiffs, frame_names, frame_of_diffs, streamed, summed, view_name
+from lakehold.subscribe.delta_terms import CARRIED, DIFF, TIME, as_diffs
+from lakehold.subscribe.diffed_rows import DiffedRows
+from lakehold.subscribe.on_spark import LargeDiffs, frame_of_diffs, view_name
 from lakehold.subscribe.query_relation import typed, with_diff
-from lakehold.subscribe.relation import Relation, TimelinesByName
+from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.statement import Query
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.subscribe.timeline_steps import steps
-
-_TIME, _DIFF = "lakehold_t", "lakehold_d"
-"""The names of timestamp and diff in the view that the query reads."""
-
-_CARRIED = {_TIME: "lakehold_time", _DIFF: "lakehold_diff"}
-"""Their names in the query's result: others, so that copies which `SELECT *` adds can be dropped."""
+from lakehold.subscribe.version_reads import VersionReads
 
 
 @dataclass(frozen=True)
-class RowByRow(Relation):
+class RowByRow(DiffedRows):
     """A query over one table that filters and computes row by row, so that it can run over the table's diffs.
 
     Args:
@@ -46,33 +43,33 @@ class RowByRow(Relation):
     result: pa.Schema = field(compare=False)
     arrow_query: ArrowQuery | None = field(compare=False)
 
-    @property
-    def columns(self) -> pa.Schema:
-        """Return the columns of the query's result."""
-        return self.result
-
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """Run the query over the table's rows at `at_ms`."""
-        return self._over(TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms), sorting)
+        return self._sorted(
+            self._over(TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms)), sorting
+        )
 
-    def changes(
-        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int, sorting: Sorting
-    ) -> Iterator[pa.Table]:
+    def diffs(
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
+    ) -> Iterator[pa.Table | LargeDiffs]:
         """Run the query over the table's diffs."""
         timeline = timelines[self.name]
         diffs = TableDiffs(timeline, self.schema, self.reading)
-        return self._over(diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms)), sorting)
+        return self._over(diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms)))
 
-    def _over(self, found: Iterable[pa.Table | LargeDiffs], sorting: Sorting) -> Iterator[pa.Table]:
-        session = self.reading.spark.session
+    def frame_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
+        """Run the query over the table's rows on Spark."""
+        reads = VersionReads(self.reading.spark, {self.name: self.schema}, timelines)
+        return reads.select(self.query.over({}, {self.name: reads.at(self.name, at_ms)}))
+
+    def _over(self, found: Iterable[pa.Table | LargeDiffs]) -> Iterator[pa.Table | LargeDiffs]:
         for diffs in found:
             if isinstance(diffs, LargeDiffs):
-                result = summed(LargeDiffs(self._applied(diffs.frame), diffs.rows))
-                yield from streamed(sorting.on_spark(result, self.names), with_diff(self.result))
+                yield LargeDiffs(self._applied(diffs.frame), diffs.rows)
                 continue
             rows = self.arrow_query.of(diffs) if self.arrow_query is not None else self._answered_by_spark(diffs)
             if rows.num_rows:
-                yield sorting.sort_here(rows, session)
+                yield rows
 
     def _answered_by_spark(self, diffs: pa.Table) -> pa.Table:
         frame = frame_of_diffs(diffs, self.reading.spark.session())
@@ -83,9 +80,8 @@ class RowByRow(Relation):
 
         Timestamp and diff are inserted as the first two columns of the select list; copies that `*` adds are dropped.
         """
-        visible = diffs.toDF(_TIME, _DIFF, *(column.name for column in self.schema.fields))
-        inserted = "".join(f" {quoted(name)} AS {quoted(carried)}," for name, carried in _CARRIED.items())
+        visible = diffs.toDF(TIME, DIFF, *(column.name for column in self.schema.fields))
+        inserted = "".join(f" {quoted(name)} AS {quoted(carried)}," for name, carried in CARRIED.items())
         view = view_name()
         text = self.query.over(tables={}, views={self.name: view}, columns=inserted)
-        result = self.reading.spark.select(text, {view: visible}).drop(_TIME, _DIFF)
-        return result.toDF(*frame_names(len(result.columns) - len(_CARRIED)))
+        return as_diffs(self.reading.spark.select(text, {view: visible}))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakehold.errors import DefinitionError
 from lakehold.spark_sql import quoted
+from lakehold.subscribe.incremental_plan import Plan, Whole
 from lakehold.subscribe.plain_select import PlainSelect
+from lakehold.timeline.as_of import LATEST, AsOf
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,14 @@ class Query:
             aggregate, DISTINCT, window, join, set operation, subquery, generator, ORDER BY or LIMIT). Such a query can
             run over diffs. None for any other query.
         plain: The query's content, if it only selects columns and compares them with constants.
+        plan: How the changes of its result are found.
     """
 
     text: str
     tables: tuple[TableReference, ...]
     columns_at: int | None = None
     plain: PlainSelect | None = None
+    plan: Plan = field(default_factory=lambda: Whole("it was not planned"), repr=False)
 
     def over(self, tables: Mapping[str, str], views: Mapping[str, str] | None = None, columns: str = "") -> str:
         """Rewrite the text to read other relations.
@@ -115,6 +120,27 @@ class DebeziumEnvelope:
 OutputShape = Raw | OrderedWithin | UpsertEnvelope | DebeziumEnvelope
 
 
+def enveloped(envelope: str | None, key: tuple[str, ...]) -> Raw | UpsertEnvelope | DebeziumEnvelope:
+    """Return the output option of an envelope's name and key, in any case; without both, raw diffs.
+
+    Raises:
+        DefinitionError: There is no such envelope, or only one of name and key is given.
+    """
+    match (envelope or "").lower(), key:
+        case "", ():
+            return Raw()
+        case "upsert", (_, *_):
+            return UpsertEnvelope(key)
+        case "debezium", (_, *_):
+            return DebeziumEnvelope(key)
+        case "" | "upsert" | "debezium", _:
+            lacks = "a key" if envelope else "an envelope"
+            message, hint = f"changes with {'an envelope' if envelope else 'a key'} need {lacks}", f"Pass {lacks}, too."
+        case _:
+            message, hint = f'there is no envelope "{envelope}"', 'Pass "upsert" or "debezium".'
+    raise DefinitionError(message, code="envelope", hint=hint)
+
+
 @dataclass(frozen=True)
 class Subscribe:
     """One SUBSCRIBE statement.
@@ -122,9 +148,9 @@ class Subscribe:
     Attributes:
         relation: Full name of a table, or a query.
         shape: The output option: an order or an envelope; `Raw` if the statement has neither.
-        snapshot: Whether the output begins with all rows at `as_of_ms`, stamped with that timestamp.
+        snapshot: Whether the output begins with all rows at `as_of`, stamped with that timestamp.
         progress: Whether progress rows report how far the output is complete.
-        as_of_ms: The time of the snapshot; the changes after it (exclusive) follow. None for the latest readable time.
+        as_of: The time of the snapshot; the changes after it (exclusive) follow.
         up_to_ms: End of the output, exclusive. None: it ends at `upper`, or never if it is followed.
         text: The statement as written, but without the name of the lake's catalog, so that it can be kept.
     """
@@ -133,7 +159,7 @@ class Subscribe:
     shape: OutputShape = Raw()
     snapshot: bool = True
     progress: bool = False
-    as_of_ms: int | None = None
+    as_of: AsOf = LATEST
     up_to_ms: int | None = None
     text: str = field(default="", compare=False, repr=False)
 
@@ -143,3 +169,27 @@ class Subscribe:
         if isinstance(self.relation, str):
             return (self.relation,)
         return tuple(dict.fromkeys(table.full_name for table in self.relation.tables))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of a table as rows that a query can read: `CHANGES(table AS OF t1 UP TO t2, …)`.
+
+    Attributes:
+        table: The table's full name.
+        as_of: The changes after this time are read.
+        up_to_ms: The end, exclusive; None for the end of what can be read now.
+        shape: Raw diffs, or an envelope.
+        net: Whether all changes are read as one, at the timestamp of the last.
+    """
+
+    table: str
+    as_of: AsOf
+    up_to_ms: int | None = None
+    shape: OutputShape = Raw()
+    net: bool = False
+
+    @property
+    def subscribe(self) -> Subscribe:
+        """Return the SUBSCRIBE that has the same rows without NET."""
+        return Subscribe(self.table, self.shape, snapshot=False, as_of=self.as_of, up_to_ms=self.up_to_ms)

@@ -84,7 +84,7 @@ class Subscription:
 
 
 def window(statement: Subscribe, timelines: TimelinesByName, holds: Callable[[], Holds]) -> Window:
-    """Compute the first window: from AS OF, else the latest readable time, to UP TO or the end of what can be read now.
+    """Compute the first window: from AS OF to UP TO, or to the end of what can be read now.
 
     `holds` is only called to describe an error.
 
@@ -93,7 +93,7 @@ def window(statement: Subscribe, timelines: TimelinesByName, holds: Callable[[],
         NotReadable: Some table is not readable at AS OF.
     """
     _, upper_ms = common_window(list(timelines.values()))
-    as_of_ms = statement.as_of_ms if statement.as_of_ms is not None else upper_ms - 1
+    as_of_ms = statement.as_of.resolve(list(timelines.values()))
     if statement.up_to_ms is not None:
         if statement.up_to_ms < as_of_ms:
             raise StatementBounds(

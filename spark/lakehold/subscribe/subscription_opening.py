@@ -5,27 +5,19 @@ The command line, SQL, `lake.follow`, publishers and durable clients all open a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
-
-import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyspark.errors import PySparkException
 
 from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
 from lakehold.subscribe import metrics
-from lakehold.subscribe.arrow_query import arrow_query
-from lakehold.subscribe.on_spark import has_variant, view_name
+from lakehold.subscribe.incremental_opening import QueryOpening
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.output_shape import Output
-from lakehold.subscribe.project import arrow_schema, readable_columns, unsupported_type
-from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
-from lakehold.subscribe.row_by_row_changes import RowByRow
-from lakehold.subscribe.statement import Query, Raw, Subscribe
+from lakehold.subscribe.statement import Raw, Subscribe
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
 from lakehold.timeline.timelines import Timelines, common_window, together
@@ -57,6 +49,9 @@ class Opened:
             found.append(f"AS OF and UP TO are both {up_to_ms}: there is nothing between them")
         elif up_to_ms is not None and self.window.until_ms < up_to_ms:
             found.append(f"complete below {self.window.until_ms}; UP TO {up_to_ms} is not reached yet")
+        wanted_ms = statement.as_of.at_ms
+        if wanted_ms and wanted_ms < self.window.as_of_ms:
+            found.append(f"{wanted_ms} is not readable: the output begins at {self.window.as_of_ms}")
         for timeline in self.timelines.values():
             found += timeline.rollbacks(self.window.as_of_ms, self.window.until_ms)
         return tuple(found)
@@ -129,12 +124,8 @@ class Subscribing:
         """
         self._check_enabled(statement)
         names = statement.tables
-        wanted = [ms for ms in (statement.as_of_ms, _before(statement.up_to_ms)) if ms is not None]
-        timelines = self.timelines.after_foreign_lag(names, wanted)
-        if statement.as_of_ms is not None:
-            timelines = {
-                name: self.timelines.reaching(timeline, statement.as_of_ms) for name, timeline in timelines.items()
-            }
+        last_ms = [statement.up_to_ms - 1] if statement.up_to_ms is not None else []
+        timelines = statement.as_of.load(self.timelines, names, *last_ms)
         found = window(statement, timelines, self.timelines.holds)
         timelines = together(timelines)
         relation = self._relation(statement, timelines)
@@ -161,42 +152,5 @@ class Subscribing:
     def _relation(self, statement: Subscribe, timelines: TimelinesByName) -> Relation:
         if isinstance(statement.relation, str):
             return TableRelation(statement.relation, timelines[statement.relation].table.schema(), self.reading)
-        return self._of_query(
-            statement.relation, {name: timeline.table.schema() for name, timeline in timelines.items()}
-        )
-
-    def _of_query(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
-        readable = {name: readable_columns(schema) for name, schema in schemas.items()}
-        if readable != schemas:
-            # A query that returns unreadable columns is refused; inside expressions Spark can read them.
-            whole = self._result(query, schemas)
-            try:
-                self._result(query, readable)
-            except PySparkException:
-                return QueryRelation(query, schemas, self.reading, whole)
-        if query.columns_at is None:
-            return QueryRelation(query, readable, self.reading, self._result(query, readable))
-        ((name, schema),) = readable.items()
-        is_plain = query.plain is not None and readable == schemas
-        here = arrow_query(query.plain, arrow_schema(schema)) if query.plain is not None and is_plain else None
-        result = here.result if here is not None else self._result(query, readable)
-        return RowByRow(query, name, schema, self.reading, result, here)
-
-    def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
-        """Return the columns of a query's result, found by running the query over empty tables.
-
-        Raises:
-            DefinitionError: A column of the result cannot be read.
-        """
-        spark = self.reading.spark
-        views = {name: view_name() for name in schemas}
-        frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
-        result = spark.select(query.over({}, views), frames).limit(0)
-        for column in result.schema.fields:
-            if has_variant(column.dataType):
-                raise unsupported_type(column.name, column.dataType.simpleString())
-        return result.toArrow().schema
-
-
-def _before(time_ms: int | None) -> int | None:
-    return None if time_ms is None else time_ms - 1
+        schemas = {name: timeline.table.schema() for name, timeline in timelines.items()}
+        return QueryOpening(self.reading).open(statement.relation, schemas)

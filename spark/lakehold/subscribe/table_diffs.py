@@ -23,7 +23,8 @@ from lakehold.subscribe import metrics
 from lakehold.subscribe.changed_rows import ChangedRows
 from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable, Positions
-from lakehold.subscribe.file_rows import DatedSelection, FileRows, FoundRows, file_rows
+from lakehold.subscribe.file_rows import DatedSelection, FileRows, FoundRows, best_known, file_rows
+from lakehold.subscribe.kept_groups import KeptGroups
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, RememberedFiles
 from lakehold.subscribe.on_spark import LargeDiffs, OnSpark, dated
 from lakehold.subscribe.remembered import Remembered
@@ -50,6 +51,7 @@ class DiffReading:
         far: Whether storage answers slowly, so that many files are requested at once.
         files: Cached manifests and manifest lists.
         positions: Cached positions of deletes, by the delete file's `place`.
+        groups: States of groups, for subscriptions that aggregate.
     """
 
     spark: OnSpark
@@ -61,6 +63,7 @@ class DiffReading:
     positions: Remembered[tuple[str, int | None], Positions] = field(
         default_factory=lambda: Remembered(VECTORS_REMEMBERED)
     )
+    groups: KeptGroups = field(default_factory=KeptGroups)
 
 
 _Keyed = Sequence[tuple[DiffKey, Step]]
@@ -106,6 +109,42 @@ class TableDiffs:
                 raise unreadable(self.timeline.full_name, error) from error
             yield from (diffs for diffs in found if isinstance(diffs, LargeDiffs) or diffs.num_rows)
             rest = rest[count:]
+
+    def together(self, steps: Sequence[Step], first: tuple[int, ...] = ()) -> list[pa.Table | LargeDiffs]:
+        """Return the diffs of all `steps`, for a reader that takes them at once; raises as `along` does.
+
+        If they have few rows in all, this process reads them, as with `along`. Otherwise Spark does: in one frame if it can read
+        them file by file, and one for each step that it has to read whole. No `LargeDiffs` are summed.
+        """
+        if not steps:
+            return []
+        keyed = tuple((self._key(step), step) for step in steps)
+        reader = file_rows(self.timeline.table, self.columns)
+        try:
+            with self.reading.shared.lock_of(self.timeline.table.metadata.table_uuid):
+                cached = self._cached(keyed, first)
+                if cached is not None and cached[1] == len(steps):
+                    return cached[0]
+                return self._read_together(keyed, reader, first)
+        except OSError as error:
+            raise unreadable(self.timeline.full_name, error) from error
+
+    def _read_together(self, keyed: _Keyed, reader: FileRows, first: tuple[int, ...]) -> list[pa.Table | LargeDiffs]:
+        found = list(self._selections_ahead(step for _, step in keyed))
+        selected = [(step, selections) for step, selections in found if selections is not None]
+        rows = sum(dated.selection.rows for _, selections in selected for dated in selections)
+        if len(selected) == len(found) and rows <= self.reading.driver_rows:
+            small = _SmallSteps()
+            for step, selections in selected:
+                small.add(step, selections)
+            return self._read_here(small, reader, [key for key, _ in keyed], first)
+        metrics.DIFFS.labels(read="by_spark").inc(len(found))
+        whole = [step for step, selections in found if selections is None]
+        every = [dated for _, selections in selected for dated in selections]
+        if not self._is_readable(every, reader):
+            return [self._from_states(step) for step, _ in found]
+        by_file = [self.reading.spark.read_selections(reader, every)] if every else []
+        return [*by_file, *(self._from_states(step) for step in whole)]
 
     def _cached(self, rest: _Keyed, first: tuple[int, ...]) -> _Found | None:
         """Return the cached diffs of the first steps of `rest`, and how many steps these are; None if the first is not cached."""
@@ -274,14 +313,9 @@ class _SmallSteps:
 
     def read(self, reader: FileRows, reading: DiffReading) -> pa.Table:
         """Read the diffs of the steps, without consolidating them."""
-        files = [(_best_known(selections), selections) for selections in self._of_file.values()]
+        files = [(best_known(selections), selections) for selections in self._of_file.values()]
         reads = [reading.workers.submit(_read_all, reader, task) for task in _tasks(files, reading.far)]
         return reader.shaped(chain.from_iterable(future.result() for future in reads))
-
-
-def _best_known(selections: Iterable[DatedSelection]) -> LiveFile:
-    """Return the file that all `selections` are of, with its size if one of them knows it: one made from deletes does not."""
-    return max((dated.selection.file for dated in selections), key=lambda file: file.size_bytes)
 
 
 def _tasks(files: Sequence[_FileSelections], far: bool) -> list[Sequence[_FileSelections]]:

@@ -30,3 +30,10 @@ def steps(timeline: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) 
     for version in timeline.between(after_exclusive_ms, until_exclusive_ms):
         yield Step(version.mz_timestamp, before, version.snapshot_id)
         before = version.snapshot_id
+
+
+def net_step(timeline: Timeline, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Step]:
+    """Yield the steps of the interval as one, at the timestamp of the last, as if no snapshot in between existed."""
+    found = list(steps(timeline, after_exclusive_ms, until_exclusive_ms))
+    if found:
+        yield Step(found[-1].mz_timestamp, found[0].before, found[-1].after)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.types import IcebergType
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import ConnectorError
+from lakehold.errors import ConnectorError, TableLeftOut
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.stored_key import is_keyless
@@ -46,7 +46,7 @@ from lakehold.upstream.own_requests import with_others_failed
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
-from lakehold.upstream.unfit import unfit_tables
+from lakehold.upstream.unfit import stops_of_left_out
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
         self._applied_positions: dict[str, int | None] = {}
         self._logs: dict[str, FoundLog | None] = {}
-        self._left_out: dict[str, Collection[str]] = {}
+        self._left_out: dict[str, Mapping[str, TableLeftOut]] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:
         """Compute the steps that `reconcile` would apply now; its arguments are described there.
@@ -109,6 +109,7 @@ class Capturing:
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
             planned = self._inspect_and_plan(target, systems, resnapshot=resnapshot, with_backoff=with_backoff)
+            left_out = self._left_out[target.wanted.source_id]
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
@@ -126,6 +127,8 @@ class Capturing:
                 if not planned.steps:
                     break
                 planned = self._inspect_and_plan(target, systems, resnapshot=False, with_backoff=True)
+                # Also a table that these steps let the connector capture again: it lacks the snapshot that begins now.
+                self._left_out[target.wanted.source_id] = {**left_out, **self._left_out[target.wanted.source_id]}
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -180,7 +183,6 @@ class Capturing:
         # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
-        left_out = self._left_out.get(target.wanted.source_id, ())
         without_sync_point = {object_id for object_id, sync_point in joined.items() if sync_point is None}
         return Snapshots(
             frozenset((tables.keys() - journal.complete) | without_sync_point),
@@ -195,7 +197,7 @@ class Capturing:
             },
             {object_id: sync_point for object_id, sync_point in joined.items() if sync_point is not None},
             are_reported=True,
-            left_out=frozenset(each.object_id for each in target.wanted.tables if each.upstream in left_out),
+            left_out=self._left_out.get(target.wanted.source_id),
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
@@ -276,7 +278,7 @@ class Capturing:
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
-        self._left_out[wanted.source_id] = unfit_tables(wanted, found)
+        self._left_out[wanted.source_id] = stops_of_left_out(wanted, found)
         if isinstance(systems.database, MysqlUpstream) and any(whole_row_tables(wanted, found)):
             found = replace(found, row_image=systems.database.row_image())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))

@@ -30,7 +30,7 @@ from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import silent_hints
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
-from lakehold.upstream.unfit import returning_tables, unfit_tables
+from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
@@ -191,8 +191,7 @@ def unfit_hints(wanted: Wanted, found: Found) -> Iterator[str]:
         if (reason := reasons.get(table.upstream)) is not None:
             yield (
                 f"table {table.upstream} {reason.what}, so connector {wanted.connector} leaves it out. {reason.why}. The table "
-                f"gets no more changes, and the other tables of the source continue. {reason.way_out}; the connector then takes "
-                f"its first snapshot again. Or DROP TABLE {full_name_text(table.full_name)}"
+                f"stops, and the other tables of the source continue. {way_out(table, reason)}"
             )
 
 

@@ -33,6 +33,19 @@ _SHAPES = """
                                                 OR t.typdefault IS NOT NULL, a.xmin = w.written))
             FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
             WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
+        'records', (
+            SELECT jsonb_object_agg(kind, records) FROM (
+                SELECT kind, jsonb_object_agg(id, jsonb_build_array(written::text, hashtext(content))) AS records FROM (
+                    SELECT 'columns' AS kind, a.attnum::text AS id, a.xmin AS written, concat(a, d.oid) AS content
+                    FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                    WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    UNION ALL SELECT 'labels', e.oid::text, e.xmin, e::text
+                    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+                    JOIN pg_enum e ON e.enumtypid IN (t.oid, t.typelem, t.typbasetype)
+                    WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    UNION ALL SELECT 'partitions', p.oid::text, i.xmin, i::text
+                    FROM part p JOIN pg_inherits i ON i.inhrelid = p.oid WHERE p.root = w.oid AND p.oid <> w.oid
+                ) each GROUP BY kind) of_kind),
         'files', (
             SELECT jsonb_object_agg(c.oid, jsonb_build_array(c.relfilenode::text, nullif(c.reltoastrelid, 0)::text))
             FROM part p JOIN pg_class c ON c.oid = p.oid WHERE p.root = w.oid AND p.is_stored),

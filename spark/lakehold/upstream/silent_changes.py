@@ -22,6 +22,8 @@ columns: For each number of a column: its name, the transaction that wrote its r
 files: For each object id of the table, or of its partitions: its file, and the object id of the table for its long values.
 partitions: For each object id of a partition: whether it was created as a partition of this table, without rows.
 labels: The labels of the columns' enums, by object id.
+records: For each kind of record, `columns`, `labels` and `partitions`, and each id: the transaction that wrote
+    the record last, and a hash of the record.
 gone: Only in a recorded shape: the numbers of columns that were dropped or renamed, by the name that no column has now.
 """
 
@@ -37,7 +39,9 @@ def silent_change(before: Shape, now: Shape) -> SilentChange | None:
     """Return what happened to the rows of a table between two inspections; None: nothing without events."""
     if before["table"] != now["table"] or _is_moved(before, now) or _has_other_partitions(before, now):
         return SilentChange.ROWS
-    if _has_exchanged_columns(before, now) or _is_rewritten(before, now) or _has_renamed_labels(before, now):
+    if _has_exchanged_columns(before, now) or _has_returned("columns", before, now):
+        return SilentChange.VALUES
+    if _is_rewritten(before, now) or _has_renamed_labels(before, now) or _has_returned("labels", before, now):
         return SilentChange.VALUES
     return None
 
@@ -55,14 +59,25 @@ def _is_moved(before: Shape, now: Shape) -> bool:
 
 
 def _has_other_partitions(before: Shape, now: Shape) -> bool:
-    """Return whether partitions with rows came, went, or were truncated alone, which PostgreSQL does not publish.
+    """Return whether partitions with rows came, went, were away, or were truncated alone, which PostgreSQL does not publish.
 
     A partition that VACUUM FULL or CLUSTER wrote again looks like a truncated one.
     """
     gone = before["partitions"].keys() - now["partitions"].keys()
     attached = [born for oid, born in now["partitions"].items() if oid not in before["partitions"] and not born]
     truncated = [files for oid, files in _new_files(before, now) if oid != now["table"] and not files.is_rewritten]
-    return bool(gone or attached or truncated)
+    return bool(gone or attached or truncated) or _has_returned("partitions", before, now)
+
+
+def _has_returned(kind: str, before: Shape, now: Shape) -> bool:
+    """Return whether a record was written again as it was: it may have been another one meanwhile.
+
+    A column or a label had another name, under which messages have its values. A partition was detached, and no message has its
+    changes.
+    """
+    was, records = (shape.get("records", {}).get(kind, {}) for shape in (before, now))
+    pairs = ((was[id_], record) for id_, record in records.items() if id_ in was)
+    return any(earlier[0] != record[0] and earlier[1] == record[1] for earlier, record in pairs)
 
 
 def _has_exchanged_columns(before: Shape, now: Shape) -> bool:

@@ -1,8 +1,8 @@
 """Find tables of MySQL and MariaDB at which their connector would fail, for all of its tables. Pure.
 
 A statement that declares such a table is refused. A captured table may become one by an ALTER TABLE: then the connector leaves
-it out, so that the other tables continue, and `lakehold status` says what to do. `capture_plan.py` has all tables snapshotted
-again once the table is no longer one of these: the connector may still have to read the rows that it would fail at.
+it out, so that the other tables continue, and the table stops. `capture_plan.py` has all tables snapshotted again once the
+table is no longer one of these: the connector may still have to read the rows that it would fail at.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakehold.definitions import ConnectionType
+from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.errors import TableLeftOut
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.connector_config import without_tables
 from lakehold.upstream.found import HASHED, VERSIONED, WITHOUT_OVERLAPS, Found
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.wanted import CapturedTable, Wanted
 
 LEFT_OUT = "lakehold.left.out"
 """The connector option that lists the tables which the connector leaves out. Connect keeps options that nothing reads."""
@@ -99,3 +100,36 @@ def returning_tables(wanted: Wanted, found: Found) -> Sequence[str]:
     config = found.connector.config if found.connector is not None else {}
     out = json.loads(config.get(LEFT_OUT, "[]"))
     return [name for name in out if name in wanted.upstream_tables and name not in unfit_tables(wanted, found)]
+
+
+def stops_of_left_out(wanted: Wanted, found: Found) -> Mapping[str, TableLeftOut]:
+    """Return the stops of the tables that the connector leaves out, also while it need not do so any more, by object id."""
+    out, returning = unfit_tables(wanted, found), {*returning_tables(wanted, found)}
+    of_unfit = {
+        table.object_id: _stop(table, wanted, out[table.upstream]) for table in wanted.tables if table.upstream in out
+    }
+    of_returning = {
+        table.object_id: TableLeftOut(
+            f'table "{table.full_name}" waits for a snapshot',
+            table=table.full_name,
+            detail=f"Connector {wanted.connector} left {table.upstream} out, and takes its first snapshot again.",
+            hint="Ingest: the table continues once the snapshot is complete.",
+        )
+        for table in wanted.tables
+        if table.upstream in returning
+    }
+    return of_unfit | of_returning
+
+
+def _stop(table: CapturedTable, wanted: Wanted, reason: Unfit) -> TableLeftOut:
+    return TableLeftOut(
+        f'table "{table.full_name}" gets no more changes: {table.upstream} {reason.what}',
+        table=table.full_name,
+        detail=f"{reason.why}. So connector {wanted.connector} leaves it out.",
+        hint=f"{way_out(table, reason)}.",
+    )
+
+
+def way_out(table: CapturedTable, reason: Unfit) -> str:
+    """Return what to do about a table that the connector leaves out, without a full stop."""
+    return f"{reason.way_out}; the connector then takes its first snapshot again. Or DROP TABLE {full_name_text(table.full_name)}"

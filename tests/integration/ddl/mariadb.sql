@@ -365,3 +365,58 @@ ALTER TABLE several ADD COLUMN d INT DEFAULT 1, MODIFY c VARCHAR(30), DROP COLUM
 UPDATE several SET e = 1, d = 2 WHERE id = 3;
 ----
 equal
+
+-- back: created
+CREATE TABLE back (id INT PRIMARY KEY, touched INT, a INT, b INT, c VARCHAR(20));
+INSERT INTO back SELECT seq, 0, seq, -seq, CONCAT('c', seq) FROM seq_1_to_20;
+----
+equal
+
+-- back: two columns swap their names, rows change, and they swap them back
+ALTER TABLE back RENAME COLUMN a TO b, RENAME COLUMN b TO a;
+UPDATE back SET touched = 1 WHERE id < 5;
+ALTER TABLE back RENAME COLUMN a TO b, RENAME COLUMN b TO a;
+----
+equal
+
+-- back: two columns swap their names by a third one, and swap them back
+ALTER TABLE back RENAME COLUMN a TO x;
+UPDATE back SET touched = 2 WHERE id < 3;
+ALTER TABLE back RENAME COLUMN b TO a;
+UPDATE back SET touched = 2 WHERE id = 3;
+ALTER TABLE back RENAME COLUMN x TO b;
+UPDATE back SET touched = 2 WHERE id = 4;
+ALTER TABLE back RENAME COLUMN a TO x;
+ALTER TABLE back RENAME COLUMN b TO a;
+ALTER TABLE back RENAME COLUMN x TO b;
+----
+equal
+
+-- back: a column has another name while rows change
+ALTER TABLE back CHANGE COLUMN c other VARCHAR(20);
+UPDATE back SET touched = 3, other = 'other' WHERE id < 5;
+ALTER TABLE back CHANGE COLUMN other c VARCHAR(20);
+----
+equal
+
+-- back: two columns swap their names by a third one
+ALTER TABLE back RENAME COLUMN a TO x;
+ALTER TABLE back RENAME COLUMN b TO a;
+UPDATE back SET touched = 4 WHERE id = 6;
+ALTER TABLE back RENAME COLUMN x TO b;
+----
+equal
+
+-- back: they swap them back
+ALTER TABLE back RENAME COLUMN a TO b, RENAME COLUMN b TO a;
+UPDATE back SET touched = 5 WHERE id = 7;
+----
+equal
+
+-- several: the table becomes system-versioned for a while
+ALTER TABLE several ADD SYSTEM VERSIONING;
+UPDATE several SET touched = 9 WHERE id = 1;
+----
+stopped: table-left-out
+database: ALTER TABLE several DROP SYSTEM VERSIONING;
+equal

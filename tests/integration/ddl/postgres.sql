@@ -54,6 +54,7 @@ equal
 
 -- filled: columns with a volatile default and an array are added
 ALTER TABLE filled ADD token uuid NOT NULL DEFAULT gen_random_uuid(), ADD tags text[] DEFAULT '{a,b}';
+ALTER TABLE filled ADD debt money DEFAULT 1.5, ADD place point DEFAULT '(1,2)', ADD odd float8 DEFAULT 'NaN';
 ----
 equal
 
@@ -331,6 +332,21 @@ ALTER TABLE parts DETACH PARTITION parts_attached;
 ----
 equal
 
+-- parts: a partition is detached, rows change, and it is attached again
+ALTER TABLE parts DETACH PARTITION parts_low;
+UPDATE parts_low SET note = 'unseen' WHERE id < 5;
+DELETE FROM parts_low WHERE id = 6;
+ALTER TABLE parts ATTACH PARTITION parts_low FOR VALUES FROM (0) TO (50);
+----
+equal
+
+-- parts: a column is added, and a partition that is written again keeps no default for it
+ALTER TABLE parts ADD again int DEFAULT 5;
+CLUSTER parts_low USING parts_low_pkey;
+UPDATE parts SET touched = 8 WHERE id = 55;
+----
+equal
+
 -- parts: a partition is truncated, and another one dropped
 TRUNCATE parts_new;
 DROP TABLE parts_low;
@@ -360,6 +376,13 @@ equal
 -- moods: a value of an enum is renamed
 ALTER TYPE mood RENAME VALUE 'sad' TO 'unhappy';
 UPDATE moods SET mood = 'unhappy' WHERE id = 3;
+----
+equal
+
+-- moods: a value of an enum has another name while rows change
+ALTER TYPE mood RENAME VALUE 'so so' TO 'neutral';
+UPDATE moods SET mood = 'neutral' WHERE id = 4;
+ALTER TYPE mood RENAME VALUE 'neutral' TO 'so so';
 ----
 equal
 
@@ -441,5 +464,65 @@ equal
 -- wide: long values are dropped and added
 ALTER TABLE wide DROP COLUMN longer;
 ALTER TABLE wide ADD longer text;
+----
+equal
+
+-- back: created
+CREATE TABLE back (id int PRIMARY KEY, touched int, a int, b int, c text);
+INSERT INTO back SELECT i, 0, i, -i, 'c' || i FROM generate_series(1, 20) i;
+ALTER TABLE back REPLICA IDENTITY FULL;
+----
+equal
+
+-- back: two columns swap their names, rows change, and they swap them back
+BEGIN;
+ALTER TABLE back RENAME a TO x;
+ALTER TABLE back RENAME b TO a;
+ALTER TABLE back RENAME x TO b;
+COMMIT;
+UPDATE back SET touched = 1 WHERE id < 5;
+INSERT INTO back VALUES (30, 0, 30, -30, 'swapped');
+BEGIN;
+ALTER TABLE back RENAME a TO x;
+ALTER TABLE back RENAME b TO a;
+ALTER TABLE back RENAME x TO b;
+COMMIT;
+----
+equal
+
+-- back: a column has another name while rows change
+ALTER TABLE back RENAME c TO other;
+UPDATE back SET touched = 2, other = 'other' WHERE id < 5;
+ALTER TABLE back RENAME other TO c;
+----
+equal
+
+-- back: a column is renamed
+ALTER TABLE back RENAME c TO d;
+UPDATE back SET touched = 3 WHERE id BETWEEN 5 AND 7;
+----
+equal
+
+-- back: it gets its name back
+ALTER TABLE back RENAME d TO c;
+UPDATE back SET touched = 4, c = 'named again' WHERE id BETWEEN 7 AND 9;
+----
+equal
+
+-- back: two columns swap their names
+ALTER TABLE back RENAME a TO x;
+UPDATE back SET touched = 5 WHERE id = 10;
+ALTER TABLE back RENAME b TO a;
+UPDATE back SET touched = 5 WHERE id = 11;
+ALTER TABLE back RENAME x TO b;
+UPDATE back SET touched = 5 WHERE id = 12;
+----
+equal
+
+-- back: they swap them back
+ALTER TABLE back RENAME a TO x;
+UPDATE back SET touched = 6 WHERE id = 13;
+ALTER TABLE back RENAME b TO a;
+ALTER TABLE back RENAME x TO b;
 ----
 equal

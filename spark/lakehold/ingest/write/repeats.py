@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
+from lakehold.errors import TableLeftOut
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, counted
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.committed_transactions import CommittedTransactions
@@ -50,7 +51,8 @@ class Snapshots:
         sync_points: Log positions of tables that joined later: such a table is readable when the others have reached its
             position.
         are_reported: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
-        left_out: Tables that the connector leaves out: no row of them in a re-snapshot does not mean that they are empty.
+        left_out: The stop of each table that the connector leaves out, or captures again and has not snapshotted since; None:
+            the connector was not inspected.
     """
 
     awaited: frozenset[str] = frozenset()
@@ -58,11 +60,15 @@ class Snapshots:
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
     sync_points: Mapping[str, LogPosition] = field(default_factory=dict)
     are_reported: bool = False
-    left_out: frozenset[str] = frozenset()
+    left_out: Mapping[str, TableLeftOut] | None = None
 
     def reports_complete(self, object_id: str) -> bool:
         """Return whether the connector has reported that the first snapshot of a table was sent completely."""
         return self.are_reported and object_id not in self.awaited
+
+    def may_be_left_out(self, object_id: str) -> bool:
+        """Return whether a table that was left out may be so still, or lacks the snapshot that the connector takes afterwards."""
+        return self.left_out is None or object_id in self.left_out or object_id in self.awaited
 
     def must_stay_unreadable(self, object_id: str, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable: its snapshot is incomplete, or its sync point is not reached.

@@ -1,4 +1,8 @@
-"""`lakehold stack`: a change-data-capture stack on this machine, for the demo and for tests."""
+"""`lakehold stack`: a change-data-capture stack on this machine, for the demo and for tests.
+
+The command `lakehold` always imports this module, so that the commands below import what only the stack needs.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -8,8 +12,6 @@ from typing import Annotated
 import typer
 
 from lakehold.servers.screen import OutputFormat, directory_option, progress, show_status
-from lakehold.stack import lifecycle
-from lakehold.stack.addresses import StackPorts
 
 app = typer.Typer(help="PostgreSQL, Kafka, a registry and Debezium on this machine.")
 
@@ -25,6 +27,8 @@ def up(
     ] = None,
 ) -> None:
     """Start every part that does not run, and write the addresses."""
+    from lakehold.stack import StackPorts, lifecycle
+
     ports = StackPorts.from_base(port_base) if port_base is not None else None
     addresses = lifecycle.up(directory, ports, progress())
     typer.echo(f"kafka     {addresses.kafka}")
@@ -40,6 +44,8 @@ def down(
     delete_data: Annotated[bool, typer.Option("--delete-data", help="Delete its data and logs as well.")] = False,
 ) -> None:
     """Stop every part."""
+    from lakehold.stack import lifecycle
+
     lifecycle.down(directory, delete_data=delete_data, on_event=progress())
 
 
@@ -49,6 +55,8 @@ def status(
     output_format: Annotated[OutputFormat, typer.Option("--format", help="Format of the output.")] = OutputFormat.TABLE,
 ) -> None:
     """Show the state of every part. The exit code is 0 if all of them are healthy, else 1."""
+    from lakehold.stack import lifecycle
+
     parts = lifecycle.status(directory)
     show_status(parts, output_format)
     if not all(part.healthy for part in parts):

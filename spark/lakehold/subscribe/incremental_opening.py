@@ -1,0 +1,171 @@
+"""Chooses how the changes of a query are read: from its plan, its tables' columns, and what Spark says about its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from lakehold.subscribe.arrow_query import arrow_query
+from lakehold.subscribe.delta_terms import RowTerms
+from lakehold.subscribe.diffed_rows import DiffedRows
+from lakehold.subscribe.group_state import GroupColumns, NotKept
+from lakehold.subscribe.grouped_rows import GroupedRows
+from lakehold.subscribe.incremental_plan import Aggregation, RowQuery, TouchedGroups, Whole
+from lakehold.subscribe.joined_rows import JoinedRows
+from lakehold.subscribe.on_spark import has_variant, view_name
+from lakehold.subscribe.project import arrow_schema, readable_columns, unsupported_type
+from lakehold.subscribe.query_relation import QueryRelation
+from lakehold.subscribe.relation import Relation
+from lakehold.subscribe.row_by_row_changes import RowByRow
+from lakehold.subscribe.spark_types import spark_schema
+from lakehold.subscribe.statement import Query
+from lakehold.subscribe.table_diffs import DiffReading
+from lakehold.subscribe.touched_rows import TouchedRows
+
+
+@dataclass(frozen=True)
+class QueryOpening:
+    """Opens queries.
+
+    Args:
+        reading: Reads diffs.
+    """
+
+    reading: DiffReading
+
+    def open(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
+        """Choose how the changes of `query` are read.
+
+        Args:
+            query: The query.
+            schemas: The columns of its tables by full name.
+        """
+        readable = {name: readable_columns(schema) for name, schema in schemas.items()}
+        if readable != schemas:
+            # A query that returns unreadable columns is refused; inside expressions Spark can read them.
+            result = self._result(query, schemas)
+            try:
+                self._result(query, readable)
+            except PySparkException:
+                return QueryRelation(
+                    query, schemas, self.reading, result, "it reads columns that have no values in SUBSCRIBE"
+                )
+        if query.columns_at is not None:
+            return self._row_by_row(query, readable, is_readable=readable == schemas)
+        whole = QueryRelation(query, readable, self.reading, self._result(query, readable))
+        try:
+            return self._incremental(query, whole)
+        except NotKept as reason:
+            return replace(whole, reason=str(reason))
+
+    def _incremental(self, query: Query, whole: QueryRelation) -> Relation:
+        match query.plan:
+            case Whole(reason):
+                raise NotKept(reason)
+            case RowQuery():
+                return self._joined(query.plan, whole)
+            case TouchedGroups():
+                return self._touched(query.plan, whole)
+            case Aggregation():
+                return self._grouped(query.plan, whole)
+
+    def _row_by_row(self, query: Query, schemas: Mapping[str, Schema], *, is_readable: bool) -> RowByRow:
+        ((name, schema),) = schemas.items()
+        is_plain = query.plain is not None and is_readable
+        here = arrow_query(query.plain, arrow_schema(schema)) if query.plain is not None and is_plain else None
+        result = here.result if here is not None else self._result(query, schemas)
+        return RowByRow(query, name, schema, self.reading, result, here)
+
+    def _joined(self, plan: RowQuery, whole: QueryRelation) -> JoinedRows:
+        terms = RowTerms(plan, whole.schemas, self.reading)
+        joined = JoinedRows(plan, whole, terms, self.reading, whole.result)
+        if joined.unknown:
+            raise NotKept(joined.unknown)
+        return joined
+
+    def _touched(self, plan: TouchedGroups, whole: QueryRelation) -> TouchedRows:
+        (source,) = plan.query.sources
+        fields = whole.schemas[source.full_name].fields
+        names = [field.name.lower() for field in fields if field.field_type.is_primitive]
+        for column in plan.columns:
+            if names.count(column.lower()) != 1:
+                raise NotKept(
+                    f"it groups or partitions by {column}, which is no column of {source.full_name} with simple values"
+                )
+        return TouchedRows(plan, whole, self.reading, whole.result)
+
+    def _grouped(self, plan: Aggregation, whole: QueryRelation) -> Relation:
+        otherwise: Relation = whole
+        if plan.touched is not None:
+            with suppress(NotKept):
+                otherwise = self._touched(plan.touched, whole)
+        try:
+            return self._kept_groups(plan, whole, otherwise)
+        except NotKept:
+            if otherwise is whole:
+                raise
+            return otherwise
+
+    def _kept_groups(self, plan: Aggregation, whole: QueryRelation, otherwise: Relation) -> GroupedRows:
+        columns = {field.name.lower() for schema in whole.schemas.values() for field in schema.fields}
+        if taken := columns & set(plan.aliases):
+            raise NotKept(f"{min(taken)} in GROUP BY is the name of a column and of an item of the select list")
+        try:
+            before = self._rows_before(plan, whole)
+            types = tuple(before.columns.types)
+            count = len(plan.keys)
+            keys, arguments = types[:count], types[count : count + plan.arguments]
+            groups = GroupColumns(keys, arguments, plan.calls, self._aggregate_types(plan, before))
+            grouped = GroupedRows(plan, before, groups, otherwise, whole, self.reading, whole.result)
+            shown = grouped.select_list_types()
+        except PySparkException as error:
+            raise NotKept("Spark does not accept the parts into which lakehold splits it") from error
+        if [_in_utc(of) for of in shown] != [_in_utc(of) for of in whole.result.types]:
+            raise NotKept("Spark gives other types to the parts into which lakehold splits it")
+        return grouped
+
+    def _rows_before(self, plan: Aggregation, whole: QueryRelation) -> DiffedRows:
+        query = plan.rows
+        if query.columns_at is not None:
+            is_readable = all(readable_columns(schema) == schema for schema in whole.schemas.values())
+            return self._row_by_row(query, whole.schemas, is_readable=is_readable)
+        if not isinstance(query.plan, RowQuery):
+            raise NotKept(query.plan.reason if isinstance(query.plan, Whole) else "its rows are grouped twice")
+        rows = QueryRelation(query, whole.schemas, self.reading, self._result(query, whole.schemas))
+        return self._joined(query.plan, rows)
+
+    def _aggregate_types(self, plan: Aggregation, before: DiffedRows) -> tuple[pa.DataType, ...]:
+        if not plan.calls:
+            return ()
+        calls = [f"{call.function}({'*' if call.argument is None else f'a{call.argument}'})" for call in plan.calls]
+        view = view_name()
+        session = self.reading.spark.session()
+        rows = session.createDataFrame([], spark_schema(before.columns))
+        found = self.reading.spark.select(f"SELECT {', '.join(calls)} FROM {view}", {view: rows})
+        return tuple(found.limit(0).toArrow().schema.types)
+
+    def _result(self, query: Query, schemas: Mapping[str, Schema]) -> pa.Schema:
+        """Return the columns of a query's result, found by running the query over empty tables.
+
+        Raises:
+            DefinitionError: A column of the result cannot be read.
+        """
+        spark = self.reading.spark
+        views = {name: view_name() for name in schemas}
+        frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
+        result: DataFrame = spark.select(query.over({}, views), frames).limit(0)
+        for column in result.schema.fields:
+            if has_variant(column.dataType):
+                raise unsupported_type(column.name, column.dataType.simpleString())
+        return result.toArrow().schema
+
+
+def _in_utc(of: pa.DataType) -> pa.DataType:
+    """Return a type without its time zone, which is only how Spark shows an instant."""
+    return pa.timestamp(of.unit, "UTC") if pa.types.is_timestamp(of) and of.tz is not None else of

@@ -1,0 +1,84 @@
+"""Incremental SUBSCRIBEs give the same rows as whole computations, over random histories and random queries."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakehold.lake import Lake
+from lakehold.subscribe.grouped_rows import GroupedRows
+from lakehold.subscribe.joined_rows import JoinedRows
+from lakehold.subscribe.query_relation import QueryRelation
+from lakehold.subscribe.relation import Relation, TimelinesByName
+from lakehold.subscribe.row_by_row_changes import RowByRow
+from lakehold.subscribe.row_values import tuples
+from lakehold.subscribe.sorting import Sorting
+from lakehold.subscribe.touched_rows import TouchedRows
+from tests.conftest import LakeFactory
+from tests.histories import exact
+from tests.incremental_queries import COLUMNS, change, create, dated, insert, queries
+
+pytestmark = pytest.mark.spark
+
+HISTORIES = int(os.environ.get("INCREMENTAL_HISTORIES", "2"))
+QUERIES = int(os.environ.get("INCREMENTAL_QUERIES", "12"))
+TIMES = 7
+
+
+def rows_of(tables: Iterable[pa.Table]) -> list[str]:
+    """Return the rows in order; -0.0 is 0.0, which it equals."""
+    return [exact(tuple(map(_positive_zero, row))) for table in tables for row in tuples(table)]
+
+
+def _positive_zero(value: Any) -> Any:
+    return 0.0 if isinstance(value, float) and value == 0 else value
+
+
+def windows(chosen: random.Random, until: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive intervals of timestamps: a reader reads one after the other."""
+    at = 1
+    while at < until:
+        end = chosen.randint(at + 1, until)
+        yield at, end + 1
+        at = end
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_incremental_results_are_those_of_the_whole_computation(make_lake: LakeFactory, seed: int) -> None:
+    chosen = random.Random(seed)
+    lake = make_lake(foreign_lag_ms=0)
+    create(lake)
+    for name in COLUMNS:
+        insert(lake, name, chosen, 8)
+        for _ in range(TIMES - 1):
+            change(lake, name, chosen)
+    for text in queries(chosen, QUERIES):
+        relation, timelines = opened(lake, text)
+        assert not isinstance(relation, QueryRelation), (text, relation.reason)
+        whole = whole_of(relation)
+        until = max(timeline.upper_ms for timeline in timelines.values()) - 1
+        wanted = rows_of(whole.changes(timelines, 1, until + 1, Sorting()))
+        found: list[str] = []
+        for after, end in windows(chosen, until):
+            found += rows_of(relation.changes(timelines, after, end, Sorting()))
+        assert found == wanted, text
+        assert rows_of(relation.rows(timelines, 3, Sorting())) == rows_of(whole.rows(timelines, 3, Sorting())), text
+
+
+def whole_of(relation: Relation) -> QueryRelation:
+    """Return the relation that computes the same query whole."""
+    if isinstance(relation, RowByRow):
+        schemas = {relation.name: relation.schema}
+        return QueryRelation(relation.query, schemas, relation.reading, relation.result)
+    assert isinstance(relation, JoinedRows | GroupedRows | TouchedRows)
+    return relation.whole
+
+
+def opened(lake: Lake, query: str) -> tuple[Relation, TimelinesByName]:
+    found = lake.open_subscription(f"SUBSCRIBE ({query})")
+    return found.subscription.relation, dated(found.timelines)
