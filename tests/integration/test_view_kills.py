@@ -1,4 +1,4 @@
-"""Real `lakehold publish` processes that refresh a view are killed or suspended: each timestamp is merged exactly once."""
+"""Real `lakehold publish` processes that refresh a view are killed: each timestamp is merged exactly once."""
 
 from __future__ import annotations
 
@@ -84,21 +84,3 @@ def test_a_refresh_killed_around_its_commit_loses_and_repeats_nothing(shop: Shop
     assert code == 0, errors
     assert shop.ids() == list(range(1, shop.written + 1))
     assert list(shop.lake.catalog.load_table("bi.v").metadata.refs) == ["main"]
-
-
-def test_a_suspended_refresh_that_wakes_up_after_its_successor_commits_nothing(shop: Shop) -> None:
-    suspended = shop.start(suspend_at="before-publish")
-    try:
-        subscribers = shop.lake.subscriptions.store.subscribers
-        wait_for(lambda: any(s.lease for s in subscribers()), within_s=ENDS_WITHIN_S)
-        shop.wait_for_lease()
-        shop.write()
-        code, errors = shop.published()
-        assert code == 0, errors
-        suspended.send_signal(signal.SIGCONT)
-        _, errors = suspended.communicate(timeout=ENDS_WITHIN_S)
-    finally:
-        suspended.kill()
-    assert suspended.returncode == 1
-    assert "code: lease-lost" in errors
-    assert shop.ids() == list(range(1, shop.written + 1))
