@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import OnLapse
+from lakehold.lake_changes import LakeChanges
 from lakehold.lake_parts import LakeParts
 from lakehold.lake_session import LakeSession
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatchReader
-
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
@@ -34,14 +33,12 @@ if TYPE_CHECKING:
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Verdict
     from lakehold.sql.result import Result
-    from lakehold.subscribe.output_batches import Batch
-    from lakehold.subscribe.subscription_opening import Opened
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
     from lakehold.verify.comparison import Comparison
 
 
-class Lake:
+class Lake(LakeChanges):
     """An open lake. Close it, or use it in a `with` statement.
 
     Args:
@@ -112,8 +109,7 @@ class Lake:
         Raises:
             SubscriberBusy: Another process publishes it.
             SubscriberLapsed: The changes since it was last published are no longer kept.
-            DefinitionError: The subscription does not exist, its tables cannot be read, or its output cannot be
-                written.
+            DefinitionError: The subscription does not exist, its tables cannot be read, or its output cannot be written.
         """
         reports = []
         for report in self.publications(name):
@@ -143,67 +139,9 @@ class Lake:
         Raises:
             StatementError: The text is not one SUBSCRIBE.
             DefinitionError: The name is not valid.
-            PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting
-                names none.
+            PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting names none.
         """
         return self.subscriptions.client(name, text, OnLapse(on_lapse), max_lag_ms)
-
-    def follow(self, text: str, stop: Event | None = None) -> Iterator[Batch]:
-        """Yield what a SUBSCRIBE gives, one batch for each complete timestamp; endless without UP TO.
-
-        Iterate over a batch to take its rows as they are read; `batch.rows` has all of them.
-
-        Args:
-            text: One SUBSCRIBE.
-            stop: Ends it when set, between two polls of the lake.
-
-        Raises:
-            StatementError: The text is not one SUBSCRIBE.
-            DefinitionError: A table or column does not exist.
-            NotReadable: AS OF is outside of the readable window.
-        """
-        from lakehold.spark_errors import readable
-        from lakehold.subscribe.output_batches import batches
-
-        opened = self.open_subscription(text)
-        with readable():
-            yield from batches(opened.follow(stop or Event()), opened.columns)
-
-    def changes(  # noqa: PLR0913 - one for each clause
-        self,
-        table: str,
-        since: int,
-        until: int | None = None,
-        *,
-        at_least: bool = False,
-        envelope: str | None = None,
-        key: Sequence[str] = (),
-        net: bool = False,
-    ) -> RecordBatchReader:
-        """Return the changes of a table as a stream of Arrow batches, which DuckDB, Polars and pandas read.
-
-        Args:
-            table: Full name.
-            since: Changes after this time come, epoch milliseconds.
-            until: Changes before this time come; by default all that can be read now.
-            at_least: Begin at the first readable time after `since` if `since` is not readable.
-            envelope: `upsert` or `debezium`, with one row for each key and timestamp; by default diffs.
-            key: The columns of the envelope's key.
-            net: Read all changes as one: what differs between both times.
-        """
-        from lakehold.subscribe.statement import Changes, enveloped
-        from lakehold.timeline.as_of import AsOf
-
-        as_of = AsOf(since, at_least=at_least)
-        return self._parts.read_changes(Changes(table, as_of, until, enveloped(envelope, tuple(key)), net))
-
-    def open_subscription(self, text: str) -> Opened:
-        """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""
-        from lakehold.spark_errors import readable
-        from lakehold.sql.parse import parse_subscription
-
-        with readable():
-            return self._parts.subscribing.open(parse_subscription(text, self.settings.catalog_name))
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Merge the records that the topics of `source` hold now into its tables.
@@ -229,9 +167,7 @@ class Lake:
     def batches_of(self, source: str, *, idle_ms: int = 0) -> Generator[BatchReport, None, None]:
         """Ingest as `ingest` does and yield one report at a time; the lease is held until the iterator ends or is closed.
 
-        `idle_ms` is for callers that poll. A call without new records commits an empty batch, which makes the tables readable
-        at later times; with `idle_ms` it does so only if the last batch is at least so many milliseconds old. The call waits
-        for nothing.
+        With `idle_ms`, for callers that poll, empty batches are at least so many milliseconds apart, and nothing is waited for.
         """
         with self._parts.ingesting.leased(source, idle_ms) as ingesting:
             yield from ingesting.drain()
@@ -241,8 +177,7 @@ class Lake:
     ) -> Generator[Progressed, None, None]:
         """Ingest several sources, which take turns: records that they share are read and decoded once.
 
-        A source that fails or was dropped is reported as `SourceFailed`, and the others continue. After `turn_s` seconds a
-        source begins no batch beyond one for each of its readers; the next call continues.
+        A source that fails or was dropped yields a `SourceFailed`. After `turn_s` seconds it leaves the rest to the next call.
         """
         yield from self._parts.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
 
@@ -267,16 +202,13 @@ class Lake:
         """Bring new or stopped tables to the position of the others of their source, and let them join these.
 
         Args:
-            tables: Full names. The others of their sources continue meanwhile.
+            tables: Full names, which must have sources. Others of these sources continue meanwhile.
             on_batch: Called with each report as its batch commits.
             progress: Shows how much is read.
             stop: Ends it when set, between two batches; the next call continues.
 
         Returns:
             A report for each table; `error` says why a table is not in sync, or not readable yet.
-
-        Raises:
-            DefinitionError: A table does not exist, or no source feeds it; nothing was begun.
         """
         return self._parts.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
 
@@ -302,11 +234,9 @@ class Lake:
         """Expire history that nothing needs, compact small files, and delete files that no table refers to.
 
         Args:
-            tables: Full names; by default all of lakehold's own, others that declare how much history they keep, and
-                held ones.
+            tables: Full names; by default all of lakehold's own, others that declare how much history they keep, and held ones.
             dry_run: Change nothing; report what would be done.
-            orphans: Search for files that no table refers to even where that was done within a day; for `tables` it
-                always is.
+            orphans: Search for files that no table refers to even where that was done within a day; for `tables` it always is.
             progress: Shows which tables are done.
 
         Returns:

@@ -147,9 +147,7 @@ def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> Sp
     Two lakes of one process must not share catalogs, nor close each other's session.
     """
     _refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
-    session = prepared(SparkSession.builder.remote(remote).create(), settings)
-    threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
-    return session
+    return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), closed), settings)
 
 
 def _refuse_silent(remote: str, timeout_s: float) -> None:
@@ -168,6 +166,11 @@ def _refuse_silent(remote: str, timeout_s: float) -> None:
             detail=f"{address.scheme}://{address.netloc}: {error}.",
             hint="Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
         ) from error
+
+
+def _kept_alive(session: SparkSession, closed: threading.Event) -> SparkSession:
+    threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
+    return session
 
 
 def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
@@ -275,12 +278,13 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
 def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     """Open one more session like `spark`, with settings and views of its own, until the context ends."""
     if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
-        clone = spark.cloneSession()
+        clone, closed = spark.cloneSession(), threading.Event()
         # PySpark 4.1 does not set this for clones, and does not stop them without.
         clone.release_session_on_close = True
         try:
-            yield prepared(clone, settings)
+            yield prepared(_kept_alive(clone, closed), settings)
         finally:
+            closed.set()
             # A session that is not stopped blocks the end of Python for ever: it waits for its connection.
             clone.stop()
         return

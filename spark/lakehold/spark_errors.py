@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, UpstreamUnavailable
 from lakehold.executor_python import executor_lacks
 from lakehold.iceberg.store_errors import store_failed, store_hint
 
@@ -23,6 +23,7 @@ _HINTS = {
     "DROP TABLE IF EXISTS skips a table that does not exist."
 }
 """Hints that Spark does not give, by its error condition."""
+_SESSION_LOST = frozenset({"NO_ACTIVE_SESSION", "INVALID_HANDLE.SESSION_CHANGED", "INVALID_HANDLE.SESSION_NOT_FOUND"})
 _CALL_FAILED = "An error occurred while calling"
 
 
@@ -41,6 +42,19 @@ def readable() -> Iterator[None]:
 def is_sparks(error: Exception) -> bool:
     """Return whether Spark raised the error, in a classic session or over Spark Connect."""
     return type(error).__module__.partition(".")[0] in _SPARKS_MODULES
+
+
+def session_lost(error: Exception) -> UpstreamUnavailable | None:
+    """Return the error for a server of Spark Connect that does not know the session any more; None for other errors."""
+    condition = _CONDITION.match(str(error))
+    if not is_sparks(error) or condition is None or condition["condition"] not in _SESSION_LOST:
+        return None
+    return UpstreamUnavailable(
+        "the Spark Connect server was started again",
+        code="spark-unreachable",
+        detail="It does not know the session in which this statement ran.",
+        hint="Run it again: that opens another session, and nothing is done twice.",
+    )
 
 
 def described(error: Exception) -> str:

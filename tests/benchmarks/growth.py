@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from lakehold.lake import Lake
+from tests.benchmarks.driver_heap import driver_heap_bytes
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.growth_fits import Cost, Costs, as_formulas
 from tests.benchmarks.holds import multiply
@@ -42,8 +44,9 @@ def growth(lake: Lake, directory: Path, *, quick: bool) -> list[Figure]:
             "holds on the table": growing.holds,
         }
         for axis, measured in axes.items():
+            began_s = time.monotonic()
             costs = measured()
-            Console(width=_WIDTH).print(as_formulas(axis, costs))
+            Console(width=_WIDTH).print(as_formulas(axis, costs), f"{time.monotonic() - began_s:,.0f} s")
             figures += _figures(axis, costs)
     return figures
 
@@ -114,7 +117,7 @@ class _Growing:
     def _cost(self, of: GrowingLake, lake: Lake, work: Work, *, traces: bool) -> Cost:
         if work == of.ingest:
             of.record()
-        peak = None
+        peak, kept = None, driver_heap_bytes() if traces else 0
         with self.place.counted() as requests:
             if traces:
                 gc.collect()
@@ -123,7 +126,9 @@ class _Growing:
             if traces:
                 _, peak = tracemalloc.get_traced_memory()
                 tracemalloc.stop()
-        return Cost(requests, peak / _MIB if peak is not None else None)
+        if peak is None:
+            return Cost(requests)
+        return Cost(requests, peak / _MIB, (driver_heap_bytes() - kept) / _MIB)
 
 
 def _figures(axis: str, costs: Costs) -> list[Figure]:

@@ -18,10 +18,12 @@ class Cost:
     Attributes:
         requests: Requests to the object store and to the catalog.
         memory_mib: What Python allocated at most at one time, beyond what was there before; None: it was not measured.
+        driver_mib: What Spark's driver keeps after the work, beyond what it kept before; None: it was not measured.
     """
 
     requests: Requests
-    memory_mib: float | None
+    memory_mib: float | None = None
+    driver_mib: float | None = None
 
     @property
     def by_unit(self) -> dict[str, float]:
@@ -31,8 +33,10 @@ class Cost:
             "requests": counted.store.total(),
             "KiB": counted.store_bytes / _KIB,
             "statements": counted.catalog,
+            "MiB": self.memory_mib,
+            "MiB of the driver": self.driver_mib,
         }
-        return found if self.memory_mib is None else {**found, "MiB": self.memory_mib}
+        return {unit: value for unit, value in found.items() if value is not None}
 
 
 Costs = Mapping[int, Mapping[str, Cost]]

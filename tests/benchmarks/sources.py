@@ -24,7 +24,7 @@ from tests.waiting import wait_for
 
 _RUNS = 5
 _SLOTS = 4
-_BATCH_RECORDS = 100_000
+_BATCH_RECORDS = 50_000
 _BATCHES = 20
 _WITHIN_S = 1_800.0
 _GOAL = 2.0

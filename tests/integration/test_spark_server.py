@@ -47,8 +47,9 @@ from lakehold.lake import connect
 
 warehouse, remote = sys.argv[1:]
 session._KEEP_ALIVE_EVERY_S = 0.5
-with connect(warehouse, spark_remote=remote) as lake:
-    lake.spark.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
+with connect(warehouse, spark_remote=remote) as lake, session.another_session(lake.spark, lake.settings) as beside:
+    for own in (lake.spark, beside):
+        own.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
     silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]
     for other in silent:
         other.conf.get("spark.sql.session.timeZone")
@@ -59,7 +60,7 @@ with connect(warehouse, spark_remote=remote) as lake:
         except PySparkException as error:
             print(error.getCondition())
             break
-    print(lake.spark.sql("TABLE kept").collect())
+    print(lake.spark.sql("TABLE kept").collect(), beside.sql("TABLE kept").collect())
     for other in silent:
         other.stop()
 """
@@ -186,7 +187,7 @@ def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_
             timeout=ENDS_WITHIN_S,
         )
     assert client.returncode == 0, client.stderr
-    assert client.stdout == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)]\n"
+    assert client.stdout == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)] [Row(a=1)]\n"
 
 
 def test_down_stops_the_process_that_up_started(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""The service that `docs/airflow.md` shows: it follows all sources until it is stopped."""
+"""The service that `docs/operate/follow-or-schedule.md` shows: it follows all sources until it is stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITHIN_S = 600
 
 
 def test_the_shown_service_follows_all_sources_until_systemd_stops_it(tmp_path: Path) -> None:
-    (shown,) = checked("docs/airflow.md", __file__)
+    (shown,) = checked("docs/operate/follow-or-schedule.md", __file__)
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(shown)

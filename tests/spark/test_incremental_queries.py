@@ -25,9 +25,9 @@ from tests.incremental_queries import COLUMNS, change, create, dated, insert, qu
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = int(os.environ.get("INCREMENTAL_HISTORIES", "2"))
-QUERIES = int(os.environ.get("INCREMENTAL_QUERIES", "12"))
-TIMES = 7
+HISTORIES = int(os.environ.get("INCREMENTAL_HISTORIES", "1"))
+QUERIES = int(os.environ.get("INCREMENTAL_QUERIES", "6"))
+TIMES = 5
 
 
 def rows_of(tables: Iterable[pa.Table]) -> list[str]:

@@ -59,8 +59,8 @@ def signature(function: Any) -> str:
 
 
 def public(owner: type) -> set[str]:
-    """Return the public names of a class."""
-    return {name for name in vars(owner) if not name.startswith("_")}
+    """Return the public names of a class and of those that it extends."""
+    return {name for each in owner.mro()[:-1] for name in vars(each) if not name.startswith("_")}
 
 
 def test_every_public_member_of_a_lake_is_described() -> None:

@@ -23,7 +23,7 @@ from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.ingest.write.repeats import remove_gone
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import MAIN_READER, ReaderState, TableProgress
-from lakehold.spark_errors import advice, described, is_sparks
+from lakehold.spark_errors import advice, described, is_sparks, session_lost
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
 
     Raises:
         LeaseLost: This process no longer holds the lease of the source.
-        UpstreamUnavailable: The records cannot be read now.
+        UpstreamUnavailable: The records cannot be read now, or Spark's server has lost the session.
     """
     state = batch.state
     try:
@@ -77,6 +77,8 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
     except (LeaseLost, UpstreamUnavailable):
         raise
     except Exception as error:
+        if lost := session_lost(error):
+            raise lost from error
         stop = _as_stop(batch.of.tables[name].definition, error)
         if state.error is None or state.error.message != stop.message:
             # A continuous ingest tries the table again every few seconds and meets the same error: log it once.

@@ -28,7 +28,7 @@ from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.recovery import recover, stop_faulty, stop_left_out
 from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
-from lakehold.spark_errors import advice, described, is_sparks
+from lakehold.spark_errors import advice, described, is_sparks, session_lost
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,8 @@ class Ingesting(LeasedSource):
         except Exception as error:
             if not is_sparks(error):
                 raise
+            if lost := session_lost(error):
+                raise lost from error
             log.warning("source %s failed", self.source, exc_info=True)
             raise IngestFailed(
                 f'source "{self.source}" could not be read',

@@ -9,7 +9,7 @@ from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.sql.result import Result
-from lakehold.sql.statement_effects import BeginSubscription, DropHolds, EndSubscription, NameHold, Plan, RunOnSpark
+from lakehold.sql.statement_effects import BeginSubscription, DropHolds, EndSubscription, NameHold, Plan
 from lakehold.sql.statements import (
     CreateRole,
     DropRole,
@@ -20,7 +20,6 @@ from lakehold.sql.statements import (
     ShowRoles,
 )
 from lakehold.state.roles import Roles
-from lakehold.subscribe.statement import Changes
 
 ROLE_COLUMNS = ("name", "superuser", "current")
 GRANT_COLUMNS = ("role", "privilege", "object_type", "object")
@@ -53,7 +52,7 @@ def run_on_roles(statement: RoleStatement, roles: RoleCommands) -> Result:
 
 
 def check_privileges(plan: Plan, guard: Guard) -> None:
-    """Check that the program's role may make the effects of `plan` on subscriptions and on existing holds, and read changes.
+    """Check that the program's role may make the effects of `plan` on subscriptions and on existing holds.
 
     Raises:
         PermissionDenied: The role lacks a privilege.
@@ -71,20 +70,8 @@ def check_privileges(plan: Plan, guard: Guard) -> None:
             case DropHolds(holds):
                 for hold in holds:
                     guard.check_change(f'drop hold "{hold.full_name}"', hold)
-            case RunOnSpark(changes=placed):
-                for each in placed:
-                    check_reading_changes(guard, each.changes)
             case _:
                 pass  # Needs no privilege, or checks it when it runs.
-
-
-def check_reading_changes(guard: Guard, changes: Changes) -> None:
-    """Check that the program's role may read the changes of a table.
-
-    Raises:
-        PermissionDenied: The role lacks SELECT on the table.
-    """
-    guard.check(f'read the changes of "{changes.table}"', privileges.selecting([changes.table]))
 
 
 def _create(statement: CreateRole, roles: RoleCommands) -> Result:

@@ -148,7 +148,8 @@ def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
     rows: list[Row] = []
     for entry in entries:
         with table.io.new_input(entry.data_file.file_path).open() as file:
-            rows += pq.read_table(file).to_pylist()
+            # Read whole: Parquet's reader would make a request for each part of a file that is small.
+            rows += pq.read_table(pa.BufferReader(file.read())).to_pylist()
     return rows
 
 

@@ -40,12 +40,20 @@ class QueryOpening:
     reading: DiffReading
 
     def open(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
-        """Choose how the changes of `query` are read.
+        """Choose how the changes of `query` are read; the choice is kept unless the query may use functions of the session.
 
         Args:
             query: The query.
             schemas: The columns of its tables by full name.
         """
+        key = (
+            query.text,
+            tuple((name, schema.schema_id, schema.model_dump_json()) for name, schema in schemas.items()),
+        )
+        found: Relation = self.reading.opened.of(key, lambda: self._open(query, schemas))
+        return found
+
+    def _open(self, query: Query, schemas: Mapping[str, Schema]) -> Relation:
         readable = {name: readable_columns(schema) for name, schema in schemas.items()}
         if readable != schemas:
             # A query that returns unreadable columns is refused; inside expressions Spark can read them.

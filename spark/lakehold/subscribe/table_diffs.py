@@ -7,11 +7,12 @@ that a data file whose rows were removed at several timestamps is opened once. D
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import chain, takewhile
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -32,8 +33,10 @@ from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
 from lakehold.subscribe.timeline_steps import Step
 from lakehold.timeline.timelines import Timeline
 
-_AHEAD = 32
+_AHEAD = 64
 """Number of steps whose metadata is read ahead, if storage answers slowly."""
+
+_QUERIES_REMEMBERED = 200
 
 _SMALL_BYTES = 1 << 16
 """File size up to which reading is mostly work of Python, which threads cannot do at once, and not of Arrow."""
@@ -52,6 +55,7 @@ class DiffReading:
         files: Cached manifests and manifest lists.
         positions: Cached positions of deletes, by the delete file's `place`.
         groups: States of groups, for subscriptions that aggregate.
+        opened: How queries are read, by text and columns of the tables: Spark takes longer to say it than to read a small diff.
     """
 
     spark: OnSpark
@@ -64,6 +68,7 @@ class DiffReading:
         default_factory=lambda: Remembered(VECTORS_REMEMBERED)
     )
     groups: KeptGroups = field(default_factory=KeptGroups)
+    opened: Remembered[Hashable, Any] = field(default_factory=lambda: Remembered(_QUERIES_REMEMBERED))
 
 
 _Keyed = Sequence[tuple[DiffKey, Step]]

@@ -1,0 +1,82 @@
+"""Reading how the tables of a lake change: the methods of `Lake` that follow a SUBSCRIBE, or return changes as Arrow.
+
+Methods import what only they need, so that a short process loads only what it uses.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+from lakehold.lake_parts import LakeParts
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
+
+    from lakehold.subscribe.output_batches import Batch
+    from lakehold.subscribe.subscription_opening import Opened
+
+
+class LakeChanges:
+    """The part of a lake that reads changes."""
+
+    _parts: LakeParts
+
+    def follow(self, text: str, stop: Event | None = None) -> Iterator[Batch]:
+        """Yield what a SUBSCRIBE gives, one batch for each complete timestamp; endless without UP TO.
+
+        Iterate over a batch to take its rows as they are read; `batch.rows` has all of them.
+
+        Args:
+            text: One SUBSCRIBE.
+            stop: Ends it when set, between two polls of the lake.
+
+        Raises:
+            StatementError: The text is not one SUBSCRIBE.
+            DefinitionError: A table or column does not exist.
+            NotReadable: AS OF is outside of the readable window.
+        """
+        from lakehold.spark_errors import readable
+        from lakehold.subscribe.output_batches import batches
+
+        opened = self.open_subscription(text)
+        with readable():
+            yield from batches(opened.follow(stop or Event()), opened.columns)
+
+    def changes(  # noqa: PLR0913 - one for each clause
+        self,
+        table: str,
+        since: int,
+        until: int | None = None,
+        *,
+        at_least: bool = False,
+        envelope: str | None = None,
+        key: Sequence[str] = (),
+        net: bool = False,
+    ) -> RecordBatchReader:
+        """Return the changes of a table as a stream of Arrow batches, which DuckDB, Polars and pandas read.
+
+        Args:
+            table: Full name.
+            since: Changes after this time come, epoch milliseconds.
+            until: Changes before this time come; by default all that can be read now.
+            at_least: Begin at the first readable time after `since` if `since` is not readable.
+            envelope: `upsert` or `debezium`, with one row for each key and timestamp; by default diffs.
+            key: The columns of the envelope's key.
+            net: Read all changes as one: what differs between both times.
+        """
+        from lakehold.subscribe.statement import Changes, enveloped
+        from lakehold.timeline.as_of import AsOf
+
+        as_of = AsOf(since, at_least=at_least)
+        return self._parts.read_changes(Changes(table, as_of, until, enveloped(envelope, tuple(key)), net))
+
+    def open_subscription(self, text: str) -> Opened:
+        """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""
+        from lakehold.spark_errors import readable
+        from lakehold.sql.parse import parse_subscription
+
+        with readable():
+            return self._parts.subscribing.open(parse_subscription(text, self._parts.settings.catalog_name))

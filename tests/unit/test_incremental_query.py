@@ -1,0 +1,114 @@
+"""Tests of queries that are computed from diffs, and of the state of groups when values leave."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from lakehold.sql.dialect import split
+from lakehold.sql.queries import parse_query
+from lakehold.subscribe.group_state import GroupColumns, GroupState, Inexact, NotKept
+from lakehold.subscribe.incremental_plan import AggregateCall, Aggregation, Plan, RowQuery, TouchedGroups, Whole
+
+
+def plan_of(query: str) -> Plan:
+    (statement,) = split(query)
+    return parse_query(statement, repeatable=True).plan
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("SELECT a FROM s.t WHERE b > 1", RowQuery),
+        ("SELECT t.a, u.b FROM s.t JOIN s.u ON t.k = u.k LEFT JOIN s.v USING (k)", RowQuery),
+        ("SELECT a FROM s.t UNION ALL SELECT b FROM s.u", RowQuery),
+        ("SELECT any(b) FROM s.t", Aggregation),
+        ("SELECT a, a IS DISTINCT FROM b FROM s.t GROUP BY a, 2", Aggregation),
+        ("SELECT DISTINCT a, b FROM s.t", Aggregation),
+        ("SELECT any_value(a) FROM s.t GROUP BY a", TouchedGroups),
+        ("SELECT count(DISTINCT b) FROM s.t GROUP BY a", TouchedGroups),
+        ("SELECT rank() OVER (PARTITION BY a, b ORDER BY c), max(d) OVER (PARTITION BY a) FROM s.t", TouchedGroups),
+    ],
+)
+def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan]) -> None:
+    assert isinstance(plan_of(query), kind)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM s.t WHERE a IN (SELECT b FROM s.u)",
+        "SELECT a FROM s.t FULL JOIN s.u ON t.a = u.b",
+        "SELECT * FROM s.t UNION ALL SELECT * FROM s.u",
+        "SELECT a FROM s.t UNION SELECT a FROM s.u",
+        "SELECT a, explode(b) FROM s.t",
+        "SELECT `sum`(a) FROM s.t GROUP BY a",
+        "SELECT a + b, (a + b) * 2 FROM s.t GROUP BY a + b",
+        "SELECT a, count(*) FROM s.t GROUP BY ROLLUP (a)",
+        "SELECT sum(b) AS a FROM s.t GROUP BY a HAVING a > 2",
+        "SELECT transform(a, x -> x + 1) FROM s.t GROUP BY a",
+        "SELECT sum(n) OVER (ORDER BY k) FROM s.t",
+        "SELECT sum(n) OVER (PARTITION BY struct_column.k) FROM s.t",
+        "SELECT count(DISTINCT b) FROM s.t JOIN s.u USING (k) GROUP BY a",
+    ],
+)
+def test_a_query_that_is_not_known_to_be_safe_is_computed_whole(query: str) -> None:
+    found = plan_of(query)
+    # A key that aggregates is found out when the query is opened: its rows would be grouped twice.
+    assert isinstance(found, Whole) or (isinstance(found, Aggregation) and isinstance(found.rows.plan, Aggregation)), (
+        found
+    )
+
+
+def test_columns_of_two_tables_with_the_same_name_are_different_keys() -> None:
+    found = plan_of("SELECT d.k, t.k, count(*) FROM s.t JOIN s.d ON t.x = d.x GROUP BY t.k, d.k")
+    assert isinstance(found, Aggregation)
+    assert found.items == ("k1", "k0", "g0")
+    assert found.rows.text == "SELECT t.k AS k0, d.k AS k1 FROM s.t JOIN s.d ON t.x = d.x"
+
+
+def columns(function: str, of: pa.DataType, result: pa.DataType) -> GroupColumns:
+    return GroupColumns((pa.int32(),), (of,), (AggregateCall(function, 0),), (result,))
+
+
+def test_a_least_value_that_leaves_is_read_again_for_its_group_only() -> None:
+    least = columns("min", pa.int32(), pa.int32())
+    state = GroupState(least, {(1,): [2, 5], (2,): [1, 5]}, has_one_group=False)
+    _, lost = state.add([(-1, (1,), (5,)), (1, (2,), (7,))])
+    assert lost == {(1,)}
+    _, lost = state.add([(-1, (2,), (5,)), (1, (2,), (3,))])
+    assert not lost
+    assert least.results_of(state.groups[2,]) == (3,)
+
+
+def test_a_group_whose_last_row_leaves_is_gone() -> None:
+    state = GroupState(columns("min", pa.int32(), pa.int32()), {(1,): [1, 5]}, has_one_group=False)
+    before, lost = state.add([(-1, (1,), (5,))])
+    assert before == {(1,): [1, 5]}
+    assert not lost
+    assert state.groups == {}
+
+
+def test_sums_that_may_overflow_in_some_order_are_left_to_spark() -> None:
+    total = columns("sum", pa.int64(), pa.int64())
+    assert total.results_of([2, 2, 0, 2**63 - 1]) == (0,)
+    with pytest.raises(Inexact):
+        total.results_of([2, 2, 0, 2**63])
+    with pytest.raises(Inexact):
+        columns("avg", pa.int64(), pa.float64()).results_of([2, 2, 0, 2**53 + 1])
+
+
+@pytest.mark.parametrize(
+    ("total", "count", "expected"), [("1.00", 3, "0.333333"), ("-0.01", 2, "-0.005000"), ("2.00", 3, "0.666667")]
+)
+def test_averages_of_decimals_are_rounded_half_up(total: str, count: int, expected: str) -> None:
+    average = columns("avg", pa.decimal128(10, 2), pa.decimal128(14, 6))
+    assert average.results_of([count, count, Decimal(total)]) == (Decimal(expected),)
+
+
+@pytest.mark.parametrize("of", [pa.float64(), pa.decimal128(38, 4), pa.string()])
+def test_sums_without_an_exact_state_are_refused(of: pa.DataType) -> None:
+    with pytest.raises(NotKept):
+        columns("sum", of, of)
