@@ -1,8 +1,8 @@
-"""Publishes subscriptions whose tables have changed.
+"""Publishes subscriptions and refreshes materialized views whose tables have changed.
 
 It starts when tables change (assets `lakehold-tables`). For each subscription that reads one of them, it appends the new
-timestamps to the output table, each once, and continues where the last run stopped. Outputs that changed are announced as assets
-(`lakehold-outputs`).
+timestamps to the output table, each once, and continues where the last run stopped. It merges them into each view, before all
+that read the view. Outputs and views that changed are announced as assets (`lakehold-outputs`).
 
 Subscriptions that read the same tables are published by one task, which reads each change once. A subscription that fails in
 it is retried by a task of its own. A subscription that exceeded its MAX LAG stays red, and its log says how to continue; the
@@ -27,7 +27,8 @@ SUBSCRIPTIONS = Param(
     type="array",
     items={"type": "string"},
     title="Subscriptions",
-    description="Names, one a line. Empty: those that read what has changed; all, when a person triggers it.",
+    description="Names, one a line, of views with their namespace. Empty: those that read what has changed; all, when a person "
+    "triggers it.",
 )
 
 

@@ -31,6 +31,7 @@ OPTION_SETS: Mapping[str, OptionSet] = {
     "table_option": options.TABLE,
     "history_option": options.RETENTION,
     "subscription_option": options.SUBSCRIPTION,
+    "view_option": options.VIEW,
 }
 _VALUES = (
     ("name", "a word, lowercase unless quoted"),
@@ -73,10 +74,12 @@ _SAMPLES = {
         "CREATE CONNECTION k TO KAFKA (BROKER 'b:9092')",
         "CREATE SOURCE s FROM FILES '/data' FORMAT JSON",
         "CREATE TABLE shop.orders FROM SOURCE s (TOPIC 't') ENVELOPE DEBEZIUM",
+        "CREATE MATERIALIZED VIEW bi.v AS SELECT id FROM shop.orders",
         "ALTER SOURCE s REPAIR",
         "DROP CONNECTION k",
         "DROP SOURCE s",
         "DROP TABLE shop.orders",
+        "DROP MATERIALIZED VIEW bi.v",
     ),
 }
 
@@ -174,6 +177,15 @@ def forms() -> tuple[Form, ...]:
         ),
         Form("DROP SUBSCRIPTION [IF EXISTS] name [CASCADE]", ("DROP SUBSCRIPTION",)),
         Form(
+            "CREATE MATERIALIZED VIEW [IF NOT EXISTS] table [KEY (column, …)]\n  [WITH (view_option, …)] AS query",
+            ("CREATE MATERIALIZED VIEW",),
+        ),
+        Form(
+            "ALTER MATERIALIZED VIEW table {SET (history_option) | RESET (RETAIN HISTORY)}",
+            ("ALTER MATERIALIZED VIEW",),
+        ),
+        Form("DROP MATERIALIZED VIEW [IF EXISTS] table [CASCADE]", ("DROP MATERIALIZED VIEW",)),
+        Form(
             "[EXPLAIN] BEGIN [TRANSACTION]; definition; …; COMMIT [TRANSACTION]", ("BEGIN", "EXPLAIN BEGIN", "COMMIT")
         ),
         Form("EXPLAIN explained", ("EXPLAIN",)),
@@ -212,8 +224,8 @@ def _showing() -> Iterable[Form]:
     yield Form(f"SHOW {{{' | '.join(words.removeprefix('SHOW ') for words in plain)}}}", tuple(plain))
     yield Form("SHOW GRANTS [FOR name]", ("SHOW GRANTS",))
     created = [words.removeprefix("SHOW CREATE ") for words in shown if words.startswith("SHOW CREATE")]
-    named = [words for words in created if words not in ("TABLE", "HOLD")]
-    one_of_names = f"{{{' | '.join(named)}}} name | TABLE table | HOLD hold"
+    named = [words for words in created if words not in ("TABLE", "MATERIALIZED VIEW", "HOLD")]
+    one_of_names = f"{{{' | '.join(named)}}} name | {{TABLE | MATERIALIZED VIEW}} table | HOLD hold"
     yield Form(f"SHOW CREATE {{{one_of_names}}}", tuple(f"SHOW CREATE {words}" for words in created))
 
 
@@ -234,7 +246,7 @@ def summary() -> str:
         ("subscribe", "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS"),
         (
             "definition",
-            "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",
+            "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION, MATERIALIZED VIEW or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",
         ),
         ("explained", f"one of {explained}"),
     ]

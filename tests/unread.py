@@ -35,7 +35,7 @@ class NoSubscriptions:
     def begin(self, *_: object, **__: object) -> NoReturn:
         pytest.fail("a statement over other definitions reached subscriptions")
 
-    end = overview = begin
+    end = overview = views = begin
 
 
 class NothingUpstream:

@@ -1,4 +1,4 @@
-"""Definitions: connections, sources, tables and subscriptions, as SQL declares and `mz_catalog.mz_objects` keeps them."""
+"""Definitions: connections, sources, tables, subscriptions and views, as SQL declares and `mz_catalog.mz_objects` keeps them."""
 
 from __future__ import annotations
 
@@ -290,4 +290,64 @@ class Subscription:
     max_lag_ms: int | None = None
 
 
-Definition = Connection | Source | Table | Subscription
+@dataclass(frozen=True)
+class MaterializedView:
+    """`CREATE MATERIALIZED VIEW namespace.name [KEY (…)] [WITH (…)] AS SELECT …`: a table that lakehold keeps equal to a query.
+
+    Attributes:
+        namespace: Namespace of the table.
+        name: Name of the table.
+        query: The query as written, without the name of the lake's catalog.
+        tables: Full names of the tables that it reads.
+        key: Columns of which each row of the result has other values; empty: the table keeps equal rows, too.
+        retain_history_ms: How much of the table's history stays readable; None: the setting `retain_history_ms`.
+        max_lag_ms: How far its hold may lag behind its tables before maintenance moves it; None: the setting
+            `default_max_lag_ms`.
+    """
+
+    namespace: str
+    name: str
+    query: str
+    tables: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    retain_history_ms: int | None = None
+    max_lag_ms: int | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace.name`."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def into(self) -> str:
+        """Return the full name of the table that it fills."""
+        return self.full_name
+
+    @property
+    def subscribe(self) -> str:
+        """Return the SUBSCRIBE whose output is merged into the table: diffs, or the rows of each key before and after."""
+        envelope = f" ENVELOPE DEBEZIUM (KEY ({', '.join(map(quoted, self.key))}))" if self.key else ""
+        return f"SUBSCRIBE ({self.query}){envelope}"
+
+
+Definition = Connection | Source | Table | Subscription | MaterializedView
+
+Derived = Subscription | MaterializedView
+"""Definitions whose table lakehold writes from the output of a SUBSCRIBE."""
+
+
+def name_of(definition: Definition) -> str:
+    """Return the name by which a definition is found among those of its kind: the full name if a table belongs to it."""
+    return definition.full_name if isinstance(definition, Table | MaterializedView) else definition.name
+
+
+def described(definition: Definition) -> str:
+    """Return a definition's kind and name, for messages."""
+    kinds = {
+        Connection: "connection",
+        Source: "source",
+        Table: "table",
+        Subscription: "subscription",
+        MaterializedView: "materialized view",
+    }
+    return f'{kinds[type(definition)]} "{name_of(definition)}"'

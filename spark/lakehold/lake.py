@@ -100,10 +100,10 @@ class Lake(LakeChanges):
         return self._parts.runner(self).run(text)
 
     def publish(self, name: str, on_commit: Callable[[PublishReport], None] | None = None) -> list[PublishReport]:
-        """Append what a subscription gives until now to its output table, each timestamp once.
+        """Append what a subscription gives until now to its output table, or refresh a materialized view, each timestamp once.
 
         Args:
-            name: Name of the subscription.
+            name: Name of the subscription, or full name of the view.
             on_commit: Called with each report as its commit is done.
 
         Raises:

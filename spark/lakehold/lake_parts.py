@@ -27,6 +27,7 @@ from lakehold.state.holds import HoldStore
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.read_lease_store import ReadLeaseStore
+from lakehold.state.subscribers import SubscriberStore
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
@@ -78,6 +79,7 @@ class LakeParts:
         self.hold_store = HoldStore(self.state)
         self.read_lease_store = ReadLeaseStore(self.state)
         self.tables = DataTables(self.catalog)
+        self.subscribers = SubscriberStore(self.state)
 
     def close(self) -> None:
         """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
@@ -177,18 +179,19 @@ class LakeParts:
     def subscriptions(self) -> Subscriptions:
         """Make the object that manages subscriptions and durable clients."""
         from lakehold.publish.subscriptions import Subscriptions
+        from lakehold.publish.view_table import ViewWriting
         from lakehold.sql.parse import parse_endless
-        from lakehold.state.subscribers import SubscriberStore
 
         return Subscriptions(
             self.catalog,
             self.definitions,
-            SubscriberStore(self.state),
+            self.subscribers,
             self._own_holds,
             self.subscribing,
             partial(parse_endless, catalog=self.settings.catalog_name),
             self.settings,
             self._guard,
+            ViewWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
         )
 
     @cached_property
@@ -203,6 +206,7 @@ class LakeParts:
             self.batches,
             self.settings.foreign_lag_ms,
             holds=lambda: existing(self.hold_store.holds(), self.definitions.definitions()),
+            subscriber=self.subscribers.find,
         )
 
     @cached_property

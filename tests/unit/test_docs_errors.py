@@ -53,7 +53,7 @@ def test_error_codes_are_those_of_the_code() -> None:
         if _CODE.fullmatch(code)
     ]
     assert len(in_docs) == len(set(in_docs))
-    by_kind = {pattern.format(kind.value) for pattern in patterns for kind in ObjectKind}
+    by_kind = {pattern.format(kind.value.replace(" ", "-")) for pattern in patterns for kind in ObjectKind}
     # No object uses a subscription, so this error cannot occur.
     assert set(in_docs) == (whole | by_kind) - {"subscription-in-use"}
 

@@ -15,13 +15,13 @@ from lakehold.holds.commands import NewHold
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.lake import connect
-from lakehold.model.lake_definitions import Entry
+from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.parse import parse_script
 from lakehold.sql.run_roles import check_privileges
 from lakehold.sql.script_run import Runner
 from lakehold.sql.statement_effects import BeginSubscription, EndSubscription, Plan
-from lakehold.sql.statements import CreateSubscription, GrantPrivileges
+from lakehold.sql.statements import CreateMaterializedView, CreateSubscription, GrantPrivileges
 from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.roles import ROLES, Grant, GrantedOn, Privilege, Role
@@ -304,12 +304,24 @@ def test_the_creator_of_a_hold_may_drop_it_without_create(program: Program) -> N
     assert bi.holds.all() == ()
 
 
-def test_a_subscription_requires_select_on_its_tables_and_create_for_its_output() -> None:
-    (parsed,) = parse_script("CREATE SUBSCRIPTION s INTO bi.changes AS SUBSCRIBE shop.orders")
-    assert isinstance(parsed.statement, CreateSubscription)
-    subscription, store = parsed.statement.subscription, MemoryState().store(ROLES)
-    begin = Plan((BeginSubscription(subscription),))
-    end = Plan((EndSubscription(Entry("s1", subscription, "", 1), with_output=False),))
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE SUBSCRIPTION s INTO bi.changes AS SUBSCRIBE shop.orders",
+        "CREATE MATERIALIZED VIEW bi.v AS SELECT id FROM shop.orders",
+    ],
+)
+def test_a_subscription_or_view_requires_select_on_its_tables_and_create_for_its_output(statement: str) -> None:
+    (parsed,) = parse_script(statement)
+    assert isinstance(parsed.statement, CreateSubscription | CreateMaterializedView)
+    store, created = MemoryState().store(ROLES), parsed.statement
+    entry: DerivedEntry
+    if isinstance(created, CreateSubscription):
+        entry = Entry("s1", created.subscription, "", 1)
+    else:
+        entry = Entry("v1", created.view, "", 1)
+    begin = Plan((BeginSubscription(entry.definition),))
+    end = Plan((EndSubscription(entry, with_output=False),))
     create_bi = replace(CREATE_SHOP, object_name="bi")
 
     def is_allowed(plan: Plan, *granted: Grant) -> bool:

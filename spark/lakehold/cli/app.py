@@ -271,21 +271,24 @@ def verify(  # noqa: PLR0913 - a command's options
 
 @app.command(epilog=_examples("lakehold publish order_changes --follow", "lakehold publish --all"))
 def publish(  # noqa: PLR0913 - a command's options
-    subscriptions: Annotated[list[str] | None, typer.Argument(metavar="SUBSCRIPTION", help="Their names.")] = None,
+    subscriptions: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Subscriptions, or full names of views.")
+    ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Publish all subscriptions.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Publish all subscriptions and views.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C.")] = False,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Append the changes of subscriptions to their output tables.
+    """Append the changes of subscriptions to their output tables, and refresh materialized views.
 
-    Each timestamp is appended once; the output has one line for each commit. Subscriptions that read the same tables
-    read each change once. Exit code 1 when a subscription failed: the others were published.
+    Each timestamp is published once; the output has one line for each commit. Subscriptions that read the same tables
+    read each change once, and a view is refreshed before all that read it. Exit code 1 when one failed: the others were
+    published.
     """
     if bool(subscriptions) == every:
-        raise typer.BadParameter("name subscriptions, or say --all", param_hint="SUBSCRIPTION")
+        raise typer.BadParameter("name subscriptions or views, or say --all", param_hint="NAME")
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.cli.publish import run_publish

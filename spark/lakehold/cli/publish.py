@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 
 from lakehold.cli.command_output import Output
@@ -27,25 +27,30 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
 
     Args:
         lake: The lake.
-        names: The subscriptions; None: all. A subscription that fails does not keep the others from being published.
+        names: Subscriptions, and full names of materialized views; None: all. One that fails does not keep the others from
+            being published.
         output: Where rows and errors go.
         progress: Shows how many rows were published.
         follow: Whether to continue with new changes.
 
     Returns:
-        The exit code: 0, 1 when a subscription failed, `INTERRUPTED` when Ctrl-C came before the end. Following has no
+        The exit code: 0, 1 when one failed, `INTERRUPTED` when Ctrl-C came before the end. Following has no
         end: Ctrl-C is no failure there.
 
     Raises:
-        DefinitionError: There is no subscription of one of the names.
+        DefinitionError: There is no subscription or view of one of the names.
     """
     stop = stop_on_signal()
     # Subscriptions of the same tables follow each other, so that the diffs that one reads are still cached for the next.
     wanted = [name for group in lake.subscriptions.together(names) for name in group]
-    what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions"
+    views = lake.definitions.definitions().views
+    what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions and views"
     with progress.task(f"publishing {what}", unit="rows") as task:
         publishing = _Publishing(lake, output, task, stop, follow, is_one_of_many=len(wanted) > 1)
         if follow and len(wanted) > 1:
+            # A view can be followed once it was refreshed, and what it reads before it.
+            for name in (name for name in wanted if name in views):
+                replace(publishing, follow=False).run(name)
             with ThreadPoolExecutor(len(wanted), thread_name_prefix="lakehold-publish") as pool:
                 went_well = all(list(pool.map(publishing.run, wanted)))
         else:
@@ -93,10 +98,13 @@ class _Publishing:
             self.task.advance(report.rows, f"{report.subscription} below {iso(report.position_ms)}")
             self.output.result(Result(COLUMNS, [_row(report)]))
 
+    def _kind(self, name: str) -> str:
+        return "materialized view" if name in self.lake.definitions.definitions().views else "subscription"
+
     def _show_error(self, name: str, error: LakeholdError) -> None:
         with self.showing:
             if self.is_one_of_many:
-                self.output.notice(f"subscription {name} was not published")
+                self.output.notice(f"{self._kind(name)} {name} was not published")
             self.output.error(error)
 
 

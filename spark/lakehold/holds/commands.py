@@ -35,7 +35,7 @@ class NewHold:
         check: None: `OFF`.
         sql: The statement as written.
         kept_by: Id of the subscription or name of the client that advances the hold.
-        keeper: Whether `kept_by` is a subscription or a client.
+        keeper: Whether `kept_by` is a subscription, a view or a client.
     """
 
     name: str | None
@@ -145,7 +145,7 @@ class HoldCommands:
         except BaseException:
             self._changes.take_back(draft)
             raise
-        if ids or hold.keeper is SubscriberKind.SUBSCRIPTION:
+        if ids or hold.keeper in (SubscriberKind.SUBSCRIPTION, SubscriberKind.VIEW):
             self._changes.keep(hold)
 
     def advance(self, name: str, to_ms: int | None = None) -> Hold:

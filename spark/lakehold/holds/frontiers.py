@@ -52,9 +52,9 @@ class FrontierReader:
         """
         if full_name.partition(".")[0].lower() in _SYSTEM_NAMESPACES:
             raise _not_holdable(full_name, "It is one of the lake's own tables, which keep no history.")
-        fed = self.timelines.definitions.definitions().tables.get(full_name)
-        if fed is not None:
-            return HeldTable(fed.object_id, full_name, is_fed=True)
+        own = self.timelines.definitions.definitions().own_table(full_name)
+        if own is not None:
+            return HeldTable(own.object_id, full_name, is_fed=True)
         if self.timelines.tables.is_view(full_name):
             raise _not_holdable(full_name, "It is a view: nothing of it is stored.", hint="Hold the tables it reads.")
         timeline = self.timelines.of([full_name])[full_name]
@@ -109,9 +109,8 @@ class FrontierReader:
         definitions = self.timelines.definitions.definitions()
         keeps_ms = retention_ms(definitions, timeline.table.properties, timeline.full_name, self.settings)
         retained_ms = max(timeline.since_ms, timeline.upper_ms - 1 - keeps_ms)
-        held = _held(timeline)
-        if timeline.source is not None:
-            held = HeldTable(definitions.table(timeline.full_name).object_id, timeline.full_name, is_fed=True)
+        own = definitions.own_table(timeline.full_name)
+        held = _held(timeline) if own is None else HeldTable(own.object_id, timeline.full_name, is_fed=True)
         return Frontier(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.stops)
 
 

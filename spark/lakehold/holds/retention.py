@@ -1,4 +1,4 @@
-"""Retention of a table's history: `RETAIN HISTORY` of a fed table, a property of any other table, or the lake's setting."""
+"""Retention of a table's history: `RETAIN HISTORY` of a fed table or view, a property of other tables, or the lake's setting."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ RETAIN_HISTORY_PROPERTY = "lakehold.retain-history-ms"
 
 def own_retention_ms(definitions: Definitions, table_properties: Mapping[str, str], full_name: str) -> int | None:
     """Return the milliseconds of history that the table itself asks for; None if it asks for none, or unreadably."""
+    if full_name in definitions.views:
+        return definitions.views[full_name].definition.retain_history_ms
     if full_name in definitions.tables:
         option = definitions.tables[full_name].definition.options.get(RETAIN_HISTORY)
         return option if isinstance(option, int) else None

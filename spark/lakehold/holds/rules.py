@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from lakehold.definitions import object_text
+from lakehold.definitions import full_name_text, name_of, object_text
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Stop
@@ -52,19 +52,19 @@ Frontiers = Mapping[str, Frontier]
 
 
 def existing(holds: Holds, definitions: Definitions) -> Holds:
-    """Select the holds that exist: a hold whose fed table or subscription is not declared (any more, or yet) does not."""
-    tables = definitions.tables
-    subscriptions = {entry.object_id for entry in definitions.subscriptions.values()}
+    """Select the holds that exist: a hold whose fed table, view or subscription is not declared (any more, or yet) does not."""
+    derived = definitions.all_derived
     return tuple(
         hold
         for hold in holds
-        if all(
-            table.full_name in tables and tables[table.full_name].object_id == table.object_id
-            for table in hold.tables
-            if table.is_fed
-        )
-        and (hold.keeper is not SubscriberKind.SUBSCRIPTION or hold.kept_by in subscriptions)
+        if all(_is_declared(table, definitions) for table in hold.tables if table.is_fed)
+        and (hold.keeper in (None, SubscriberKind.CLIENT) or hold.kept_by in derived)
     )
+
+
+def _is_declared(table: HeldTable, definitions: Definitions) -> bool:
+    entry = definitions.own_table(table.full_name)
+    return entry is not None and entry.object_id == table.object_id
 
 
 def protecting(holds: Holds, definitions: Definitions) -> Holds:
@@ -77,25 +77,27 @@ def protecting(holds: Holds, definitions: Definitions) -> Holds:
 
 
 def keeper_name(hold: Hold, definitions: Definitions) -> str | None:
-    """Return the name of the subscription or client that advances `hold`; None if there is none."""
-    names = {entry.object_id: name for name, entry in definitions.subscriptions.items()}
-    return (
-        hold.kept_by if hold.keeper is not SubscriberKind.SUBSCRIPTION else names.get(hold.kept_by or "", hold.kept_by)
-    )
+    """Return the name of the subscription, view or client that advances `hold`; None if there is none."""
+    if hold.keeper in (None, SubscriberKind.CLIENT):
+        return hold.kept_by
+    entry = definitions.all_derived.get(hold.kept_by or "")
+    return name_of(entry.definition) if entry is not None else hold.kept_by
 
 
 def check_not_kept(hold: Hold, verb: str, definitions: Definitions) -> None:
     """Refuse to move or drop a subscriber's hold by hand: the subscriber would lose changes that it has not taken yet.
 
     Raises:
-        DefinitionError: A subscription or client advances `hold`.
+        DefinitionError: A subscription, view or client advances `hold`.
     """
     name = keeper_name(hold, definitions)
     if name is None:
         return
-    is_subscription = hold.keeper is SubscriberKind.SUBSCRIPTION
-    who = f'subscription "{name}"' if is_subscription else f'durable client "{name}"'
-    ends = f"DROP SUBSCRIPTION {object_text(name)}" if is_subscription else "its forget()"
+    who, ends = f'durable client "{name}"', "its forget()"
+    if hold.keeper is SubscriberKind.SUBSCRIPTION:
+        who, ends = f'subscription "{name}"', f"DROP SUBSCRIPTION {object_text(name)}"
+    elif hold.keeper is SubscriberKind.VIEW:
+        who, ends = f'materialized view "{name}"', f"DROP MATERIALIZED VIEW {full_name_text(name)}"
     raise DefinitionError(
         f'hold "{hold.name}" cannot be {verb} by hand',
         code="hold-kept",

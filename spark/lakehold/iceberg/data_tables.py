@@ -29,7 +29,13 @@ TIMESTAMP_PROPERTY = "lakehold.timestamp"
 """In a snapshot's summary: the `mz_timestamp` of the batch that made it."""
 
 SOURCE_PROPERTY = "lakehold.source"
-"""In a snapshot's summary: the source of the batch that made it."""
+"""In a snapshot's summary: the source of the batch that made it, or the object id of the view that it belongs to."""
+
+POSITION_PROPERTY = "lakehold.position"
+"""In snapshot summaries and properties of output tables and views: all below it (exclusive, epoch milliseconds) is published."""
+
+SINCE_PROPERTY = "lakehold.since"
+"""A property of a view's table: the first time at which the table shows the query's result, epoch milliseconds."""
 
 MANIFESTS_REMEMBERED = 20_000
 """Most pairs of a manifest and a column whose bounds are kept in memory: a manifest never changes."""
@@ -233,7 +239,14 @@ class DataTables:
 
         change_refs(self._catalog, state.full_name, plan)
 
-    def fast_forward(self, state: TableState, snapshot_id: int, tag: str | None, branch: str | None = None) -> None:
+    def fast_forward(
+        self,
+        state: TableState,
+        snapshot_id: int,
+        tag: str | None,
+        branch: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Make `snapshot_id`, a snapshot on top of the current one of `state`, the table's current one.
 
         Args:
@@ -241,18 +254,21 @@ class DataTables:
             snapshot_id: The snapshot.
             tag: A tag to put on it in the same commit; None for none.
             branch: A branch to remove in the same commit; None for none.
+            properties: Properties of the table to set in the same commit.
 
         Raises:
             CommitConflict: The table has another current snapshot by now.
         """
 
         def plan(table: Table) -> RefChanges | None:
-            if table.metadata.current_snapshot_id == snapshot_id:
+            if table.metadata.current_snapshot_id == snapshot_id != state.snapshot_id:
                 return None
             if table.metadata.current_snapshot_id != state.snapshot_id:
                 raise _moved(state)
             tags = {} if tag is None else {tag: snapshot_id}
-            return RefChanges(main=snapshot_id, tags=tags, removed=frozenset({branch} if branch is not None else ()))
+            main = snapshot_id if snapshot_id != state.snapshot_id else None
+            removed = frozenset({branch} if branch is not None else ())
+            return RefChanges(main=main, tags=tags, removed=removed, properties=properties or {})
 
         change_refs(self._catalog, state.full_name, plan)
 

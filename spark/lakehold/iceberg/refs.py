@@ -1,4 +1,7 @@
-"""Changes of a table's branches and tags in one small commit without Spark, for tables of any format version."""
+"""Changes of a table's branches and tags in one small commit without Spark, for tables of any format version.
+
+The commit may set properties of the table, too.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
@@ -40,15 +44,17 @@ class RefChanges:
         tags: Snapshot ids by tag names, for tags that never expire; a tag on another snapshot moves.
         branches: Snapshot ids by names of new branches.
         removed: Names of tags and branches to remove.
+        properties: Properties of the table to set.
     """
 
     main: int | None = None
     tags: Mapping[str, int] = field(default_factory=dict)
     branches: Mapping[str, int] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.main is not None or self.tags or self.branches or self.removed)
+        return bool(self.main is not None or self.tags or self.branches or self.removed or self.properties)
 
 
 def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefChanges | None]) -> RefChanges | None:
@@ -91,13 +97,17 @@ def _by_catalog(catalog: Catalog, table: Table, changes: RefChanges) -> Attempt[
             updates.append(SetSnapshotRefUpdate.model_validate({"ref-name": name, **after[name]}))
         else:
             updates.append(RemoveSnapshotRefUpdate(ref_name=name))
+    if changes.properties:
+        updates.append(SetPropertiesUpdate(updates=dict(changes.properties)))
 
     def commit() -> None:
         catalog.commit_table(table, tuple(requirements), tuple(updates))
 
     def is_in(newest: Table) -> bool:
         refs = _as_json(newest)
-        return all(refs.get(name) == after.get(name) for name in touched)
+        return all(refs.get(name) == after.get(name) for name in touched) and (
+            newest.properties.items() >= changes.properties.items()
+        )
 
     return Attempt(table, changes, (), commit, is_in)
 
@@ -118,6 +128,8 @@ def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
 def with_refs(fields: MetadataJson, changes: RefChanges) -> MetadataJson:
     """Return metadata with changed refs; `fields` have the time of the change."""
     after = {**fields, "refs": _changed(_refs(fields), changes)}
+    if changes.properties:
+        after["properties"] = {**(fields.get("properties") or {}), **changes.properties}
     if changes.main is not None:
         after["current-snapshot-id"] = changes.main
         current = {"timestamp-ms": fields["last-updated-ms"], "snapshot-id": changes.main}

@@ -179,7 +179,7 @@ class Survey:
                 name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches
             )
         own_ms = own_retention_ms(definitions, properties, name)
-        if not named and name not in definitions.tables and own_ms is None:
+        if not named and definitions.own_table(name) is None and own_ms is None:
             return MaintenanceScope(name, None, rewrites=False, orphans=False)
         retained_ms = retention_ms(definitions, properties, name, self.settings)
         return MaintenanceScope(name, retained_ms, rewrites=True, orphans=searches)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
-from lakehold.definitions import Connection, Definition, Source, Subscription, Table
+from lakehold.definitions import Connection, Definition, Derived, MaterializedView, Source, Subscription, Table, name_of
 from lakehold.errors import DefinitionError
 
-D = TypeVar("D", Connection, Source, Table, Subscription)
+D = TypeVar("D", Connection, Source, Table, Subscription, MaterializedView)
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,21 @@ class Entry(Generic[D]):
     created_at_ms: int
 
 
-AnyEntry = Entry[Connection] | Entry[Source] | Entry[Table] | Entry[Subscription]
+AnyEntry = Entry[Connection] | Entry[Source] | Entry[Table] | Entry[Subscription] | Entry[MaterializedView]
+
+DerivedEntry = Entry[Subscription] | Entry[MaterializedView]
+"""A subscription or a materialized view."""
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """A lake's definitions at one time; tables by full name. A value: changes return a new one."""
+    """A lake's definitions at one time; tables and views by full name. A value: changes return a new one."""
 
     connections: Mapping[str, Entry[Connection]] = field(default_factory=dict)
     sources: Mapping[str, Entry[Source]] = field(default_factory=dict)
     tables: Mapping[str, Entry[Table]] = field(default_factory=dict)
     subscriptions: Mapping[str, Entry[Subscription]] = field(default_factory=dict)
+    views: Mapping[str, Entry[MaterializedView]] = field(default_factory=dict)
 
     def connection(self, name: str) -> Connection:
         """Return the connection called `name`."""
@@ -52,10 +56,47 @@ class Definitions:
         """Return the subscription called `name`."""
         return _found(self.subscriptions, name, "subscription")
 
-    def subscriptions_to(self, table: str) -> tuple[Subscription, ...]:
-        """Return the subscriptions that read the table `namespace.name`, in order of name."""
-        found = (entry.definition for _, entry in sorted(self.subscriptions.items()))
-        return tuple(subscription for subscription in found if table in subscription.tables)
+    def view(self, full_name: str) -> Entry[MaterializedView]:
+        """Return the materialized view called `namespace.name`."""
+        return _found(self.views, full_name, "materialized view")
+
+    def derived(self, name: str) -> DerivedEntry:
+        """Return the materialized view of this full name, or else the subscription of this name."""
+        return self.views.get(name) or self.subscription(name)
+
+    @property
+    def all_derived(self) -> Mapping[str, DerivedEntry]:
+        """Return the subscriptions and views by their ids."""
+        entries: tuple[DerivedEntry, ...] = (*self.subscriptions.values(), *self.views.values())
+        return {entry.object_id: entry for entry in entries}
+
+    def own_table(self, full_name: str) -> Entry[Table] | Entry[MaterializedView] | None:
+        """Return the table of a source or the view called `namespace.name`; None for a table of another writer."""
+        return self.tables.get(full_name) or self.views.get(full_name)
+
+    def readers_of(self, table: str) -> tuple[Derived, ...]:
+        """Return the subscriptions and views that read the table `namespace.name`, each after those that read it in turn."""
+        subscriptions = (entry.definition for _, entry in sorted(self.subscriptions.items()))
+        found: dict[Derived, None] = dict.fromkeys(each for each in subscriptions if table in each.tables)
+        for name, entry in sorted(self.views.items()):
+            if table in entry.definition.tables:
+                found |= dict.fromkeys((*self.readers_of(name), entry.definition))
+        return tuple(found)
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return the names of views `names`, each after those among them that it reads."""
+        left, found = sorted(dict.fromkeys(names)), list[str]()
+        while left:
+            # No view reads itself: a view is created after all that it reads.
+            ready = [name for name in left if not any(self._reads(name, other) for other in left)]
+            found += ready
+            left = [name for name in left if name not in ready]
+        return found
+
+    def _reads(self, view: str, other: str) -> bool:
+        """Return whether a view reads another one, also through views in between."""
+        tables = self.view(view).definition.tables
+        return other in tables or any(self._reads(name, other) for name in tables if name in self.views)
 
     def subscription_into(self, table: str) -> Subscription | None:
         """Return the subscription that publishes to the table `namespace.name`."""
@@ -88,12 +129,11 @@ class Definitions:
             Source: {**self.sources},
             Table: {**self.tables},
             Subscription: {**self.subscriptions},
+            MaterializedView: {**self.views},
         }
         for entry in entries:
-            definition = entry.definition
-            name = definition.full_name if isinstance(definition, Table) else definition.name
-            found[type(definition)][name] = entry
-        return Definitions(found[Connection], found[Source], found[Table], found[Subscription])
+            found[type(entry.definition)][name_of(entry.definition)] = entry
+        return Definitions(*found.values())
 
     def without(self, definition: Definition) -> Definitions:
         """Return these definitions without one of them."""
@@ -106,6 +146,8 @@ class Definitions:
                 return replace(self, tables={n: e for n, e in self.tables.items() if n != name})
             case Subscription(name=name):
                 return replace(self, subscriptions={n: e for n, e in self.subscriptions.items() if n != name})
+            case MaterializedView(full_name=name):
+                return replace(self, views={n: e for n, e in self.views.items() if n != name})
 
 
 def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
@@ -115,7 +157,7 @@ def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
     close = get_close_matches(name, entries, n=1)
     raise DefinitionError(
         f'{kind} "{name}" does not exist',
-        code=f"{kind}-missing",
+        code=f"{kind.replace(' ', '-')}-missing",
         detail=f"Known: {known}.",
         hint=f'Did you mean "{close[0]}"?'
         if close

@@ -15,7 +15,7 @@ TABLES = AssetAlias("lakehold-tables", group="lakehold")
 """All tables that sources feed or subscriptions read: a DAG with this schedule runs after each change of any of them."""
 
 OUTPUTS = AssetAlias("lakehold-outputs", group="lakehold")
-"""All tables that subscriptions publish into."""
+"""All tables that subscriptions publish into, and all materialized views."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Changed:
     Args:
         table: Full name.
         snapshot_id: The newest snapshot.
-        at_ms: When that snapshot was committed; of an output table, the timestamp below which (exclusive) all is published.
-            Epoch milliseconds.
+        at_ms: When that snapshot was committed; of an output table or view, the timestamp below which (exclusive) all is
+            published. Epoch milliseconds.
     """
 
     table: str

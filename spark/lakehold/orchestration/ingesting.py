@@ -143,7 +143,7 @@ def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
     """Return the tables of other writers that subscriptions or durable clients read, and that have changed since `since`."""
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
-    return changed(lake, sorted(held - set(defined.tables)), set(), since)
+    return changed(lake, sorted(held - {*defined.tables, *defined.views}), set(), since)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Work of the subscriptions DAG: it publishes subscriptions that a change of tables has made due."""
+"""Work of the subscriptions DAG: it publishes subscriptions, and refreshes views, that a change of tables has made due."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakehold.definitions import name_of
 from lakehold.errors import LakeholdError
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
@@ -21,11 +22,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Published:
-    """The outcome of publishing several subscriptions.
+    """The outcome of publishing several subscriptions and views.
 
     Attributes:
-        changed: Output tables that have changed.
-        failed: Names of subscriptions that failed; the log says why.
+        changed: Output tables and views that have changed.
+        failed: Names of subscriptions and views that failed; the log says why.
     """
 
     changed: tuple[Changed, ...]
@@ -33,28 +34,35 @@ class Published:
 
 
 def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) -> list[str]:
-    """Return the subscriptions called `wanted`; else those that read one of `tables`, which changed; without either, all.
+    """Return the subscriptions and views called `wanted`; else those that read one of `tables`, which changed; else all.
+
+    Those that read a view which is due are due, too.
 
     Raises:
-        DefinitionError: A subscription does not exist.
+        DefinitionError: There is no such subscription or view.
     """
     defined = lake.definitions.definitions()
     if wanted:
-        return [defined.subscription(name).definition.name for name in wanted]
-    entries = defined.subscriptions.values()
+        return [name_of(defined.derived(name).definition) for name in wanted]
+    entries = {name_of(entry.definition): entry for entry in defined.all_derived.values()}
     if not tables:
-        return sorted(entry.definition.name for entry in entries)
+        return sorted(entries)
     read = {
         hold.kept_by: {table.full_name for table in hold.tables}
         for hold in lake.holds.all()
         if hold.kept_by is not None
     }
-    # A subscription without a hold has not begun, or lost its hold: publishing finds out which.
-    return sorted(e.definition.name for e in entries if not read.get(e.object_id, {*tables}).isdisjoint(tables))
+    due, changed = dict[str, None](), {*tables}
+    for name in (*defined.in_order(defined.views), *sorted(defined.subscriptions)):
+        # A subscription without a hold has not begun, or lost its hold: publishing finds out which.
+        if not read.get(entries[name].object_id, changed).isdisjoint(changed):
+            due[name] = None
+            changed.add(name)
+    return sorted(due)
 
 
 def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
-    """Publish several subscriptions one after the other; one that fails does not keep the others from being published."""
+    """Publish subscriptions and views one after the other; one that fails does not keep the others from being published."""
     changed: list[Changed] = []
     failed = []
     for name in subscriptions:
@@ -70,7 +78,7 @@ def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
 
 
 def publish(lake: Lake, subscription: str) -> list[Changed]:
-    """Append what a subscription gives until now to its table; return the output table if that changed it."""
+    """Publish a subscription, or refresh a view, until now; return its table if that changed the table."""
     reports = lake.publish(subscription, _log)
     if not reports:
         log.info("nothing new for subscription %s", subscription)

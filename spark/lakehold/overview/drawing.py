@@ -210,7 +210,7 @@ def _follower(follower: FollowerFacts, axis: Axis) -> Lane:
     if follower.position_ms is not None:
         text = f"has taken all before {to_second(follower.position_ms)} UTC"
         marks = (*marks, Mark(Shape.POSITION, _at(axis, follower.position_ms), text, level))
-    return Lane(follower.kind.value, follower.name, follower_text(follower), marks, level)
+    return Lane(follower.kind.spoken, follower.name, follower_text(follower), marks, level)
 
 
 def follower_text(follower: FollowerFacts) -> str:

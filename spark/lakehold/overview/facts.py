@@ -44,10 +44,10 @@ class HoldFacts:
 
 @dataclass(frozen=True)
 class FollowerFacts:
-    """A subscription or a durable client.
+    """A subscription, a materialized view or a durable client.
 
     Attributes:
-        kind: Which of the two.
+        kind: Which of these.
         name: Unique among its kind.
         state: `new`, `running`, `idle` or `lapsed`, as in SHOW SUBSCRIPTIONS.
         position_ms: It has taken all changes below (exclusive); None before it has the first snapshot.

@@ -17,6 +17,7 @@ from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
+from lakehold.publish.subscriptions import VIEW_COLUMNS
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.subscribers import Subscriber, SubscriberKind
@@ -30,9 +31,9 @@ _WAITING_MS = 60_000
 
 @dataclass(frozen=True)
 class _Follower:
-    """A subscription or client without the `upper` of its tables, which is known only when their timelines are read.
+    """A subscription, view or client without the `upper` of its tables, which is known only when their timelines are read.
 
-    `keeper` is the id that its own hold has in `kept_by`: the subscription's object id, or the client's name.
+    `keeper` is the id that its own hold has in `kept_by`: the object id of the subscription or view, or the client's name.
     """
 
     kind: SubscriberKind
@@ -50,12 +51,12 @@ def gather(lake: Lake) -> Overview:
     defined = lake.definitions.definitions()
     readers = lake.batches.all_readers()
     holds = lake.holds.all()
-    followers = [*_subscriptions(lake, defined), *_clients(lake, holds, taken_at_ms)]
+    followers = [*_subscriptions(lake, defined), *_views(lake, defined), *_clients(lake, holds, taken_at_ms)]
     checks = _newest(lake.checks.kept.values(), holds)
 
     fed = {status.full_name: status for status in table_statuses(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
-    names = sorted({*fed, *needed})
+    names = sorted({*fed, *defined.views, *needed})
     with _uncollected():
         # Without those that cannot be read now, such as a table before its first snapshot.
         timelines = lake.timelines.readable(names)
@@ -68,7 +69,7 @@ def gather(lake: Lake) -> Overview:
     free_holds = [of_holds[hold.hold_id] for hold in holds if hold.kept_by not in keepers]
 
     def facts(name: str) -> TableFacts:
-        status = fed.get(name) or TableStatus(name, "", State.FOREIGN)
+        status = fed.get(name) or TableStatus(name, "", State.VIEW if name in defined.views else State.FOREIGN)
         return replace(
             _table(lake, status, timelines.get(name), taken_at_ms),
             holds=tuple(hold for hold in free_holds if name in hold.tables),
@@ -155,6 +156,22 @@ def _subscriptions(lake: Lake, defined: Definitions) -> list[_Follower]:
                 )
             )
     return found
+
+
+def _views(lake: Lake, defined: Definitions) -> list[_Follower]:
+    rows = (dict(zip(VIEW_COLUMNS, values, strict=True)) for values in lake.subscriptions.views())
+    return [
+        _Follower(
+            SubscriberKind.VIEW,
+            row["name"],
+            defined.views[row["name"]].object_id,
+            row["state"],
+            row["refreshed_below"],
+            tuple(row["tables"]),
+        )
+        for row in rows
+        if row["name"] in defined.views
+    ]
 
 
 def _clients(lake: Lake, holds: Sequence[Hold], at_ms: int) -> list[_Follower]:

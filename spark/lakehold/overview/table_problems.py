@@ -140,8 +140,8 @@ def _failed(check: CheckFacts, table: str) -> Problem:
 
 
 def _of_follower(follower: FollowerFacts) -> Iterator[Problem]:
-    what = f'{follower.kind} "{follower.name}"'
-    action = Action.PUBLISH if follower.kind is SubscriberKind.SUBSCRIPTION else None
+    what = f'{follower.kind.spoken} "{follower.name}"'
+    action = Action.PUBLISH if follower.kind is not SubscriberKind.CLIENT else None
     if follower.is_lapsed and follower.starts_over:
         yield Problem(
             Level.LOOK,
@@ -156,7 +156,9 @@ def _of_follower(follower: FollowerFacts) -> Iterator[Problem]:
             Level.WRONG,
             f"{what} has fallen behind what is kept",
             "A part of the changes since it last ran is gone.",
-            "Create it again, or let it start over from a snapshot (ON LAPSE = 'resnapshot').",
+            "Drop it and create it again."
+            if follower.kind is SubscriberKind.VIEW
+            else "Create it again, or let it start over from a snapshot (ON LAPSE = 'resnapshot').",
         )
     elif follower.is_behind and follower.lag_ms is not None and follower.hold is not None:
         allowed = duration(follower.hold.max_lag_ms)

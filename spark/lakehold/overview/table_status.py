@@ -16,7 +16,8 @@ class State(StrEnum):
     """The state of a table.
 
     A table that a source feeds is `live` (in sync with its source), `catching-up` with it, `stopped` by an error, `new` before
-    its first batch, or `loading` before its first snapshot is complete. A `foreign` table is written by another program.
+    its first batch, or `loading` before its first snapshot is complete. A `view` is a materialized view. A `foreign`
+    table is written by another program.
     """
 
     STOPPED = "stopped"
@@ -24,6 +25,7 @@ class State(StrEnum):
     NEW = "new"
     LOADING = "loading"
     LIVE = "live"
+    VIEW = "view"
     FOREIGN = "foreign"
 
 

@@ -11,25 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehold.errors import DefinitionError, LeaseLost
+from lakehold.errors import DefinitionError
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
+from lakehold.iceberg.data_tables import POSITION_PROPERTY
+from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
 from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, create_table, evolve_table
-
-POSITION_PROPERTY = "lakehold.position"
-"""In snapshot summaries and table properties: all output below it (exclusive, epoch milliseconds) is published."""
-
-EPOCH_PROPERTY = "lakehold.epoch"
-"""Counts how often publishers took over the subscription: a publisher of an earlier epoch cannot commit."""
-
-PUBLISHER_PROPERTY = "lakehold.publisher"
-"""In snapshot summaries: the process that made the snapshot."""
 
 RESTARTED_PROPERTY = "lakehold.restarted-at"
 """In snapshot summaries and table properties: the time of the last snapshot that replaced all earlier rows."""
@@ -39,21 +31,6 @@ MANIFESTS_MOST = 100
 
 SMALL_MANIFEST_FILES = 1_000
 """Number of data files below which a manifest is small."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """The progress recorded in an output table.
-
-    Attributes:
-        position_ms: All output below it (exclusive) is in the table.
-        epoch: The publisher's epoch at that commit, see `EPOCH_PROPERTY`.
-        publisher: The process that committed it.
-    """
-
-    position_ms: int
-    epoch: int
-    publisher: str
 
 
 @dataclass(frozen=True)
@@ -73,49 +50,11 @@ class Publication:
     restarted_at_ms: int | None = None
 
 
-class OutputTable:
-    """The output of one subscription.
+class OutputTable(DerivedTable):
+    """The output of one subscription."""
 
-    Args:
-        catalog: The lake's catalog.
-        full_name: The table's full name; the table need not exist yet.
-        subscription_id: Object id of the subscription.
-    """
-
-    def __init__(self, catalog: Catalog, full_name: str, subscription_id: str) -> None:
-        self._catalog = catalog
-        self.full_name = full_name
-        self._subscription_id = subscription_id
-
-    def table(self) -> Table | None:
-        """Load the table; None if it does not exist.
-
-        Raises:
-            DefinitionError: The table is not the output of this subscription.
-        """
-        try:
-            table = self._catalog.load_table(self.full_name)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
-        if table.properties.get(SUBSCRIPTION_PROPERTY) != self._subscription_id:
-            raise DefinitionError(
-                f'table "{self.full_name}" already exists',
-                code="output-exists",
-                detail="It is not the output of this subscription.",
-                hint="Choose another one: CREATE SUBSCRIPTION … INTO namespace.table; or drop the table.",
-            )
-        return table
-
-    def exists(self) -> bool:
-        """Return whether the table exists and belongs to this subscription."""
-        try:
-            return self.table() is not None
-        except DefinitionError:
-            return False
-
-    def drop(self) -> None:
-        """Drop the table with its files."""
-        self._catalog.purge_table(self.full_name)
+    owner_property = SUBSCRIPTION_PROPERTY
+    hint = "Choose another one: CREATE SUBSCRIPTION … INTO namespace.table; or drop the table."
 
     def published(self, table: Table | None = None) -> Published | None:
         """Return how far the output is complete; None if nothing has been published."""
@@ -124,7 +63,7 @@ class OutputTable:
             return None
         for snapshot in _ancestors(table):
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            if summary.get(SUBSCRIPTION_PROPERTY) == self._subscription_id:
+            if summary.get(SUBSCRIPTION_PROPERTY) == self._object_id:
                 return _published(summary)
         # The snapshots with the position have been expired; the table's properties repeat it.
         return _published(table.properties) if POSITION_PROPERTY in table.properties else None
@@ -139,7 +78,7 @@ class OutputTable:
         try:
             if table is not None:
                 return evolve_table(table, columns)
-            return create_table(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._subscription_id})
+            return create_table(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._object_id})
         except ColumnsUnfit as error:
             raise DefinitionError(
                 f'table "{self.full_name}" cannot take the output of its subscription',
@@ -161,9 +100,9 @@ class OutputTable:
         """
 
         def plan(table: Table) -> Rewrite:
-            self._check(table, publication.after, epoch)
+            self.check_continues(table, publication.after, epoch)
             progress = {POSITION_PROPERTY: str(publication.position_ms), EPOCH_PROPERTY: str(epoch)}
-            summary = {SUBSCRIPTION_PROPERTY: self._subscription_id, PUBLISHER_PROPERTY: publisher, **progress}
+            summary = {SUBSCRIPTION_PROPERTY: self._object_id, PUBLISHER_PROPERTY: publisher, **progress}
             if publication.restarted_at_ms is None:
                 return _appended(table, publication.files, summary, progress)
             restarted = {RESTARTED_PROPERTY: str(publication.restarted_at_ms)}
@@ -184,17 +123,6 @@ class OutputTable:
         except CommitFailedException:
             return False
         return True
-
-    def _check(self, table: Table, expected: Published | None, epoch: int) -> None:
-        found = self.published(table)
-        newer = found is not None and found.epoch > epoch
-        if newer or (found.position_ms if found else None) != (expected.position_ms if expected else None):
-            who = f'"{found.publisher}" has published up to {found.position_ms}' if found else "the output was emptied"
-            raise LeaseLost(
-                f'another publisher runs the subscription into "{self.full_name}"',
-                detail=f"Expected its output to end at {expected.position_ms if expected else 'nothing'}; {who}.",
-                hint="Nothing was published twice. Run it again when the other one has finished.",
-            )
 
 
 def _ancestors(table: Table) -> Iterator[Snapshot]:

@@ -1,4 +1,4 @@
-"""Publishes a subscription: the output of its SUBSCRIBE is committed to its output table, each timestamp exactly once.
+"""Publishes subscriptions and views: the output of a SUBSCRIBE is committed to a table, each timestamp exactly once.
 
 `lakehold publish`, `lake.publish` and the subscriptions DAG run it.
 """
@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
 
-from lakehold.definitions import OnLapse, Subscription
+from lakehold.definitions import OnLapse, Subscription, described, name_of
 from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import failpoint
-from lakehold.model.lake_definitions import Entry
+from lakehold.model.lake_definitions import DerivedEntry, Entry
+from lakehold.publish.derived_table import DerivedTable, Published
 from lakehold.publish.follower import Complete, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
-from lakehold.publish.output_table import OutputTable, Publication, Published
+from lakehold.publish.output_table import OutputTable, Publication
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, leased
-from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
+from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
 from lakehold.times import now_ms
@@ -40,15 +42,15 @@ REMOVE_OLD_S = 600.0
 
 @dataclass(frozen=True)
 class PublishReport:
-    """The result of one commit to an output table.
+    """The result of one commit to an output table or a view.
 
     Attributes:
-        subscription: Name of the subscription.
-        table: Full name of the output table.
+        subscription: Name of the subscription, or full name of the view.
+        table: Full name of the table.
         timestamps: Number of timestamps with rows in the commit.
         rows: Number of rows in the commit.
         position_ms: All output below it (exclusive) is published.
-        snapshot_id: The new snapshot of the output table.
+        snapshot_id: The new snapshot of the table.
         restarted: Whether the commit replaced all earlier rows.
     """
 
@@ -81,13 +83,13 @@ class _Waiting:
         return self.rows >= COMMIT_ROWS and chunk.mz_timestamp > self.last_ms
 
 
-class Publisher:
-    """A publisher of one subscription.
+class Publisher(ABC):
+    """A publisher of one subscription or materialized view: commits the output of its SUBSCRIBE to its table.
 
     Args:
-        entry: The subscription.
+        entry: The subscription or view.
         follower: Reads its SUBSCRIBE.
-        output: Its output table.
+        output: Its table.
         input_hold: Its hold.
         store: Stores its position, and the lease of the process that publishes it.
         settings: Says how long a lease lasts.
@@ -95,9 +97,9 @@ class Publisher:
 
     def __init__(  # noqa: PLR0913 - its parts
         self,
-        entry: Entry[Subscription],
+        entry: DerivedEntry,
         follower: Follower,
-        output: OutputTable,
+        output: DerivedTable,
         input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
@@ -116,46 +118,81 @@ class Publisher:
 
         Raises:
             SubscriberBusy: Another process publishes it.
-            SubscriberLapsed: The history after what is published is no longer kept, and the subscription has ON LAPSE = 'stop'.
+            SubscriberLapsed: The history after what is published is no longer kept, and it does not start over by itself.
             LeaseLost: Another process took over; what this one has published remains.
-            DefinitionError: Its tables cannot be read, or its output cannot be written.
+            DefinitionError: Its tables cannot be read, or its table cannot be written.
         """
         # A lease needs the subscriber's row. Under the lease the row is read again: its position and epoch are final then.
         self._store.register(subscriber_of(self._entry))
         with leased(self._store, self._entry.object_id, self._settings) as lease:
-            subscriber = self._store.register(subscriber_of(self._entry))
-            self._published, self._restarts_at_ms = self._output.published(), None
-            opened = self._opened(subscriber)
-            self._remove_old_rows()
-            yield from self._commits(opened, stop, lease, subscriber.epoch)
+            yield from self._commits(stop, lease)
 
-    def _opened(self, subscriber: Subscriber) -> Opened:
-        """Open the SUBSCRIBE where its output ends, and move its hold there.
+    @abstractmethod
+    def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
+        """Publish under the lease."""
+
+    @property
+    def _starts_over(self) -> bool:
+        """Return whether a lapse is answered with a new snapshot."""
+        definition = self._entry.definition
+        return isinstance(definition, Subscription) and definition.on_lapse is OnLapse.RESNAPSHOT
+
+    def _open(self) -> tuple[Opened, int]:
+        """Open the SUBSCRIBE where the table ends, and move its hold there; also return the epoch of this process.
 
         The first time, open it with its snapshot. After a lapse, start over with a new snapshot, which the next commit puts in
         place of all earlier rows.
 
         Raises:
-            SubscriberLapsed: The history is no longer kept, and the subscription has ON LAPSE = 'stop'.
+            SubscriberLapsed: The history is no longer kept, and it does not start over by itself.
         """
-        position_ms = published_position_ms(subscriber, self._published)
+        subscriber = self._store.register(subscriber_of(self._entry))
+        self._published, self._restarts_at_ms = self._output.published(), None
+        position_ms = position_of(subscriber, self._published.position_ms if self._published is not None else None)
         try:
             if position_ms is None:
                 # This can lapse, too: AS OF may be before what is kept by now.
                 start_ms = self._input_hold.start(self._follower.statement.as_of.exact_ms, self._follower.start_ms)
-                return self._follower.from_snapshot(start_ms)
+                return self._follower.from_snapshot(start_ms), subscriber.epoch
             self._input_hold.resume(position_ms)
         except SubscriberLapsed:
-            if self._entry.definition.on_lapse is OnLapse.STOP:
+            if not self._starts_over:
                 raise
-            logger.warning("subscription %s starts over from a snapshot", self._entry.definition.name)
+            logger.warning("%s starts over from a snapshot", described(self._entry.definition))
             self._restarts_at_ms = self._follower.latest_ms()
             self._input_hold.restart(self._restarts_at_ms)
-            return self._follower.from_new_snapshot(self._restarts_at_ms)
+            return self._follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
         self._input_hold.advance(position_ms, at_once=True)
-        return self._follower.from_position(position_ms)
+        return self._follower.from_position(position_ms), subscriber.epoch
 
-    def _commits(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
+    def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
+        """Store the position while there is nothing to publish, and advance the hold to it."""
+        output_ms = self._published.position_ms if self._published is not None else None
+        self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
+        self._input_hold.advance(complete.until_ms)
+
+
+class SubscriptionPublisher(Publisher):
+    """A publisher that appends the output of a subscription to its output table.
+
+    Args:
+        entry: The subscription.
+        follower: Reads its SUBSCRIBE.
+        output: Its output table.
+        input_hold: Its hold.
+        store: Stores its position, and the lease of the process that publishes it.
+        settings: Says how long a lease lasts.
+    """
+
+    _entry: Entry[Subscription]
+    _output: OutputTable
+
+    def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
+        opened, epoch = self._open()
+        self._remove_old_rows()
+        yield from self._appends(opened, stop, lease, epoch)
+
+    def _appends(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
         waiting: _Waiting | None = None
         quiet_s = removed_s = time.monotonic()
         try:
@@ -205,12 +242,6 @@ class Publisher:
             restarted=publication.restarted_at_ms is not None,
         )
 
-    def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
-        """Store the position while there is nothing to publish, and advance the hold to it."""
-        output_ms = self._published.position_ms if self._published is not None else None
-        self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
-        self._input_hold.advance(complete.until_ms)
-
     def _remove_old_rows(self) -> None:
         """Remove rows older than RETAIN OUTPUT from the output."""
         retain_ms = self._entry.definition.retain_output_ms
@@ -218,22 +249,8 @@ class Publisher:
             logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
-def subscriber_of(entry: Entry[Subscription]) -> Subscriber:
-    """Return the subscriber of a subscription before anything is published."""
+def subscriber_of(entry: DerivedEntry) -> Subscriber:
+    """Return the subscriber of a subscription or view before anything is published."""
     definition = entry.definition
-    return Subscriber(entry.object_id, SubscriberKind.SUBSCRIPTION, definition.name, definition.subscribe)
-
-
-def published_position_ms(subscriber: Subscriber | None, published: Published | None) -> int | None:
-    """Return how far the output is complete; None if nothing has been published.
-
-    The output table records the position of its last commit. If nothing had to be published since, the subscriber's row has a
-    later position, together with that of the commit which it follows.
-    """
-    if published is None:
-        return None
-    if subscriber is None or subscriber.position_ms is None:
-        return published.position_ms
-    if subscriber.output_ms == published.position_ms:
-        return max(subscriber.position_ms, published.position_ms)
-    return published.position_ms
+    kind = SubscriberKind.SUBSCRIPTION if isinstance(definition, Subscription) else SubscriberKind.VIEW
+    return Subscriber(entry.object_id, kind, name_of(definition), definition.subscribe)

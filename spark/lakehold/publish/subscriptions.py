@@ -1,4 +1,4 @@
-"""The subscriptions and durable clients of one lake: begins, runs, lists and ends them."""
+"""The subscriptions, materialized views and durable clients of one lake: begins, runs, lists and ends them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.definitions import OnLapse, Subscription
+from lakehold.definitions import MaterializedView, OnLapse, Subscription, described, full_name_text
 from lakehold.errors import NotReadable
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
-from lakehold.model.lake_definitions import DefinitionReader, Entry
+from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry
+from lakehold.publish.derived_table import DerivedTable
 from lakehold.publish.durable import DurableClient
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_table import OutputTable
-from lakehold.publish.publisher import Publisher, published_position_ms
+from lakehold.publish.publisher import Publisher, SubscriptionPublisher
+from lakehold.publish.view_publisher import ViewPublisher
+from lakehold.publish.view_table import ViewTable, ViewWriting, check_columns
 from lakehold.settings import Settings
-from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
+from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.times import iso, now_ms
@@ -33,10 +36,13 @@ COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_fro
 `published_below` (exclusive) and `held_from` are epoch milliseconds; `at` is `published_below` as text, in UTC.
 """
 
+VIEW_COLUMNS = ("name", "key", "tables", "state", "refreshed_below", "at", "held_from", "publisher")
+"""Columns of SHOW MATERIALIZED VIEWS; they mean the same as those of SHOW SUBSCRIPTIONS."""
+
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """Everything that subscriptions and durable clients need.
+    """Everything that subscriptions, materialized views and durable clients need.
 
     Args:
         catalog: The lake's catalog.
@@ -47,6 +53,7 @@ class Subscriptions:
         parse: Parses the text of a SUBSCRIBE.
         settings: Says how long a lease lasts.
         guard: Checks the privileges of programs that open durable clients.
+        writing: Writes to the tables of views.
     """
 
     catalog: Catalog
@@ -57,27 +64,28 @@ class Subscriptions:
     parse: Callable[[str], Subscribe]
     settings: Settings
     guard: Guard
+    writing: ViewWriting
 
     @contextmanager
-    def begin(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> Iterator[None]:
-        """Hold what a subscription reads, which the block declares, after checking that it can be read and published.
+    def begin(self, entry: DerivedEntry, tables: Mapping[str, str]) -> Iterator[None]:
+        """Hold what a subscription or view reads, which the block declares, after checking that it can be read and published.
 
         A table without rows is held from its first readable time onward. If the block fails, nothing is held.
 
         Args:
-            entry: The subscription.
+            entry: The subscription or view.
             tables: Object ids of tables that the block declares as well, by full name.
 
         Raises:
-            DefinitionError: A table or column does not exist, or the output table is not the subscription's.
+            DefinitionError: A table or column does not exist, or its table belongs to something else.
             NotReadable: AS OF is outside the readable window.
         """
         self._output(entry).table()
-        with self._input_hold(entry).created_with(self._begins_at_ms(entry.definition, tables), tables):
+        with self._input_hold(entry).created_with(self._begins_at_ms(entry, tables), tables):
             yield
 
-    def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
-        """Drop the hold of a dropped subscription, and its output table if `with_output`."""
+    def end(self, entry: DerivedEntry, *, with_output: bool) -> None:
+        """Drop the hold of a dropped subscription or view, and its table if `with_output`."""
         self.store.forget(entry.object_id)
         self._input_hold(entry).drop()
         output = self._output(entry)
@@ -92,23 +100,24 @@ class Subscriptions:
         """
         holds = self.holds.all()
         subscribers = self.store.subscribers()
-        declared = {entry.object_id for entry in self.definitions.definitions().subscriptions.values()}
+        declared = self.definitions.definitions().all_derived
         # A client's id is its name, as in `Hold.kept_by`.
         clients = {s.subscriber_id for s in subscribers if s.kind is SubscriberKind.CLIENT}
         for subscriber in subscribers:
-            if subscriber.kind is SubscriberKind.SUBSCRIPTION and subscriber.subscriber_id not in declared:
+            if subscriber.kind is not SubscriberKind.CLIENT and subscriber.subscriber_id not in declared:
                 self.store.forget(subscriber.subscriber_id)
         # An undeclared subscription's hold is abandoned after `ABANDONED_MS`: the next change of any hold removes it then.
         self.holds.drop_all(tuple(h for h in holds if h.keeper is SubscriberKind.CLIENT and h.kept_by not in clients))
 
     def publisher(self, name: str) -> Publisher:
-        """Build the publisher of the subscription `name`.
+        """Build the publisher of the materialized view whose full name is `name`, or of the subscription `name`.
 
         Raises:
-            DefinitionError: There is no such subscription.
+            DefinitionError: There is no such view or subscription.
         """
-        entry = self._entry(name)
-        return Publisher(
+        entry = self.definitions.definitions().derived(name)
+        kind = ViewPublisher if isinstance(entry.definition, MaterializedView) else SubscriptionPublisher
+        return kind(
             entry,
             self._follower(entry.definition.subscribe),
             self._output(entry),
@@ -118,19 +127,34 @@ class Subscriptions:
         )
 
     def together(self, names: Sequence[str] | None = None) -> list[list[str]]:
-        """Group the subscriptions called `names`, or all, by the tables that they read.
+        """Group the views and subscriptions called `names`, or all; those of a group run one after the other, in its order.
 
-        Within a group one subscription reads the diffs for all.
+        A group has those that read the same tables, because one reads the diffs for all, and each view before all that read it.
 
         Raises:
-            DefinitionError: There is no such subscription.
+            DefinitionError: There is no such view or subscription.
         """
         defined = self.definitions.definitions()
-        wanted = sorted(defined.subscriptions) if names is None else dict.fromkeys(names)
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for definition in (defined.subscription(name).definition for name in wanted):
-            groups.setdefault(tuple(sorted(definition.tables)), []).append(definition.name)
-        return list(groups.values())
+        wanted = [*defined.views, *sorted(defined.subscriptions)] if names is None else [*dict.fromkeys(names)]
+        views = defined.in_order(name for name in wanted if name in defined.views)
+        groups: list[list[str]] = []
+        for name in (*views, *(name for name in wanted if name not in defined.views)):
+            tables = frozenset(defined.derived(name).definition.tables)
+            joined = [
+                group
+                for group in groups
+                if not tables.isdisjoint(group)
+                or any(frozenset(defined.derived(other).definition.tables) == tables for other in group)
+            ]
+            if not joined:
+                groups.append([name])
+                continue
+            first, *others = joined
+            for other in others:
+                first += other
+                groups.remove(other)
+            first.append(name)
+        return groups
 
     def client(self, name: str, text: str, on_lapse: OnLapse, max_lag_ms: int | None) -> DurableClient:
         """Build the durable client `name`, which follows the SUBSCRIBE `text`.
@@ -158,13 +182,28 @@ class Subscriptions:
         """Return a row of `COLUMNS` for each subscription, by name."""
         subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
         entries = sorted(self.definitions.definitions().subscriptions.items())
-        return [self._row(entry, subscribers.get(entry.object_id)) for _, entry in entries]
+        return [
+            (definition.name, definition.into, list(definition.tables), *self._progress(entry, subscribers))
+            for _, entry in entries
+            for definition in [entry.definition]
+        ]
 
-    def _begins_at_ms(self, definition: Subscription, new: Mapping[str, str]) -> int | None:
+    def views(self) -> list[tuple[Any, ...]]:
+        """Return a row of `VIEW_COLUMNS` for each materialized view, by name."""
+        subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
+        entries = sorted(self.definitions.definitions().views.items())
+        return [
+            (name, list(definition.key), list(definition.tables), *self._progress(entry, subscribers))
+            for name, entry in entries
+            for definition in [entry.definition]
+        ]
+
+    def _begins_at_ms(self, entry: DerivedEntry, new: Mapping[str, str]) -> int | None:
         """Return the time of the first snapshot.
 
         None stands for the first time at which all tables are readable, if some of them have no rows yet.
         """
+        definition = entry.definition
         follower = self._follower(definition.subscribe)
         at_ms = follower.statement.as_of.exact_ms
         if not new.keys().isdisjoint(definition.tables):
@@ -174,14 +213,16 @@ class Subscriptions:
                 at_ms = follower.start_ms()
             except NotReadable:
                 return None
-        follower.from_snapshot(at_ms)
+        opened = follower.from_snapshot(at_ms)
+        if isinstance(definition, MaterializedView):
+            check_columns(definition.full_name, opened.subscription.relation.columns)
         return at_ms
 
-    def _row(self, entry: Entry[Subscription], subscriber: Subscriber | None) -> tuple[Any, ...]:
-        definition = entry.definition
+    def _progress(self, entry: DerivedEntry, subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
+        subscriber = subscribers.get(entry.object_id)
         output, hold = self._output(entry), self._input_hold(entry).find()
         published = output.published() if output.exists() else None
-        position_ms = published_position_ms(subscriber, published)
+        position_ms = position_of(subscriber, published.position_ms if published is not None else None)
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms
         held_ms = hold.at_ms if hold is not None else None
@@ -189,9 +230,6 @@ class Subscriptions:
         lapsed = position_ms is not None and (hold is None or (held_ms is not None and held_ms > position_ms - 1))
         state = "running" if runs else "lapsed" if lapsed else "new" if position_ms is None else "idle"
         return (
-            definition.name,
-            definition.into,
-            list(definition.tables),
             state,
             position_ms,
             None if position_ms is None else iso(position_ms),
@@ -199,28 +237,35 @@ class Subscriptions:
             lease.holder if lease is not None and runs else None,
         )
 
-    def _entry(self, name: str) -> Entry[Subscription]:
-        return self.definitions.definitions().subscription(name)
-
-    def _output(self, entry: Entry[Subscription]) -> OutputTable:
-        return OutputTable(self.catalog, entry.definition.into, entry.object_id)
+    def _output(self, entry: DerivedEntry) -> DerivedTable:
+        match entry.definition:
+            case MaterializedView() as view:
+                return ViewTable(self.catalog, view, entry.object_id, self.writing)
+            case Subscription(into=into):
+                return OutputTable(self.catalog, into, entry.object_id)
 
     def _follower(self, text: str) -> Follower:
         return Follower(self.subscribing, self.parse(text))
 
-    def _input_hold(self, entry: Entry[Subscription]) -> InputHold:
+    def _input_hold(self, entry: DerivedEntry) -> InputHold:
         definition = entry.definition
+        is_view = isinstance(definition, MaterializedView)
         hold = NewHold(
-            name=f"subscription_{definition.name}",
+            name=f"view_{definition.into.replace('.', '_')}" if is_view else f"subscription_{definition.name}",
             namespace=None,
             tables=definition.tables,
             max_lag_ms=definition.max_lag_ms,
             sql=entry.sql,
             kept_by=entry.object_id,
-            keeper=SubscriberKind.SUBSCRIPTION,
+            keeper=SubscriberKind.VIEW if is_view else SubscriberKind.SUBSCRIPTION,
         )
         hint = (
             f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again; WITH (ON LAPSE = 'resnapshot') makes it start "
             "over from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
         )
-        return InputHold(self.holds, hold, f'subscription "{definition.name}"', hint)
+        if is_view:
+            hint = (
+                f"DROP MATERIALIZED VIEW {full_name_text(definition.into)} and create it again. Refresh it more often, or set a "
+                "longer MAX LAG."
+            )
+        return InputHold(self.holds, hold, described(definition), hint)

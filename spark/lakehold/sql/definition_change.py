@@ -1,6 +1,6 @@
 """Statements that change the definitions in one commit; lakehold plans them again if another writer commits first.
 
-Definitions are the connections, sources, tables of sources and subscriptions that a lake has: rows of one system table.
+Definitions are the connections, sources, tables of sources, subscriptions and views that a lake has: rows of one system table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 from uuid import uuid4
 
-from lakehold.definitions import Connection, Definition, Source, Subscription, Table
+from lakehold.definitions import Connection, Definition, MaterializedView, Source, Subscription, Table, name_of
 from lakehold.errors import LakeholdError
 from lakehold.model.lake_definitions import AnyEntry, Definitions, Entry
 from lakehold.sql.plan_holds import needs_holds
@@ -51,14 +51,13 @@ class DefinitionChange:
 
     @property
     def declared(self) -> Mapping[str, str]:
-        """Return the object ids of the new tables, by full name."""
+        """Return the object ids of the new tables and views, by full name."""
         puts = (effect for planned in self.plans for effect in planned.definition_effects)
         definitions = (effect.definition for effect in puts if isinstance(effect, PutDefinition))
-        return {table.full_name: self._id(table) for table in definitions if isinstance(table, Table)}
+        return {name_of(new): self._id(new) for new in definitions if isinstance(new, Table | MaterializedView)}
 
     def _id(self, definition: Definition) -> str:
-        name = definition.full_name if isinstance(definition, Table) else definition.name
-        return self._ids[type(definition), name]
+        return self._ids[type(definition), name_of(definition)]
 
 
 def apply_plan(
@@ -70,7 +69,7 @@ def apply_plan(
             case PutDefinition(definition, sql):
                 definitions = definitions.with_entry(_entry(object_id(definition), definition, sql))
             case ChangeTable(table):
-                definitions = definitions.with_entry(replace(definitions.table(table.full_name), definition=table))
+                definitions = definitions.with_entry(_changed(table, definitions))
             case DropDefinitions(dropped):
                 for definition in dropped:
                     definitions = definitions.without(definition)
@@ -90,6 +89,16 @@ def _entry(object_id: str, definition: Definition, sql: str) -> AnyEntry:
             return Entry(object_id, definition, sql, created_at_ms)
         case Subscription():
             return Entry(object_id, definition, sql, created_at_ms)
+        case MaterializedView():
+            return Entry(object_id, definition, sql, created_at_ms)
+
+
+def _changed(definition: Table | MaterializedView, definitions: Definitions) -> AnyEntry:
+    match definition:
+        case Table(full_name=name):
+            return replace(definitions.table(name), definition=definition)
+        case MaterializedView(full_name=name):
+            return replace(definitions.view(name), definition=definition)
 
 
 @contextmanager

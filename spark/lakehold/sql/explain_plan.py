@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lakehold.definitions import Definition, Source, Subscription, Table
+from lakehold.definitions import Definition, MaterializedView, Source, Subscription, Table
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.shared_sources import sharing
 from lakehold.sql.statement_effects import (
@@ -85,5 +85,7 @@ def _name(definition: Definition) -> str:
             return f"source {name}"
         case Subscription(name=name):
             return f"subscription {name}"
+        case MaterializedView(full_name=name):
+            return f"materialized view {name}"
         case other:
             return f"connection {other.name}"

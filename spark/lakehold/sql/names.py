@@ -21,8 +21,9 @@ _THREE_PARTS = 3
 
 
 def object_reference(cursor: Cursor, kind: ObjectKind) -> str:
-    """Read the name of an object of `kind`: the full name for a table."""
-    return table_reference(cursor) if kind is ObjectKind.TABLE else cursor.object_name(f"a {kind} name")
+    """Read the name of an object of `kind`: the full name for a table or a materialized view."""
+    has_full_name = kind in (ObjectKind.TABLE, ObjectKind.MATERIALIZED_VIEW)
+    return table_reference(cursor) if has_full_name else cursor.object_name(f"a {kind} name")
 
 
 def table_reference(cursor: Cursor) -> str:

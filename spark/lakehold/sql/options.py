@@ -141,8 +141,9 @@ SUBSCRIPTION = OptionSet(
         "max_lag": DurationOption(),
     },
 )
+VIEW = OptionSet(known={RETAIN_HISTORY: DurationOption(), "max_lag": DurationOption()})
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
-"""The options that ALTER TABLE sets."""
+"""The options that ALTER TABLE and ALTER MATERIALIZED VIEW set."""
 
 
 def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:

@@ -10,7 +10,7 @@ from lakehold.settings import DEFAULT_CATALOG
 from lakehold.sql.cursor import Cursor, did_you_mean
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
-from lakehold.sql.parse_alter import parse_alter_table
+from lakehold.sql.parse_alter import parse_alter_table, parse_alter_view
 from lakehold.sql.parse_create import parse_connection, parse_table
 from lakehold.sql.parse_foreign import changes_for_spark, parse_foreign
 from lakehold.sql.parse_holds import (
@@ -32,11 +32,13 @@ from lakehold.sql.parse_select import parse_select_as_of
 from lakehold.sql.parse_source import parse_source
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.parse_subscription import check_endless, parse_create_subscription
+from lakehold.sql.parse_view import parse_create_view
 from lakehold.sql.statements import (
     AlterSource,
     Begin,
     Commit,
     CreateConnection,
+    CreateMaterializedView,
     CreateSource,
     CreateTable,
     Drop,
@@ -134,7 +136,7 @@ def _explain(cursor: Cursor) -> Statement | None:
     for words in _EXPLAINED:
         if cursor.accept(*words):
             statement = _PRODUCTIONS[words](cursor)
-            if isinstance(statement, CreateConnection | CreateSource | CreateTable | Drop | AlterSource):
+            if isinstance(statement, _EXPLAINED_STATEMENTS):
                 return ExplainDefinition(statement)
             return None
     return None
@@ -167,20 +169,25 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("CREATE", "SOURCE"): parse_source,
     ("CREATE", "TABLE"): parse_table,
     ("CREATE", "SUBSCRIPTION"): parse_create_subscription,
+    ("CREATE", "MATERIALIZED", "VIEW"): parse_create_view,
     ("ALTER", "TABLE"): parse_alter_table,
+    ("ALTER", "MATERIALIZED", "VIEW"): parse_alter_view,
     ("ALTER", "SOURCE"): _alter_source,
     ("DROP", "CONNECTION"): lambda cursor: _drop(cursor, ObjectKind.CONNECTION),
     ("DROP", "SOURCE"): lambda cursor: _drop(cursor, ObjectKind.SOURCE),
     ("DROP", "TABLE"): lambda cursor: _drop(cursor, ObjectKind.TABLE),
     ("DROP", "SUBSCRIPTION"): lambda cursor: _drop(cursor, ObjectKind.SUBSCRIPTION),
+    ("DROP", "MATERIALIZED", "VIEW"): lambda cursor: _drop(cursor, ObjectKind.MATERIALIZED_VIEW),
     ("SHOW", "CONNECTIONS"): lambda cursor: _show(cursor, ObjectKind.CONNECTION),
     ("SHOW", "SOURCES"): lambda cursor: _show(cursor, ObjectKind.SOURCE),
     ("SHOW", "TABLES"): lambda cursor: _show(cursor, ObjectKind.TABLE),
     ("SHOW", "SUBSCRIPTIONS"): lambda cursor: _show(cursor, ObjectKind.SUBSCRIPTION),
+    ("SHOW", "MATERIALIZED", "VIEWS"): lambda cursor: _show(cursor, ObjectKind.MATERIALIZED_VIEW),
     ("SHOW", "CREATE", "CONNECTION"): lambda cursor: _show_create(cursor, ObjectKind.CONNECTION),
     ("SHOW", "CREATE", "SOURCE"): lambda cursor: _show_create(cursor, ObjectKind.SOURCE),
     ("SHOW", "CREATE", "TABLE"): lambda cursor: _show_create(cursor, ObjectKind.TABLE),
     ("SHOW", "CREATE", "SUBSCRIPTION"): lambda cursor: _show_create(cursor, ObjectKind.SUBSCRIPTION),
+    ("SHOW", "CREATE", "MATERIALIZED", "VIEW"): lambda cursor: _show_create(cursor, ObjectKind.MATERIALIZED_VIEW),
     ("CREATE", "HOLD"): parse_create_hold,
     ("ALTER", "HOLD"): parse_alter_hold,
     ("DROP", "HOLD"): parse_drop_hold,
@@ -207,11 +214,14 @@ _EXPLAINED = (
     ("CREATE", "CONNECTION"),
     ("CREATE", "SOURCE"),
     ("CREATE", "TABLE"),
+    ("CREATE", "MATERIALIZED", "VIEW"),
     ("ALTER", "SOURCE"),
     ("DROP", "CONNECTION"),
     ("DROP", "SOURCE"),
     ("DROP", "TABLE"),
+    ("DROP", "MATERIALIZED", "VIEW"),
 )
+_EXPLAINED_STATEMENTS = (CreateConnection, CreateSource, CreateTable, CreateMaterializedView, Drop, AlterSource)
 
 _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 
@@ -221,7 +231,11 @@ def _refuse_near_miss(cursor: Cursor) -> None:
     first, second = cursor.word(), cursor.word(1)
     if did_you_mean(first, ["SUBSCRIBE"]):
         raise cursor.error("SUBSCRIBE")
-    nouns = [words[1] for words in _PRODUCTIONS if words[0] == first and words[1:] and words[1] not in _SPARK_NOUNS]
+    nouns = [
+        words[1] if words[1] != "MATERIALIZED" else " ".join(words[1:])
+        for words in _PRODUCTIONS
+        if words[0] == first and words[1:] and words[1] not in _SPARK_NOUNS
+    ]
     if second not in _SPARK_NOUNS and did_you_mean(second, nouns):
         cursor.advance()
         raise cursor.error(*dict.fromkeys(nouns))

@@ -1,4 +1,7 @@
-"""`ALTER TABLE … SET (RETAIN HISTORY = '…')` and `RESET (RETAIN HISTORY)`; every other ALTER TABLE is Spark's."""
+"""`ALTER TABLE | MATERIALIZED VIEW … SET (RETAIN HISTORY = '…')` and `RESET (RETAIN HISTORY)`.
+
+Every other ALTER TABLE is Spark's.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from lakehold.sql.statements import RetainHistory
 
 def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
     """Parse `table SET (RETAIN HISTORY = duration)` or `table RESET (RETAIN HISTORY)`; None for statements of Spark's."""
-    if not _is_own(cursor):
-        return None
+    return parse_alter_view(cursor) if _is_own(cursor) else None
+
+
+def parse_alter_view(cursor: Cursor) -> RetainHistory:
+    """Parse `name SET (RETAIN HISTORY = duration)` or `name RESET (RETAIN HISTORY)`."""
     name = table_reference(cursor)
     if cursor.choose("SET", "RESET") == "SET":
         retained_ms = parse_options(cursor, RETENTION)[RETAIN_HISTORY]

@@ -9,13 +9,15 @@ from lakehold.subscribe.statement import DebeziumEnvelope, UpsertEnvelope
 def parse_envelope(cursor: Cursor) -> UpsertEnvelope | DebeziumEnvelope:
     """Parse what follows ENVELOPE."""
     envelope = cursor.choose("UPSERT", "DEBEZIUM")
-    return UpsertEnvelope(_key(cursor)) if envelope == "UPSERT" else DebeziumEnvelope(_key(cursor))
-
-
-def _key(cursor: Cursor) -> tuple[str, ...]:
-    """Parse `(KEY (a, b))`."""
     cursor.expect_symbol("(")
     cursor.expect("KEY")
+    key = parse_key(cursor)
+    cursor.expect_symbol(")")
+    return UpsertEnvelope(key) if envelope == "UPSERT" else DebeziumEnvelope(key)
+
+
+def parse_key(cursor: Cursor) -> tuple[str, ...]:
+    """Parse `(a, b)`, the columns of a key."""
     cursor.expect_symbol("(")
     key: list[str] = []
     more = True
@@ -26,5 +28,4 @@ def _key(cursor: Cursor) -> tuple[str, ...]:
             raise cursor.error_at(token, f'column "{name}" is given twice')
         key.append(name)
         more = cursor.more()
-    cursor.expect_symbol(")")
     return tuple(key)

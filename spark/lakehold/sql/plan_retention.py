@@ -1,6 +1,6 @@
 """Planning of ALTER TABLE … RETAIN HISTORY, which sets how much of a table's history stays readable.
 
-A table that a source feeds has the setting in its definition, any other in a property of the Iceberg table.
+A table that a source feeds, and a view, has the setting in its definition, any other in a property of the Iceberg table.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from lakehold.sql.statement_effects import ChangeTable, Plan, RunOnSpark
 
 def retain_history(name: str, retained_ms: int | None, definitions: Definitions) -> Plan:
     """Plan the change of the history that the table `name` keeps, in milliseconds; None removes the table's own setting."""
+    if name in definitions.views:
+        view = definitions.views[name].definition
+        changed = replace(view, retain_history_ms=retained_ms)
+        return Plan((ChangeTable(changed),) if changed != view else ())
     if name not in definitions.tables:
         return Plan((_property(name, retained_ms),))
     table = definitions.tables[name].definition

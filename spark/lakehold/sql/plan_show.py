@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakehold.definitions import Connection, Definition, Source, Table
+from lakehold.definitions import Connection, Definition, Source, Table, name_of
 from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.render import create_statement, options_text
 from lakehold.sql.statement_effects import Rows
@@ -27,16 +27,15 @@ def show(kind: ObjectKind, definitions: Definitions) -> Rows:
         case ObjectKind.TABLE:
             tables = sorted(definitions.tables.items())
             return Rows(_TABLE_COLUMNS, tuple(_table_row(e.definition) for _, e in tables))
-        case ObjectKind.SUBSCRIPTION:
-            raise AssertionError("the progress of subscriptions is not in the definitions")
+        case ObjectKind.SUBSCRIPTION | ObjectKind.MATERIALIZED_VIEW:
+            raise AssertionError("the progress of subscriptions and views is not in the definitions")
         case other:
             assert_never(other)
 
 
 def show_create(definition: Definition) -> Rows:
     """Show the full name of an object and the statement that creates it, in one row."""
-    name = definition.full_name if isinstance(definition, Table) else definition.name
-    return Rows(("name", "create_statement"), ((name, create_statement(definition)),))
+    return Rows(("name", "create_statement"), ((name_of(definition), create_statement(definition)),))
 
 
 def _connection_row(connection: Connection) -> tuple[object, ...]:

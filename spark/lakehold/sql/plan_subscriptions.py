@@ -1,11 +1,11 @@
-"""Checks of subscriptions and their output tables against the definitions.
+"""Checks of subscriptions, views and their tables against the definitions.
 
 The output table is the one that CREATE SUBSCRIPTION … INTO names: lakehold appends the output of the SUBSCRIBE to it.
 """
 
 from __future__ import annotations
 
-from lakehold.definitions import Subscription
+from lakehold.definitions import Derived, MaterializedView, Subscription, described
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import Definitions
 
@@ -18,27 +18,56 @@ def check_subscription(subscription: Subscription, definitions: Definitions) -> 
     """
     into = subscription.into
     other = definitions.subscription_into(into)
-    if into in definitions.tables or into in subscription.tables or (other and other.name != subscription.name):
-        owner = f'subscription "{other.name}" publishes to it' if other else "it is read, or fed by a source"
+    is_taken = definitions.own_table(into) is not None or into in subscription.tables
+    if is_taken or (other and other.name != subscription.name):
+        owner = f'subscription "{other.name}" publishes to it' if other else "it is read, or filled by lakehold"
         raise DefinitionError(
             f'table "{into}" cannot take the output of subscription "{subscription.name}"',
             code="output-exists",
             detail=f"Its output needs a table of its own; {owner}.",
             hint="Choose another one: CREATE SUBSCRIPTION … INTO namespace.table.",
         )
-    for name in subscription.tables:
+    _check_inputs(subscription, definitions)
+
+
+def check_view(view: MaterializedView, definitions: Definitions) -> None:
+    """Check that no other object has the table of a new view, and that it reads neither itself nor an output table.
+
+    Raises:
+        DefinitionError: Another object has the name, or the view reads an output table or itself.
+    """
+    name = view.full_name
+    other = definitions.tables.get(name)
+    publishing = definitions.subscription_into(name)
+    if other is not None or publishing is not None or name in view.tables:
+        detail = "Its query reads a table of this name."
+        if other is not None:
+            detail = f'Source "{other.definition.source}" feeds a table of this name.'
+        elif publishing is not None:
+            detail = f"{described(publishing).capitalize()} publishes to a table of this name."
+        raise DefinitionError(
+            f'there cannot be a materialized view "{name}"',
+            code="view-name",
+            detail=detail,
+            hint="Choose another name: a view has a table of its own.",
+        )
+    _check_inputs(view, definitions)
+
+
+def _check_inputs(new: Derived, definitions: Definitions) -> None:
+    for name in new.tables:
         read = definitions.subscription_into(name)
         if read is not None:
             raise DefinitionError(
                 f'table "{name}" is the output of subscription "{read.name}"',
                 code="output-read",
-                detail="An output table cannot be held, so its history could not be kept for a subscription.",
-                hint=f"Subscribe to the tables that it is made from: SHOW CREATE SUBSCRIPTION {read.name}.",
+                detail=f"An output table cannot be held, so its history could not be kept for {described(new)}.",
+                hint=f"Read the tables that it is made from: SHOW CREATE SUBSCRIPTION {read.name}.",
             )
 
 
 def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
-    """Refuse to change an output table by hand: it contains only what its subscription published.
+    """Refuse to change the table of a subscription or view by hand: it contains only what lakehold published.
 
     Args:
         verb: The kind of change, for the error; empty if a statement changes no table.
@@ -46,8 +75,15 @@ def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
         definitions: The definitions of the lake.
 
     Raises:
-        DefinitionError: `target` is an output table, and `verb` would change it.
+        DefinitionError: `target` is such a table, and `verb` would change it.
     """
+    if verb and target in definitions.views:
+        raise DefinitionError(
+            f'table "{target}" is a materialized view',
+            code="table-published",
+            detail=f"{verb} by hand would make it differ from its query.",
+            hint=f"DROP MATERIALIZED VIEW {target} drops the view and its table.",
+        )
     subscription = definitions.subscription_into(target) if verb else None
     if subscription is not None:
         raise DefinitionError(

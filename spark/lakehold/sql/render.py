@@ -12,6 +12,7 @@ from lakehold.definitions import (
     Format,
     FormatType,
     Included,
+    MaterializedView,
     OnLapse,
     OptionValue,
     Secret,
@@ -40,6 +41,8 @@ def create_statement(definition: Definition) -> str:
             head = f"CREATE TABLE {object_text(namespace)}.{object_text(name)}"
         case Subscription(name=name):
             head = f"CREATE SUBSCRIPTION {object_text(name)}"
+        case MaterializedView(full_name=full_name):
+            head = f"CREATE MATERIALIZED VIEW {full_name_text(full_name)}"
     return "\n  ".join([head, *clauses(definition).values()])
 
 
@@ -64,6 +67,8 @@ def clauses(definition: Definition) -> dict[str, str]:
             return _table_clauses(definition)
         case Subscription():
             return _subscription_clauses(definition)
+        case MaterializedView():
+            return _view_clauses(definition)
 
 
 def options_text(options: Mapping[str, OptionValue]) -> str:
@@ -130,6 +135,16 @@ def _subscription_clauses(subscription: Subscription) -> dict[str, str]:
         "into": f"INTO {full_name_text(subscription.into)}",
         **({"with": f"WITH {options_text(options)}"} if options else {}),
         "as": f"AS {subscription.subscribe}",
+    }
+
+
+def _view_clauses(view: MaterializedView) -> dict[str, str]:
+    durations = {RETAIN_HISTORY: view.retain_history_ms, "max_lag": view.max_lag_ms}
+    options = {name: duration_text(value_ms) for name, value_ms in durations.items() if value_ms is not None}
+    return {
+        **({"key": f"KEY ({', '.join(map(_column, view.key))})"} if view.key else {}),
+        **({"with": f"WITH {options_text(options)}"} if options else {}),
+        "as": f"AS {view.query}",
     }
 
 

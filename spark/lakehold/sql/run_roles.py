@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from lakehold.definitions import described
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
@@ -58,15 +59,12 @@ def check_privileges(plan: Plan, guard: Guard) -> None:
     """
     for effect in plan.effects:
         match effect:
-            case BeginSubscription(subscription):
-                needed = (
-                    *privileges.selecting(subscription.tables),
-                    *privileges.creating_in(subscription.into.rpartition(".")[0]),
-                )
-                guard.check(f'create subscription "{subscription.name}"', needed)
+            case BeginSubscription(new):
+                needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.into.rpartition(".")[0]))
+                guard.check(f"create {described(new)}", needed)
             case EndSubscription(entry, _):
                 ended = entry.definition
-                guard.check(f'drop subscription "{ended.name}"', privileges.creating_in(ended.into.rpartition(".")[0]))
+                guard.check(f"drop {described(ended)}", privileges.creating_in(ended.into.rpartition(".")[0]))
             case NameHold(hold, _):
                 guard.check_change(f'rename hold "{hold.full_name}"', hold)
             case DropHolds(holds):

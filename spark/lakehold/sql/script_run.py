@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from lakehold.definitions import Source, Subscription
+from lakehold.definitions import Source, name_of
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
-from lakehold.model.lake_definitions import Entry
+from lakehold.model.lake_definitions import DerivedEntry
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
+from lakehold.publish.subscriptions import VIEW_COLUMNS
 from lakehold.settings import DEFAULT_CATALOG
 from lakehold.spark_errors import readable
 from lakehold.sql.contracts import with_contract
@@ -37,6 +38,7 @@ from lakehold.sql.statement_effects import (
     HoldEffect,
     ListHolds,
     ListSubscriptions,
+    ListViews,
     ManageRoles,
     MoveHold,
     NameHold,
@@ -89,21 +91,24 @@ class Reads(Protocol):
 
 
 class SubscriptionCommands(Protocol):
-    """The commands on subscriptions outside of the definitions."""
+    """The commands on subscriptions and views outside of the definitions."""
 
-    def begin(self, entry: Entry[Subscription], tables: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Hold the tables that a new subscription reads while the block declares it; raise if they cannot be read.
+    def begin(self, entry: DerivedEntry, tables: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Hold the tables that a new subscription or view reads while the block declares it; raise if they cannot be read.
 
         Args:
-            entry: The new subscription.
+            entry: The new subscription or view.
             tables: Object ids of tables that the block declares as well, by full name.
         """
 
-    def end(self, entry: Entry[Subscription], *, with_output: bool) -> None:
-        """Drop the hold of a dropped subscription, and its output table if `with_output`."""
+    def end(self, entry: DerivedEntry, *, with_output: bool) -> None:
+        """Drop the hold of a dropped subscription or view, and its table if `with_output`."""
 
     def overview(self) -> list[tuple[Any, ...]]:
         """List the subscriptions and their progress: rows of `lakehold.publish.subscriptions.COLUMNS`."""
+
+    def views(self) -> list[tuple[Any, ...]]:
+        """List the materialized views and their progress: rows of `lakehold.publish.subscriptions.VIEW_COLUMNS`."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class Runner:
         spark: Returns the Spark session, and starts it when a statement first needs it: that takes seconds.
         reads: Queries tables at a time, and their changes over time.
         holds: The commands on holds.
-        subscriptions: The commands on subscriptions.
+        subscriptions: The commands on subscriptions and views.
         roles: The commands on roles, with the privilege check for holds and subscriptions.
         upstream: Returns the upstream objects of sources that capture a database; few statements import their clients.
         schemas: Directory of the tables' contracts; None: there are none.
@@ -194,7 +199,7 @@ class Runner:
                             hold = made.enter_context(self.holds.created(effect.hold, change.declared))
                             held.append((effect.hold, hold))
                         elif isinstance(effect, BeginSubscription):
-                            entry = after.subscription(effect.subscription.name)
+                            entry = after.derived(name_of(effect.definition))
                             made.enter_context(self.subscriptions.begin(entry, change.declared))
             self._commit(change)
         notices += [e.text for plan in change.plans for e in plan.effects if isinstance(e, Notice)]
@@ -244,7 +249,7 @@ class Runner:
                     self.tables.drop_iceberg_table(full_name)
                 case PutHold() | MoveHold() | NameHold() | DropHolds():
                     notices += self._change_holds(effect)
-                case EndSubscription() | ListSubscriptions():
+                case EndSubscription() | ListSubscriptions() | ListViews():
                     result = self._on_subscriptions(effect)
                 case ListHolds(holds):
                     result = list_holds(holds, self.store.definitions(), self.roles.all())
@@ -292,12 +297,14 @@ class Runner:
                 assert_never(other)
         return ()
 
-    def _on_subscriptions(self, effect: EndSubscription | ListSubscriptions) -> Result:
+    def _on_subscriptions(self, effect: EndSubscription | ListSubscriptions | ListViews) -> Result:
         match effect:
             case EndSubscription(entry, with_output):
                 self.subscriptions.end(entry, with_output=with_output)
             case ListSubscriptions():
                 return Result(SUBSCRIPTION_COLUMNS, self.subscriptions.overview())
+            case ListViews():
+                return Result(VIEW_COLUMNS, self.subscriptions.views())
             case other:
                 assert_never(other)
         return Result()

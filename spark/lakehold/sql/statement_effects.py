@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakehold.definitions import Definition, Subscription, Table
+from lakehold.definitions import Definition, Derived, MaterializedView, Table
 from lakehold.holds.commands import NewHold
-from lakehold.model.lake_definitions import Entry
+from lakehold.model.lake_definitions import DerivedEntry
 from lakehold.sql.statements import PlacedChanges, RoleStatement
 from lakehold.state.holds import Hold, Holds
 from lakehold.subscribe.statement import Query, Subscribe
@@ -24,9 +24,9 @@ class PutDefinition:
 
 @dataclass(frozen=True)
 class ChangeTable:
-    """The replacement of a table's definition by `table`; the object keeps its id."""
+    """The replacement of a table's or view's definition by `table`; the object keeps its id."""
 
-    table: Table
+    table: Table | MaterializedView
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,27 @@ class DropIcebergTable:
 
 @dataclass(frozen=True)
 class BeginSubscription:
-    """The creation of a new subscription's hold before the subscription is declared, so that it never exists without."""
+    """The creation of a new subscription's or view's hold before it is declared, so that it never exists without."""
 
-    subscription: Subscription
+    definition: Derived
 
 
 @dataclass(frozen=True)
 class EndSubscription:
-    """The drop of a dropped subscription's hold, and of its output table if `with_output`."""
+    """The drop of a dropped subscription's or view's hold, and of its table if `with_output`."""
 
-    entry: Entry[Subscription]
+    entry: DerivedEntry
     with_output: bool
 
 
 @dataclass(frozen=True)
 class ListSubscriptions:
     """An answer that lists the subscriptions and their progress."""
+
+
+@dataclass(frozen=True)
+class ListViews:
+    """An answer that lists the materialized views and their progress."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ class Notice:
 DefinitionEffect = PutDefinition | ChangeTable | DropDefinitions
 HoldEffect = PutHold | MoveHold | NameHold | DropHolds
 UpstreamEffect = Reconcile | Release
-SubscriptionEffect = BeginSubscription | EndSubscription | ListSubscriptions
+SubscriptionEffect = BeginSubscription | EndSubscription | ListSubscriptions | ListViews
 Effect = (
     DefinitionEffect
     | HoldEffect

@@ -5,15 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from lakehold.definitions import Connection, ConnectionType, Definition, Source, Subscription, Table
+from lakehold.definitions import (
+    Connection,
+    Definition,
+    Derived,
+    MaterializedView,
+    Source,
+    Subscription,
+    Table,
+    described,
+    name_of,
+)
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
-from lakehold.model.shared_sources import sharing, topics_of
 from lakehold.sql.plan_capture import altered, reconciling, releasing, with_topic
 from lakehold.sql.plan_holds import (
     create_hold,
@@ -24,7 +33,8 @@ from lakehold.sql.plan_holds import (
 )
 from lakehold.sql.plan_retention import retain_history
 from lakehold.sql.plan_show import show, show_create
-from lakehold.sql.plan_subscriptions import check_no_output, check_subscription
+from lakehold.sql.plan_sources import check_source, read_by_others
+from lakehold.sql.plan_subscriptions import check_no_output, check_subscription, check_view
 from lakehold.sql.render import differences
 from lakehold.sql.statement_effects import (
     BeginSubscription,
@@ -36,6 +46,7 @@ from lakehold.sql.statement_effects import (
     ExplainPlan,
     ListHolds,
     ListSubscriptions,
+    ListViews,
     ManageRoles,
     MoveHold,
     NameHold,
@@ -53,6 +64,7 @@ from lakehold.sql.statements import (
     Commit,
     CreateConnection,
     CreateHold,
+    CreateMaterializedView,
     CreateRole,
     CreateSource,
     CreateSubscription,
@@ -100,16 +112,18 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
         case CreateConnection(connection, if_not_exists):
             return _put(parsed, connection, if_not_exists, definitions)
         case CreateSource(source, if_not_exists):
-            _check_source(source, definitions)
+            check_source(source, definitions)
             put = _put(parsed, source, if_not_exists, definitions)
-            return Plan((*put.effects, *_read_by_others(source, definitions)))
+            return Plan((*put.effects, *read_by_others(source, definitions)))
         case CreateTable(table, if_not_exists):
             table = with_topic(table, definitions.source(table.source))
             _check_table(table, definitions)
             put = _put(parsed, table, if_not_exists, definitions)
             return Plan((*put.effects, *reconciling(table, definitions)))
         case CreateSubscription(subscription, if_not_exists):
-            return _put_subscription(parsed, subscription, if_not_exists, definitions)
+            return _put_derived(parsed, subscription, if_not_exists, definitions)
+        case CreateMaterializedView(view, if_not_exists):
+            return _put_derived(parsed, view, if_not_exists, definitions)
         case AlterSource(name, resnapshot):
             return Plan((altered(name, resnapshot=resnapshot, definitions=definitions),))
         case ExplainDefinition(statement):
@@ -140,6 +154,8 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan()
         case Show(ObjectKind.SUBSCRIPTION):
             return Plan((ListSubscriptions(),))
+        case Show(ObjectKind.MATERIALIZED_VIEW):
+            return Plan((ListViews(),))
         case Show(kind):
             return Plan((show(kind, definitions),))
         case ShowCreate(kind, name):
@@ -172,6 +188,8 @@ def find(kind: ObjectKind, name: str, definitions: Definitions) -> Definition:
             return definitions.table(name).definition
         case ObjectKind.SUBSCRIPTION:
             return definitions.subscription(name).definition
+        case ObjectKind.MATERIALIZED_VIEW:
+            return definitions.view(name).definition
         case other:
             assert_never(other)
 
@@ -187,6 +205,8 @@ def _existing(definition: Definition, definitions: Definitions) -> tuple[ObjectK
             kind, found = ObjectKind.TABLE, name in definitions.tables
         case Subscription(name=name):
             kind, found = ObjectKind.SUBSCRIPTION, name in definitions.subscriptions
+        case MaterializedView(full_name=name):
+            kind, found = ObjectKind.MATERIALIZED_VIEW, name in definitions.views
         case other:
             assert_never(other)
     return kind, name, find(kind, name, definitions) if found else None
@@ -200,69 +220,28 @@ def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, d
     if not if_not_exists:
         raise DefinitionError(
             f'{kind} "{name}" already exists',
-            code=f"{kind}-exists",
+            code=f"{_code(kind)}-exists",
             detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It has the same definition.",
             hint=f"Drop it first, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
         )
     return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
 
 
-def _put_subscription(
-    parsed: ParsedStatement, subscription: Subscription, if_not_exists: bool, definitions: Definitions
-) -> Plan:
-    put = _put(parsed, subscription, if_not_exists, definitions)
+def _code(kind: ObjectKind) -> str:
+    return kind.value.replace(" ", "-")
+
+
+def _put_derived(parsed: ParsedStatement, new: Derived, if_not_exists: bool, definitions: Definitions) -> Plan:
+    put = _put(parsed, new, if_not_exists, definitions)
     if not put.definition_effects:
         return put
-    _check_namespace(subscription.into.partition(".")[0])
-    check_subscription(subscription, definitions)
-    return Plan((*put.effects, BeginSubscription(subscription)))
-
-
-def _check_source(source: Source, definitions: Definitions) -> None:
-    if source.connection is not None:
-        _check_connection(source.connection, ConnectionType.KAFKA, definitions)
-    if source.format.registry is not None:
-        _check_connection(source.format.registry, ConnectionType.SCHEMA_REGISTRY, definitions)
-    if source.capture is not None:
-        _check_connection(source.capture.connection, source.capture.database, definitions)
-        _check_connection(source.capture.connect, ConnectionType.CONNECT, definitions)
-
-
-def _read_by_others(source: Source, definitions: Definitions) -> Iterator[Notice]:
-    """Report the other sources that read a topic of `source`, too."""
-    for name in sharing(source, source.topics, definitions):
-        other = {*definitions.source(name).topics, *topics_of(name, definitions)}
-        topic = next(topic for topic in source.topics if topic in other)
-        yield Notice(
-            f'source "{name}" reads topic "{topic}", too: lakehold ingest {name} {source.name}, and the DAG, read and '
-            "decode it once for both"
-        )
-
-
-def _check_connection(name: str, wanted: ConnectionType, definitions: Definitions) -> None:
-    found = definitions.connection(name).type
-    if found is not wanted:
-        fitting = sorted(n for n, entry in definitions.connections.items() if entry.definition.type is wanted)
-        words = wanted.value.replace("-", " ").upper()
-        raise DefinitionError(
-            f'connection "{name}" connects to another kind of system',
-            code="connection-type",
-            detail=f"Expected a connection to {_system(wanted)}, found one to {_system(found)}.",
-            hint=f"Name one of these: {', '.join(fitting)}."
-            if fitting
-            else f"CREATE CONNECTION … TO {words} creates one.",
-        )
-
-
-def _system(connection_type: ConnectionType) -> str:
-    return {
-        ConnectionType.KAFKA: "Kafka",
-        ConnectionType.SCHEMA_REGISTRY: "a schema registry",
-        ConnectionType.POSTGRES: "PostgreSQL",
-        ConnectionType.MYSQL: "MySQL",
-        ConnectionType.MARIADB: "MariaDB",
-        ConnectionType.CONNECT: "Kafka Connect",
-    }[connection_type]
+    _check_namespace(new.into.partition(".")[0])
+    match new:
+        case Subscription():
+            check_subscription(new, definitions)
+        case MaterializedView():
+            check_view(new, definitions)
+    return Plan((*put.effects, BeginSubscription(new)))
 
 
 def _check_namespace(namespace: str) -> None:
@@ -294,6 +273,7 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
         ObjectKind.SOURCE: definitions.sources,
         ObjectKind.TABLE: definitions.tables,
         ObjectKind.SUBSCRIPTION: definitions.subscriptions,
+        ObjectKind.MATERIALIZED_VIEW: definitions.views,
     }[drop.kind]
     if drop.name not in found:
         if drop.kind is ObjectKind.TABLE:
@@ -306,17 +286,24 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
     if users and not drop.cascade:
         raise DefinitionError(
             f'{drop.kind} "{drop.name}" is still used',
-            code=f"{drop.kind}-in-use",
-            detail=f"Used by {', '.join(_described(u) for u in users)}.",
+            code=f"{_code(drop.kind)}-in-use",
+            detail=f"Used by {', '.join(map(described, users))}.",
             hint="Drop these first, or add CASCADE to drop them as well, tables with their data.",
         )
     dropped = (*users, target)
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
+    views = [definition.full_name for definition in dropped if isinstance(definition, MaterializedView)]
     effects: list[Effect] = [] if drop.keep_upstream else [*releasing(dropped, definitions)]
     effects.append(DropDefinitions(dropped))
-    ended = [definitions.subscription(s.name) for s in dropped if isinstance(s, Subscription)]
-    effects += [EndSubscription(entry, drop.cascade and isinstance(target, Subscription)) for entry in ended]
-    effects += drop_holds_on(tables, holds, cascade=drop.cascade)
+    ended = [definitions.derived(name_of(each)) for each in dropped if isinstance(each, Derived)]
+    # A view is its table. The output of a subscription is a table of its own, which stays unless CASCADE asks for it.
+    effects += [
+        EndSubscription(
+            entry, isinstance(entry.definition, MaterializedView) or (drop.cascade and isinstance(target, Subscription))
+        )
+        for entry in ended
+    ]
+    effects += drop_holds_on([*tables, *views], holds, cascade=drop.cascade)
     effects += [DropIcebergTable(name) for name in tables]
     return Plan(tuple(effects))
 
@@ -330,7 +317,9 @@ def _users(definition: Definition, definitions: Definitions) -> tuple[Definition
         case Source():
             return _with_users(_tables_of(definition, definitions), definitions)
         case Table(full_name=name):
-            return definitions.subscriptions_to(name)
+            return definitions.readers_of(name)
+        case MaterializedView(full_name=name):
+            return definitions.readers_of(name)
         case Subscription():
             return ()
 
@@ -340,20 +329,10 @@ def _tables_of(source: Source, definitions: Definitions) -> Sequence[Table]:
 
 
 def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Definition, ...]:
-    subscriptions = dict.fromkeys(s for table in tables for s in definitions.subscriptions_to(table.full_name))
-    return (*subscriptions, *tables)
-
-
-def _described(definition: Definition) -> str:
-    match definition:
-        case Connection(name=name):
-            return f'connection "{name}"'
-        case Source(name=name):
-            return f'source "{name}"'
-        case Table(full_name=name):
-            return f'table "{name}"'
-        case Subscription(name=name):
-            return f'subscription "{name}"'
+    readers = [reader for table in tables for reader in definitions.readers_of(table.full_name)]
+    # Each after all that read it: the last occurrence of a view that several tables lead to.
+    in_order = tuple(reversed(dict.fromkeys(reversed(readers))))
+    return (*in_order, *tables)
 
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakehold.definitions import Connection, Source, Subscription, Table
+from lakehold.definitions import Connection, MaterializedView, Source, Subscription, Table
 from lakehold.holds.commands import NewHold
 from lakehold.sql.dialect import StatementText
 from lakehold.state.roles import Grant
@@ -20,6 +20,7 @@ class ObjectKind(StrEnum):
     SOURCE = "source"
     TABLE = "table"
     SUBSCRIPTION = "subscription"
+    MATERIALIZED_VIEW = "materialized view"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,16 @@ class CreateSubscription:
 
 
 @dataclass(frozen=True)
+class CreateMaterializedView:
+    """A statement `CREATE MATERIALIZED VIEW [IF NOT EXISTS] namespace.name … AS SELECT …`."""
+
+    view: MaterializedView
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
 class Drop:
-    """A statement `DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]`.
+    """A statement `DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION|MATERIALIZED VIEW [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]`.
 
     Spark drops tables that lakehold does not feed. `keep_upstream` is only for a connection or a source: the objects that
     its sources created upstream stay.
@@ -81,19 +90,22 @@ class AlterSource:
 class ExplainDefinition:
     """A statement `EXPLAIN CREATE … | DROP … | ALTER SOURCE …`, which explains effects without making them."""
 
-    statement: CreateConnection | CreateSource | CreateTable | Drop | AlterSource
+    statement: CreateConnection | CreateSource | CreateTable | CreateMaterializedView | Drop | AlterSource
 
 
 @dataclass(frozen=True)
 class Show:
-    """A statement `SHOW CONNECTIONS|SOURCES|TABLES|SUBSCRIPTIONS`."""
+    """A statement `SHOW CONNECTIONS|SOURCES|TABLES|SUBSCRIPTIONS|MATERIALIZED VIEWS`."""
 
     kind: ObjectKind
 
 
 @dataclass(frozen=True)
 class ShowCreate:
-    """A statement `SHOW CREATE CONNECTION|SOURCE|TABLE|SUBSCRIPTION name`; Spark shows tables that lakehold does not feed."""
+    """A statement `SHOW CREATE CONNECTION|SOURCE|TABLE|SUBSCRIPTION|MATERIALIZED VIEW name`.
+
+    Spark shows tables that lakehold does not feed.
+    """
 
     kind: ObjectKind
     name: str
@@ -268,6 +280,7 @@ Statement = (
     | CreateSource
     | CreateTable
     | CreateSubscription
+    | CreateMaterializedView
     | RetainHistory
     | AlterSource
     | ExplainDefinition

@@ -1,8 +1,8 @@
 """Transactions, `BEGIN; …; COMMIT`: which statements they may have, and how a script is split into them.
 
 A transaction is one commit of one system table. Most transactions create definitions. Among them one hold may follow the CREATE
-of the one table that it names, so that no history of the table is lost before it is held: the hold is stored before, and exists
-from the commit of the table's definition on. The other transactions rename and drop existing holds: the tables of a
+of the one table or materialized view that it names, so that no history of it is lost before it is held: the hold is stored
+before, and exists from the commit of the definition on. The other transactions rename and drop existing holds: the tables of a
 hold cannot be changed, but another hold can take its name.
 """
 
@@ -18,6 +18,7 @@ from lakehold.sql.statements import (
     Commit,
     CreateConnection,
     CreateHold,
+    CreateMaterializedView,
     CreateSource,
     CreateSubscription,
     CreateTable,
@@ -29,13 +30,13 @@ from lakehold.sql.statements import (
     Statement,
 )
 
-Creating = CreateConnection | CreateSource | CreateTable | CreateSubscription | CreateHold
+Creating = CreateConnection | CreateSource | CreateTable | CreateSubscription | CreateMaterializedView | CreateHold
 ChangingHold = RenameHold | DropHold
 
 _OUTSIDE = "before BEGIN or after COMMIT"
 _ALLOWED = (
-    "a transaction may have CREATE CONNECTION, CREATE SOURCE, CREATE TABLE … FROM SOURCE, CREATE SUBSCRIPTION and "
-    "CREATE HOLD, or ALTER HOLD … RENAME TO and DROP HOLD"
+    "a transaction may have CREATE CONNECTION, CREATE SOURCE, CREATE TABLE … FROM SOURCE, CREATE MATERIALIZED VIEW, "
+    "CREATE SUBSCRIPTION and CREATE HOLD, or ALTER HOLD … RENAME TO and DROP HOLD"
 )
 
 
@@ -110,10 +111,10 @@ def _check_created(parsed: ParsedStatement, create: CreateHold, before: Sequence
         message = "expected at most one CREATE HOLD between BEGIN and COMMIT"
         raise _error(parsed, message, hint="create the other holds after COMMIT, or in a transaction of their own")
     last = before[-1].statement if before else None
-    if not isinstance(last, CreateTable):
-        message = "expected CREATE HOLD directly after the CREATE TABLE of its table"
+    if not isinstance(last, CreateTable | CreateMaterializedView):
+        message = "expected CREATE HOLD directly after the CREATE TABLE or CREATE MATERIALIZED VIEW of its table"
         raise _error(parsed, message, hint=f"run it {_OUTSIDE} if its table exists already")
-    created = last.table.full_name
+    created = last.table.full_name if isinstance(last, CreateTable) else last.view.full_name
     if create.hold.tables != (created,):
         message = f"expected CREATE HOLD … ON {created}, which was just created, and on nothing else"
         raise _error(parsed, message, hint="create holds on other tables outside of BEGIN … COMMIT")

@@ -27,7 +27,7 @@ class Check(StrEnum):
 class HeldTable:
     """A table that a hold is on.
 
-    `object_id` is its id in `mz_objects` if a source feeds it (`is_fed`), else its Iceberg UUID.
+    `object_id` is its id in `mz_objects` if it has one (`is_fed`): a source feeds it, or it is a view; else its Iceberg UUID.
     """
 
     object_id: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lakehold.definitions import Connection, Source, Subscription, Table
+from lakehold.definitions import Connection, MaterializedView, Source, Subscription, Table
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import AnyEntry, DefinitionReader, Definitions, Entry
 from lakehold.state.rows import Rows
@@ -30,7 +30,13 @@ class ObjectRow:
 
 OBJECTS = Rows("mz_catalog.mz_objects", ObjectRow)
 
-_TYPES = {Connection: "connection", Source: "source", Table: "table", Subscription: "subscription"}
+_TYPES = {
+    Connection: "connection",
+    Source: "source",
+    Table: "table",
+    Subscription: "subscription",
+    MaterializedView: "materialized-view",
+}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(of) for of, name in _TYPES.items()}
 
 
@@ -61,6 +67,7 @@ def _to_rows(definitions: Definitions) -> list[ObjectRow]:
         *definitions.sources.values(),
         *definitions.tables.values(),
         *definitions.subscriptions.values(),
+        *definitions.views.values(),
     ]
     return [_to_row(entry) for entry in sorted(entries, key=lambda e: (e.created_at_ms, e.object_id))]
 
@@ -72,7 +79,7 @@ def _from_rows(rows: tuple[ObjectRow, ...]) -> Definitions:
 def _to_row(entry: AnyEntry) -> ObjectRow:
     definition = entry.definition
     of = _TYPES[type(definition)]
-    namespace = definition.namespace if isinstance(definition, Table) else None
+    namespace = definition.namespace if isinstance(definition, Table | MaterializedView) else None
     text = _ADAPTERS[of].dump_json(definition).decode()
     return ObjectRow(entry.object_id, of, namespace, definition.name, text, entry.sql, entry.created_at_ms)
 

@@ -1,6 +1,7 @@
 """Subscribers, which follow changes over restarts: how far each has come, and which process runs it now.
 
-A *subscriber* is a subscription, whose changes go to a table, or a durable client, whose changes go to a program.
+A *subscriber* is a subscription or a materialized view, whose changes go to a table, or a durable client, whose changes go to a
+program.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ class SubscriberKind(StrEnum):
     """The kind of a subscriber."""
 
     SUBSCRIPTION = "subscription"
+    VIEW = "materialized-view"
     CLIENT = "client"
+
+    @property
+    def spoken(self) -> str:
+        """Return the words for the kind."""
+        return self.value.replace("-", " ")
 
 
 @dataclass(frozen=True)
@@ -29,12 +36,12 @@ class Subscriber:
     """A row of `mz_catalog.mz_subscribers`.
 
     Attributes:
-        subscriber_id: Id of a subscription, or name of a client.
+        subscriber_id: Id of a subscription or view, or name of a client.
         kind: What it is.
-        name: Name of the subscription or client.
+        name: Name of the subscription, view or client.
         statement: The SUBSCRIBE that it follows, as written.
         position_ms: It has taken all changes with lower timestamps; None before it has taken the first rows.
-        output_ms: For a subscription: up to which timestamp its output table was written when `position_ms` was stored. In
+        output_ms: For a subscription or view: up to which timestamp its table was written when `position_ms` was stored. In
             between there was nothing to publish, so the output is complete up to `position_ms`. If the table has another
             position by now, it was written since, and its own position counts. None for a client.
         epoch: The number of times that a process took its lease from another, or from none.
@@ -51,7 +58,22 @@ class Subscriber:
     lease: Lease | None = None
 
     def __str__(self) -> str:
-        return f'{self.kind} "{self.name}"'
+        return f'{self.kind.spoken} "{self.name}"'
+
+
+def position_of(subscriber: Subscriber | None, output_ms: int | None) -> int | None:
+    """Return how far the output of a subscription or view is complete; None if nothing has been published.
+
+    If nothing had to be published since the last commit to the table, the subscriber's row has a later position, together with
+    the position of the commit which it follows.
+
+    Args:
+        subscriber: The subscriber's row.
+        output_ms: The position that the table records with its last commit.
+    """
+    if subscriber is None or subscriber.position_ms is None or output_ms is None or subscriber.output_ms != output_ms:
+        return output_ms
+    return max(subscriber.position_ms, output_ms)
 
 
 Subscribers = tuple[Subscriber, ...]

@@ -1,6 +1,7 @@
 """Timelines of tables: the readable window `[since, upper)`, and the version of the table at each timestamp.
 
-A table is fed by a source, whose batches have timestamps, or it has *foreign writers*, which know nothing of lakehold.
+A table is fed by a source, whose batches have timestamps, or it is a materialized view, whose timestamps are those of the tables
+that it reads, or it has *foreign writers*, which know nothing of lakehold.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from functools import cache, cached_property
 
 from pyiceberg.table import Table
 
+from lakehold.definitions import MaterializedView
 from lakehold.errors import DefinitionError, NotReadable
-from lakehold.iceberg.data_tables import DataTables
-from lakehold.model.lake_definitions import DefinitionReader, Definitions
+from lakehold.iceberg.data_tables import POSITION_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, DataTables
+from lakehold.model.lake_definitions import DefinitionReader, Definitions, Entry
 from lakehold.model.readers import Readers, Stop, TableProgress
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds
+from lakehold.state.subscribers import Subscriber, position_of
 from lakehold.timeline.stops import check_in_sync, first_in_sync, last_in_sync
 from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms
@@ -32,7 +35,7 @@ class Timeline:
     Attributes:
         full_name: `namespace.table`.
         table: The table's Iceberg metadata when the timeline was built.
-        source: The source that feeds the table; None for a table with foreign writers.
+        source: The source that feeds the table, or the object id of a view; None for a table with foreign writers.
         versions: The versions as written, oldest first; readers see those in `shown`.
         since_ms: First readable timestamp (inclusive).
         upper_ms: First timestamp that is not readable yet (exclusive).
@@ -132,6 +135,10 @@ def no_holds() -> Holds:
     return ()
 
 
+def no_subscriber(_: str) -> None:
+    """Return no subscriber, as for a lake without views."""
+
+
 @dataclass(frozen=True)
 class Timelines:
     """A factory of timelines.
@@ -145,6 +152,7 @@ class Timelines:
         clock: Returns the current time, epoch milliseconds.
         wait: Waits for a number of seconds.
         holds: Returns the lake's holds; only called to describe an error.
+        subscriber: Returns a subscriber by id, which shows how far a view is refreshed.
     """
 
     tables: DataTables
@@ -154,6 +162,7 @@ class Timelines:
     clock: Callable[[], int] = now_ms
     wait: Callable[[float], None] = time.sleep
     holds: Callable[[], Holds] = no_holds
+    subscriber: Callable[[str], Subscriber | None] = no_subscriber
 
     def of(self, names: Sequence[str]) -> dict[str, Timeline]:
         """Build the timelines of `names` as of now.
@@ -214,6 +223,8 @@ class Timelines:
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
         # Read the frontiers before the table's metadata: so the metadata contains all batches that were committed below `upper`.
         frontier = _fed_frontier(name, defined, readers) if name in defined.tables else None
+        if name in defined.views:
+            return self._view_timeline(defined.views[name])
         clock_ms = self.clock()
         state = self.tables.table_state(name)
         if state is None:
@@ -228,6 +239,29 @@ class Timelines:
             since_ms = max(since_ms, found[0].mz_timestamp)
         since_ms = first_in_sync(stops, since_ms)
         return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms, stops)
+
+    def _view_timeline(self, entry: Entry[MaterializedView]) -> Timeline:
+        """Build the timeline of a view: it is readable from its first refresh, up to where it is refreshed.
+
+        Raises:
+            NotReadable: It was never refreshed.
+        """
+        name, subscriber = entry.definition.full_name, self.subscriber(entry.object_id)
+        state = self.tables.table_state(name)
+        is_own = state is not None and state.properties.get(SOURCE_PROPERTY) == entry.object_id
+        properties = state.properties if state is not None and is_own else {}
+        written_ms = int(properties[POSITION_PROPERTY]) if POSITION_PROPERTY in properties else None
+        upper_ms = position_of(subscriber, written_ms)
+        if state is None or upper_ms is None:
+            raise NotReadable(
+                f'"{name}" is not readable yet',
+                detail="The materialized view was never refreshed.",
+                hint=f"lakehold publish {name}",
+            )
+        since_ms, found = int(properties[SINCE_PROPERTY]), versions(state.table, entry.object_id)
+        if found and not begins_empty(state.table, found[0]):
+            since_ms = max(since_ms, found[0].mz_timestamp)
+        return Timeline(name, state.table, entry.object_id, found, since_ms, upper_ms, since_ms)
 
     def _missing(self, name: str, defined: Definitions) -> DefinitionError:
         if name in defined.tables:

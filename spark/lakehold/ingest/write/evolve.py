@@ -107,34 +107,47 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         replaces: Whether the table exists, and was never written.
         remembered: The history of the columns by property, see `history_properties`.
     """
-    types = {c.name: c.type for c in columns}
     first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
-    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in first)
-    bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
-    bucket = f"bucket({buckets}, {quoted(bucketed)})" if bucketed is not None else ""
-    named = _partition_name(bucketed, types) if bucketed is not None else None
-    partitioned = f" PARTITIONED BY ({bucket})" if bucket and named is None else ""
     properties = {
-        **PROPERTIES,
         "lakehold.source": entry.definition.source,
         KEY: key_text(key),
         OBJECT_ID: entry.object_id,
         **{name: json.dumps(found) for name, found in (remembered or {}).items() if found},
     }
+    statements = create_statements(name, key, columns, buckets, properties, replaces=replaces)
+    return Evolution(statements, (*first, *added), name.rsplit(".", 1)[0], tuple(added))
+
+
+def create_statements(  # noqa: PLR0913 - a table, its columns, and how it is made
+    name: str,
+    key: Sequence[str],
+    columns: Sequence[ColumnType],
+    buckets: int,
+    properties: Mapping[str, str],
+    *,
+    replaces: bool = False,
+) -> tuple[str, ...]:
+    """Write the statements that create a table which is merged into, bucketed and locally ordered by its key.
+
+    The table gets the columns that have no initial value. Arguments are those of `creation`; `properties` are added to the
+    properties of all such tables.
+    """
+    types = {c.name: c.type for c in columns}
+    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns if c.initial is None)
+    bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
+    bucket = f"bucket({buckets}, {quoted(bucketed)})" if bucketed is not None else ""
+    named = _partition_name(bucketed, types) if bucketed is not None else None
+    partitioned = f" PARTITIONED BY ({bucket})" if bucket and named is None else ""
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
-    return Evolution(
-        (
-            f"{create} {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES {table_properties(properties)}",
-            *(
-                (alter_iceberg_table(name, "ADD PARTITION FIELD", f"{bucket} AS {quoted(named)}"),)
-                if named is not None
-                else ()
-            ),
-            *((ordering(name, key),) if key else ()),
+    written = table_properties({**PROPERTIES, **properties})
+    return (
+        f"{create} {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES {written}",
+        *(
+            (alter_iceberg_table(name, "ADD PARTITION FIELD", f"{bucket} AS {quoted(named)}"),)
+            if named is not None
+            else ()
         ),
-        (*first, *added),
-        name.rsplit(".", 1)[0],
-        tuple(added),
+        *((ordering(name, key),) if key else ()),
     )
 
 

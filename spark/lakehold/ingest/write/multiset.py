@@ -12,27 +12,14 @@ A batch that only adds rows is appended, without these steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.types import (
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehold.definitions import Table
@@ -41,19 +28,15 @@ from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.deduplication import Deduplicated
-from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, Bounds
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, OP, PARTITION, ROW_MISSING, Changes, Op
-from lakehold.ingest.write import merge
+from lakehold.ingest.write import equal_rows, merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_audit_publish import Publishing
-from lakehold.session import row_by_row, snapshot_properties, temp_view
-from lakehold.spark_sql import literal, quoted, struct_of
+from lakehold.session import row_by_row
+from lakehold.spark_sql import literal, quoted
 
-_GONE, _FOUND = "lakehold_gone", "lakehold_found"
-_NET, _NTH, _FIRST = "_lh_net", "_lh_nth", "_lh_first"
-_LONGEST_TEXT = 100
-"""Bounds that are longer texts are left out of statements."""
+_NET, _NTH, _FIRST, _FOUND = "_lh_net", "_lh_nth", "_lh_first", "_lh_found"
 
 
 @dataclass(frozen=True)
@@ -114,9 +97,8 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
     reading = nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark)
     found = _NOTHING_FOUND
     if removes and not is_emptied:
-        ranges = [*_ranges(batch, totals)]
         with reading():
-            found = _find(batch, name, net, ranges)
+            found = _find(batch, name, net, [*equal_rows.ranges(batch.compared, totals)])
     if found.num_rows < removes and batch.report_missing is not None:
         batch.report_missing(_missing(net, found))
     if is_emptied:
@@ -128,7 +110,7 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
     if found.num_rows:
         # The effect of the batch is its last commit.
         properties = batch.properties(0 if adds else 1)
-        writes.append(partial(_remove, spark, name, found, properties, reading))
+        writes.append(partial(equal_rows.remove, spark, name, found, properties, reading))
     if adds:
         rows = net.filter(f"{OP} = '{Op.UPSERT}'")
         insert = merge.Merge(
@@ -153,7 +135,7 @@ def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
     negative if it loses rows. `_lh_nth` numbers the changes of equal rows from 1. `_lh_first` is the offset of the first of them.
     """
     types = {column.name: column.type for column in changes.columns}
-    row = ", ".join(exactly(quoted(name), types[name]) for name in changes.compared or ())
+    row = ", ".join(equal_rows.exactly(quoted(name), types[name]) for name in changes.compared or ())
     net = f"sum(IF({OP} = '{Op.UPSERT}', 1, -1)) OVER (PARTITION BY {row})"
     nth = f"row_number() OVER (PARTITION BY {row}, {OP} ORDER BY {PARTITION}, {OFFSET})"
     rows = deduplicated.filter(f"{APPLIED} AND {OP} IN ('{Op.UPSERT}', '{Op.DELETE}')")
@@ -162,124 +144,34 @@ def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
     return rows.filter(f"{_NTH} <= IF({OP} = '{Op.UPSERT}', {_NET}, -{_NET})")
 
 
-def exactly(value: str, of: IcebergType) -> str:
-    """Write SQL that is equal for two values only if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
-    match of:
-        case FloatType() | DoubleType():
-            return f"CAST({value} AS string)"
-        case ListType():
-            element = exactly("e", of.element_type)
-            return value if element == "e" else f"transform({value}, e -> {element})"
-        case MapType():
-            entry = struct_of({"key": "e.key", "value": exactly("e.value", of.value_type)})
-            return f"array_sort(transform(map_entries({value}), e -> {entry}))"
-        case StructType():
-            fields = {f.name: exactly(f"{value}.{quoted(f.name)}", f.field_type) for f in of.fields}
-            if all(sql == f"{value}.{quoted(name)}" for name, sql in fields.items()):
-                return value
-            return f"CASE WHEN {value} IS NOT NULL THEN {struct_of(fields)} END"
-        case _:
-            return value
-
-
 def _totals(batch: KeylessBatch, net: DataFrame) -> dict[str, Any]:
     """Count added and removed rows, and find the bounds of the removed rows' columns."""
     is_removed = f"{OP} = '{Op.DELETE}'"
     stored = net.selectExpr(OP, *merge.as_stored(batch.changes, batch.compared, keeps_values=False))
     totals = [f"count_if(NOT {is_removed}) AS adds", f"count_if({is_removed}) AS removes"]
-    for number, column in enumerate(batch.compared):
-        value = _in_order(quoted(column.name), column.type)
-        if value is not None:
-            where = f"FILTER (WHERE {is_removed})"
-            totals.append(f"min({value}) {where} AS lowest{number}")
-            totals.append(f"max({value}) {where} AS highest{number}")
-            totals.append(f"count_if({is_removed} AND {value} IS NULL) AS nulls{number}")
+    totals += equal_rows.bounds_of(batch.compared, is_removed)
     ((values),) = stored.selectExpr(*totals).toArrow().to_pylist()
     return dict(values)
 
 
-def _in_order(column: str, of: IcebergType) -> str | None:
-    """Write a column's value for its bounds, dates and times as numbers; None: files have no bounds of such a column."""
-    match of:
-        case DateType():
-            return f"unix_date({column})"
-        case TimestampType() | TimestamptzType():
-            return f"unix_micros(CAST({column} AS timestamp))"
-        case _:
-            return column if isinstance(of, BOUNDED_TYPES) else None
+_NOTHING_FOUND = pa.table({"row_id": pa.array([], pa.int64()), OFFSET: pa.array([], pa.int64())})
 
 
-def _ranges(batch: KeylessBatch, totals: dict[str, Any]) -> Iterator[str]:
-    """Yield conditions that all removed rows fulfil. With them Iceberg skips files by their statistics."""
-    for number, column in enumerate(batch.compared):
-        name = quoted(column.name)
-        if f"nulls{number}" not in totals:
-            continue
-        lowest, highest, nulls = (totals[f"{what}{number}"] for what in ("lowest", "highest", "nulls"))
-        if lowest is None:
-            yield f"{name} IS NULL"
-        elif not isinstance(column.type, StringType) or max(len(lowest), len(highest)) <= _LONGEST_TEXT:
-            between = f"{name} BETWEEN {_literals(column.type, lowest, highest)}"
-            yield f"({between} OR {name} IS NULL)" if nulls else between
-
-
-def _literals(of: IcebergType, lowest: Any, highest: Any) -> str:
-    if not isinstance(of, TimestampType | TimestamptzType):
-        return merge.range_literals(Bounds(of, lowest, highest))
-    kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
-    numbers = merge.rounded(Bounds(LongType(), lowest, highest))
-    return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
-
-
-_NOTHING_FOUND = pa.table({"row_id": pa.array([], pa.int64()), "offset": pa.array([], pa.int64())})
-
-
-def _find(batch: KeylessBatch, name: str, net: DataFrame, ranges: Sequence[str]) -> pa.Table:
+def _find(batch: KeylessBatch, name: str, net: DataFrame, conditions: Sequence[str]) -> pa.Table:
     """Find the rows of the table to remove: one of the equal rows for each change, or fewer if the table has fewer."""
-    columns = batch.compared
-    names = ", ".join(quoted(column.name) for column in columns)
-    same = [f"{exactly(f't.{quoted(c.name)}', c.type)} <=> {exactly(f's.{quoted(c.name)}', c.type)}" for c in columns]
     gone = net.filter(f"{OP} = '{Op.DELETE}' AND {_NTH} = 1").selectExpr(
-        PARTITION, OFFSET, f"-{_NET} AS {_NET}", *merge.as_stored(batch.changes, columns, keeps_values=False)
+        PARTITION, OFFSET, f"-{_NET} AS {_NET}", *merge.as_stored(batch.changes, batch.compared, keeps_values=False)
     )
-    statement = f"""
-        SELECT row_id, {OFFSET} AS offset FROM (
-            SELECT t._row_id AS row_id, s.{OFFSET}, s.{_NET},
-                row_number() OVER (PARTITION BY s.{PARTITION}, s.{OFFSET} ORDER BY t._row_id) AS {_NTH}
-            FROM (
-                SELECT {names}, _row_id FROM {name}
-                WHERE {" AND ".join(ranges) or "true"}
-            ) t JOIN {_GONE} s ON {_hash("t", columns)} = {_hash("s", columns)} AND least(true, {", ".join(same)})
-        ) WHERE {_NTH} <= {_NET}"""
-    with temp_view(gone, _GONE):
-        return net.sparkSession.sql(statement).toArrow()
-
-
-def _hash(table: str, columns: Sequence[ColumnType]) -> str:
-    """Write a hash of the row, so that Spark joins by one number; maps are left out, because Spark does not hash them."""
-    hashed = [f"{table}.{quoted(c.name)}" for c in columns if "map<" not in c.spark_type]
-    return f"xxhash64({', '.join(['0', *hashed])})"
-
-
-def _remove(
-    spark: SparkSession,
-    name: str,
-    found: pa.Table,
-    properties: dict[str, str],
-    reading: Callable[[], AbstractContextManager[None]],
-) -> None:
-    rows = spark.createDataFrame(found.select(["row_id"]))
-    with reading(), temp_view(rows, _FOUND), snapshot_properties(spark, properties):
-        spark.sql(f"MERGE INTO {name} t USING {_FOUND} s ON t._row_id = s.row_id WHEN MATCHED THEN DELETE")
+    return equal_rows.find(name, gone, batch.compared, conditions, (PARTITION, OFFSET), _NET)
 
 
 def _missing(net: DataFrame, found: pa.Table) -> DataFrame:
     """Return the changes that remove a row which the table lacks, with their error."""
-    of_offset = found.group_by("offset").aggregate([("row_id", "count")])
+    of_offset = found.group_by(OFFSET).aggregate([("row_id", "count")])
     gone = net.filter(f"{OP} = '{Op.DELETE}'")
     if of_offset.num_rows:
-        have = net.sparkSession.createDataFrame(of_offset)
-        gone = gone.join(have, gone[_FIRST] == have["offset"], "left").filter(f"{_NTH} > coalesce(row_id_count, 0)")
+        have = net.sparkSession.createDataFrame(of_offset).withColumnRenamed(OFFSET, _FOUND)
+        gone = gone.join(have, gone[_FIRST] == have[_FOUND], "left").filter(f"{_NTH} > coalesce(row_id_count, 0)")
     detail = literal("It removes a row, and no row of the table has these values.")
     return gone.selectExpr(PARTITION, OFFSET, f"'{ROW_MISSING}' AS {ERROR}", f"{detail} AS {DETAIL}")
 

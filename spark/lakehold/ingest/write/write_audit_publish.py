@@ -8,7 +8,7 @@ is fast-forwarded to it, which fails if main has moved. That is one small commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -63,22 +63,36 @@ class Publishing:
         if staged is not None and staged.snapshot.summary.get("changed-partition-count") != "0":
             self.publish(staged)
 
-    def run_together(self, writes: Sequence[Callable[[], None]], decided_on: TableState) -> None:
+    def run_together(
+        self,
+        writes: Iterable[Callable[[], None]],
+        decided_on: TableState,
+        properties: Mapping[str, str] | None = None,
+    ) -> SnapshotState:
         """Run statements one after the other, and publish their commits as one change of the table.
 
         They commit to a branch of their own; one that a killed process left goes with the next one.
+
+        Args:
+            writes: The statements; they may be made one by one, while earlier ones have run.
+            decided_on: The table for which they were chosen; it has a snapshot.
+            properties: Properties of the table to set in the commit that publishes.
+
+        Returns:
+            The table's snapshot afterwards.
 
         Raises:
             CommitConflict: See `stage`.
         """
         branch = f"{_BRANCH}{uuid4().hex}"
         self.tables.make_branch(decided_on, branch, removed=lambda name: name.startswith(_BRANCH))
-        with configured(self.spark, {_WAP_BRANCH: branch}):
-            for write in writes:
+        for write in writes:
+            with configured(self.spark, {_WAP_BRANCH: branch}):
                 write()
         now = self._unmoved(decided_on)
         staged = now.snapshot(now.table.metadata.refs[branch].snapshot_id)
-        self.publish(Staged(now, staged), branch)
+        self.publish(Staged(now, staged), branch, properties)
+        return staged
 
     def stage(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> Staged | None:
         """Run `write`, whose commit becomes a snapshot that no reader sees; None if it committed nothing.
@@ -106,8 +120,10 @@ class Publishing:
             )
         return now
 
-    def publish(self, staged: Staged, branch: str | None = None) -> None:
+    def publish(self, staged: Staged, branch: str | None = None, properties: Mapping[str, str] | None = None) -> None:
         """Make a staged snapshot the table's, with the tag that a hold on the table needs on it, and remove its branch.
+
+        `properties` of the table are set in the same commit.
 
         Raises:
             CommitConflict: Another writer moved the table since.
@@ -115,4 +131,4 @@ class Publishing:
         failpoint("before-publish")
         self.confirm_lease()
         tag = f"mz_{staged.snapshot.summary[TIMESTAMP_PROPERTY]}" if self.is_held(staged.table.full_name) else None
-        self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag, branch)
+        self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag, branch, properties)

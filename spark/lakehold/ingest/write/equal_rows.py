@@ -1,0 +1,165 @@
+"""Finds and removes rows of a table by all of their values, for tables whose rows need not have a key.
+
+Rows are equal if their columns hold the same values: NULL is the same as NULL and NaN as NaN; -0.0 and 0.0 differ. Iceberg's
+`_row_id` tells equal rows apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, Bounds
+from lakehold.ingest.write import merge
+from lakehold.session import snapshot_properties, temp_view
+from lakehold.spark_sql import quoted, struct_of
+
+_GONE, _FOUND = "lakehold_gone", "lakehold_found"
+_NTH = "_lh_nth"
+_LONGEST_TEXT = 100
+"""Bounds that are longer texts are left out of statements."""
+
+
+def bounds_of(columns: Sequence[ColumnType], where: str = "true") -> list[str]:
+    """Write the aggregates from which `ranges` are made, over the rows that fulfil `where`."""
+    found = []
+    for number, column in enumerate(columns):
+        value = _in_order(quoted(column.name), column.type)
+        if value is not None:
+            found.append(f"min({value}) FILTER (WHERE {where}) AS lowest{number}")
+            found.append(f"max({value}) FILTER (WHERE {where}) AS highest{number}")
+            found.append(f"count_if({where} AND {value} IS NULL) AS nulls{number}")
+    return found
+
+
+def ranges(columns: Sequence[ColumnType], totals: Mapping[str, Any], table: str = "") -> Iterator[str]:
+    """Yield conditions that all rows counted in `totals` fulfil. With them Iceberg skips files by their statistics.
+
+    Args:
+        columns: The columns of the rows.
+        totals: The values of `bounds_of` these columns.
+        table: The table's alias and a dot, if the statement reads others, too.
+    """
+    for number, column in enumerate(columns):
+        name = table + quoted(column.name)
+        if f"nulls{number}" not in totals:
+            continue
+        lowest, highest, nulls = (totals[f"{what}{number}"] for what in ("lowest", "highest", "nulls"))
+        if lowest is None:
+            yield f"{name} IS NULL"
+        elif not isinstance(column.type, StringType) or max(len(lowest), len(highest)) <= _LONGEST_TEXT:
+            between = f"{name} BETWEEN {_literals(column.type, lowest, highest)}"
+            yield f"({between} OR {name} IS NULL)" if nulls else between
+
+
+def find(  # noqa: PLR0913 - a table, and the rows to find
+    name: str,
+    gone: DataFrame,
+    columns: Sequence[ColumnType],
+    conditions: Sequence[str],
+    identity: Sequence[str],
+    copies: str,
+) -> pa.Table:
+    """Find rows of a table: of the rows that equal one of `gone`, as many as it has copies, or fewer if the table has fewer.
+
+    Args:
+        name: The table's full name in SQL, quoted.
+        gone: The rows to find, each once.
+        columns: The columns that make rows equal.
+        conditions: Conditions that all rows to find fulfil.
+        identity: The columns of `gone` that tell its rows apart.
+        copies: The column of `gone` with the number of copies to find.
+
+    Returns:
+        The column `row_id`, and those of `identity`.
+    """
+    names = ", ".join(quoted(column.name) for column in columns)
+    same = [f"{exactly(f't.{quoted(c.name)}', c.type)} <=> {exactly(f's.{quoted(c.name)}', c.type)}" for c in columns]
+    of = ", ".join(f"s.{column}" for column in identity)
+    statement = f"""
+        SELECT row_id, {", ".join(identity)} FROM (
+            SELECT t._row_id AS row_id, {of}, s.{copies},
+                row_number() OVER (PARTITION BY {of} ORDER BY t._row_id) AS {_NTH}
+            FROM (
+                SELECT {names}, _row_id FROM {name}
+                WHERE {" AND ".join(conditions) or "true"}
+            ) t JOIN {_GONE} s ON {_hash("t", columns)} = {_hash("s", columns)} AND least(true, {", ".join(same)})
+        ) WHERE {_NTH} <= {copies}"""
+    with temp_view(gone, _GONE):
+        return gone.sparkSession.sql(statement).toArrow()
+
+
+def remove(
+    spark: SparkSession,
+    name: str,
+    found: pa.Table,
+    properties: Mapping[str, str],
+    reading: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """Remove the rows of the table `name` that were found, in one commit with `properties` in its summary."""
+    rows = spark.createDataFrame(found.select(["row_id"]))
+    with reading(), temp_view(rows, _FOUND), snapshot_properties(spark, properties):
+        spark.sql(f"MERGE INTO {name} t USING {_FOUND} s ON t._row_id = s.row_id WHEN MATCHED THEN DELETE")
+
+
+def exactly(value: str, of: IcebergType) -> str:
+    """Write SQL that is equal for two values only if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
+    match of:
+        case FloatType() | DoubleType():
+            return f"CAST({value} AS string)"
+        case ListType():
+            element = exactly("e", of.element_type)
+            return value if element == "e" else f"transform({value}, e -> {element})"
+        case MapType():
+            entry = struct_of({"key": "e.key", "value": exactly("e.value", of.value_type)})
+            return f"array_sort(transform(map_entries({value}), e -> {entry}))"
+        case StructType():
+            fields = {f.name: exactly(f"{value}.{quoted(f.name)}", f.field_type) for f in of.fields}
+            if all(sql == f"{value}.{quoted(name)}" for name, sql in fields.items()):
+                return value
+            return f"CASE WHEN {value} IS NOT NULL THEN {struct_of(fields)} END"
+        case _:
+            return value
+
+
+def _in_order(column: str, of: IcebergType) -> str | None:
+    """Write a column's value for its bounds, dates and times as numbers; None: files have no bounds of such a column."""
+    match of:
+        case DateType():
+            return f"unix_date({column})"
+        case TimestampType() | TimestamptzType():
+            return f"unix_micros(CAST({column} AS timestamp))"
+        case _:
+            return column if isinstance(of, BOUNDED_TYPES) else None
+
+
+def _literals(of: IcebergType, lowest: Any, highest: Any) -> str:
+    if not isinstance(of, TimestampType | TimestamptzType):
+        return merge.range_literals(Bounds(of, lowest, highest))
+    kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
+    numbers = merge.rounded(Bounds(LongType(), lowest, highest))
+    return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
+
+
+def _hash(table: str, columns: Sequence[ColumnType]) -> str:
+    """Write a hash of the row, so that Spark joins by one number; maps are left out, because Spark does not hash them."""
+    hashed = [f"{table}.{quoted(c.name)}" for c in columns if "map<" not in c.spark_type]
+    return f"xxhash64({', '.join(['0', *hashed])})"

@@ -1,0 +1,108 @@
+"""A table that lakehold writes from the output of a SUBSCRIBE: the output table of a subscription, or the table of a view.
+
+Its metadata records how far it is complete, so that every timestamp is published exactly once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table
+
+from lakehold.errors import DefinitionError, LeaseLost
+
+EPOCH_PROPERTY = "lakehold.epoch"
+"""Counts how often publishers took over the subscription or view: a publisher of an earlier epoch cannot commit."""
+
+PUBLISHER_PROPERTY = "lakehold.publisher"
+"""In snapshot summaries: the process that made the snapshot."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The progress recorded in a table.
+
+    Attributes:
+        position_ms: All output below it (exclusive) is in the table.
+        epoch: The publisher's epoch at that commit, see `EPOCH_PROPERTY`.
+        publisher: The process that committed it.
+    """
+
+    position_ms: int
+    epoch: int
+    publisher: str
+
+
+class DerivedTable(ABC):
+    """The table of one subscription or view.
+
+    Args:
+        catalog: The lake's catalog.
+        full_name: The table's full name; the table need not exist yet.
+        object_id: Object id of the subscription or view.
+
+    Attributes:
+        owner_property: The table property that names the subscription or view.
+        hint: What to do if the table belongs to something else.
+    """
+
+    owner_property: str
+    hint: str
+
+    def __init__(self, catalog: Catalog, full_name: str, object_id: str) -> None:
+        self._catalog = catalog
+        self.full_name = full_name
+        self._object_id = object_id
+
+    def table(self) -> Table | None:
+        """Load the table; None if it does not exist.
+
+        Raises:
+            DefinitionError: The table belongs to something else.
+        """
+        try:
+            table = self._catalog.load_table(self.full_name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        if table.properties.get(self.owner_property) != self._object_id:
+            raise DefinitionError(
+                f'table "{self.full_name}" already exists',
+                code="output-exists",
+                detail="It was made by something else.",
+                hint=self.hint,
+            )
+        return table
+
+    def exists(self) -> bool:
+        """Return whether the table exists and belongs to this subscription or view."""
+        try:
+            return self.table() is not None
+        except DefinitionError:
+            return False
+
+    def drop(self) -> None:
+        """Drop the table with its files."""
+        self._catalog.purge_table(self.full_name)
+
+    @abstractmethod
+    def published(self, table: Table | None = None) -> Published | None:
+        """Return how far the table is complete; None if nothing has been published."""
+
+    def check_continues(self, table: Table, expected: Published | None, epoch: int) -> None:
+        """Check that the table ends where a commit continues, and that no later publisher has taken over.
+
+        Raises:
+            LeaseLost: Another publisher has published more, or has taken over.
+        """
+        found = self.published(table)
+        newer = found is not None and found.epoch > epoch
+        if newer or (found.position_ms if found else None) != (expected.position_ms if expected else None):
+            who = f'"{found.publisher}" has published up to {found.position_ms}' if found else "the output was emptied"
+            raise LeaseLost(
+                f'another publisher writes "{self.full_name}"',
+                detail=f"Expected it to end at {expected.position_ms if expected else 'nothing'}; {who}.",
+                hint="Nothing was published twice. Run it again when the other one has finished.",
+            )

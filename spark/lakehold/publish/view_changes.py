@@ -1,0 +1,211 @@
+"""Merges a chunk of a query's changes into the table of its view: as new rows, by key, or row by row without a key.
+
+Chunks are Arrow tables of SUBSCRIBE's output. A view without a key gets diffs (`mz_timestamp, mz_diff, columns`), one with a key
+the rows of each key before and after (`mz_timestamp, mz_state, key, before_*, after_*`): see `subscribe/envelope.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehold.arrow_frames import frame_of
+from lakehold.errors import LakeholdError
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.write import equal_rows
+from lakehold.session import snapshot_properties, temp_view
+from lakehold.spark_sql import literal, quoted
+from lakehold.subscribe.spark_types import spark_schema
+
+_STATE, _DIFF = "mz_state", "mz_diff"
+_CHANGES = "lakehold_changes"
+_NUMBER, _COPIES, _ROW_STATE = "_lh_number", "_lh_copies", "_lh_state"
+_VIOLATION = "lakehold: a key exists already: "
+_LONGEST_KEY = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes(ABC):
+    """A way to bring the output of one timestamp into a table.
+
+    Args:
+        spark: The session.
+        full_name: The table's full name.
+        name: The same in SQL, quoted.
+        columns: The table's columns, in its order.
+        key: The names of the key's columns; empty without a key.
+        summary: Properties of the snapshots' summaries.
+        reading: Opens a context in which statements that may read all of the table run.
+    """
+
+    spark: SparkSession
+    full_name: str
+    name: str
+    columns: Sequence[ColumnType]
+    key: tuple[str, ...]
+    summary: Mapping[str, str]
+    reading: Callable[[], AbstractContextManager[None]]
+
+    def begin(self) -> None:
+        """Give the table its first snapshot, which has no rows."""
+        of = pa.schema([pa.field(column.name, pa.string()) for column in self.columns])
+        self._append(self._typed(frame_of(of.empty_table(), self.spark, spark_schema(of))))
+
+    @abstractmethod
+    def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
+        """Yield the statements that merge a chunk, to be run one after the other."""
+
+    def _rows(self, chunk: pa.Table) -> pa.Table:
+        """Take the rows that a chunk adds, with the table's columns in its order."""
+        if not self.key:
+            return chunk.select(range(2, chunk.num_columns)).rename_columns([c.name for c in self.columns])
+        # With a key its columns come first, then those before, then those after.
+        values = len(self.columns) - len(self.key)
+        rest = [column.name for column in self.columns if column.name not in self.key]
+        first = chunk.select(range(2, 2 + len(self.key))).rename_columns(list(self.key))
+        after = chunk.select(range(chunk.num_columns - values, chunk.num_columns)).rename_columns(rest)
+        named = dict(zip([*first.column_names, *rest], [*first.columns, *after.columns], strict=True))
+        return pa.table([named[column.name] for column in self.columns], names=[c.name for c in self.columns])
+
+    def _frame(self, rows: pa.Table, *more: str) -> DataFrame:
+        """Make a frame with the table's types; `more` are columns of `rows` to keep as they are."""
+        return self._typed(frame_of(rows, self.spark, spark_schema(rows.schema)), *more)
+
+    def _typed(self, frame: DataFrame, *more: str) -> DataFrame:
+        typed = [f"CAST({quoted(c.name)} AS {c.spark_type}) AS {quoted(c.name)}" for c in self.columns]
+        return frame.selectExpr(*typed, *more)
+
+    def _append(self, rows: DataFrame) -> None:
+        with snapshot_properties(self.spark, self.summary):
+            rows.writeTo(self.name).option("fanout-enabled", "false").append()
+
+    def _refuse_violations(self, chunk: pa.Table) -> None:
+        """Refuse a chunk in which more than one row has the same key."""
+        violated = chunk.filter(pc.equal(chunk.column(_STATE), "key_violation"))
+        if violated.num_rows:
+            first = violated.select(range(2, 2 + len(self.key))).slice(0, 1).to_pylist()[0]
+            raise self._violation(", ".join(map(str, first.values())), violated.num_rows)
+
+    def _violation(self, key: str, count: int = 1) -> LakeholdError:
+        timestamp = self.summary["lakehold.timestamp"]
+        keys = "a key" if count == 1 else f"{count} keys"
+        return LakeholdError(
+            f'{keys} of materialized view "{self.full_name}" would have more than one row',
+            code="view-key",
+            detail=f"At {timestamp} the query has several rows with the key ({key}). The view shows all earlier timestamps.",
+            hint="Drop the view, and create it with a KEY that tells all rows apart, or without KEY: then it keeps equal keys.",
+        )
+
+
+class Appended(Changes):
+    """Rows of the first snapshot: the table has no others."""
+
+    def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
+        """Yield one append."""
+        if self.key:
+            self._refuse_violations(chunk)
+            yield partial(self._append, self._frame(self._rows(chunk)))
+        else:
+            yield partial(self._append, self._copied(self._rows(chunk), chunk.column(_DIFF)))
+
+    def _copied(self, rows: pa.Table, copies: pa.ChunkedArray) -> DataFrame:
+        """Make a frame that has each row as often as `copies` says."""
+        if pc.max(copies).as_py() == 1:
+            return self._frame(rows)
+        frame = self._frame(rows.append_column(_COPIES, copies), _COPIES)
+        names = [quoted(column.name) for column in self.columns]
+        return frame.selectExpr(*names, f"explode(sequence(1L, {_COPIES})) AS {_NUMBER}").selectExpr(*names)
+
+
+class RowChanges(Appended):
+    """Changes of a table without a key: rows are added, or removed by all of their values."""
+
+    def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
+        """Yield the removal of rows, and then the addition of others."""
+        gone = chunk.filter(pc.less(chunk.column(_DIFF), 0))
+        if gone.num_rows:
+            yield partial(self._remove, gone)
+        new = chunk.filter(pc.greater(chunk.column(_DIFF), 0))
+        if new.num_rows:
+            yield partial(self._append, self._copied(self._rows(new), new.column(_DIFF)))
+
+    def _remove(self, gone: pa.Table) -> None:
+        copies = pc.negate(gone.column(_DIFF))
+        rows = self._rows(gone).append_column(_NUMBER, pa.array(range(gone.num_rows), pa.int64()))
+        frame = self._frame(rows.append_column(_COPIES, copies), _NUMBER, _COPIES)
+        ((totals),) = (
+            frame.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(self.columns)).toArrow().to_pylist()
+        )
+        conditions = [*equal_rows.ranges(self.columns, totals)]
+        with self.reading():
+            found = equal_rows.find(self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES)
+        if found.num_rows != pc.sum(copies).as_py():
+            raise LakeholdError(
+                f'materialized view "{self.full_name}" lacks rows that its query had',
+                code="view-differs",
+                detail=f"{pc.sum(copies).as_py()} rows are to be removed, and the table has {found.num_rows} of them: another "
+                "program has changed the table. Nothing was written.",
+                hint="Drop the view and create it again.",
+            )
+        equal_rows.remove(self.spark, self.name, found, self.summary, self.reading)
+
+
+class KeyedChanges(Changes):
+    """Changes of a table with a key: one MERGE, which finds rows by their key."""
+
+    def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
+        """Yield one MERGE."""
+        self._refuse_violations(chunk)
+        yield partial(self._merge, chunk)
+
+    def _merge(self, chunk: pa.Table) -> None:
+        rows = self._rows(chunk).append_column(_ROW_STATE, chunk.column(_STATE))
+        frame = self._frame(rows, _ROW_STATE)
+        keys = [column for column in self.columns if column.name in self.key]
+        ((totals),) = frame.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(keys)).toArrow().to_pylist()
+        states = set(pc.unique(chunk.column(_STATE)).to_pylist())
+        statement = self._statement(rows, [*equal_rows.ranges(keys, totals, "t.")], states)
+        try:
+            with self.reading(), temp_view(frame, _CHANGES), snapshot_properties(self.spark, self.summary):
+                self.spark.sql(statement)
+        except Exception as error:
+            _, found, after = str(error).partition(_VIOLATION)
+            if not found:
+                raise
+            raise self._violation(after.partition("\x1f")[0]) from None
+
+    def _statement(self, rows: pa.Table, ranges: Sequence[str], states: set[str]) -> str:
+        of_key = {column.name: column.type for column in self.columns if column.name in self.key}
+
+        def equal(name: str) -> str:
+            # `<=>` shuffles the whole table, `=` does not.
+            operator = "<=>" if rows.column(name).null_count else "="
+            sides = (equal_rows.exactly(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
+            return f" {operator} ".join(sides)
+
+        condition = " AND ".join([*map(equal, self.key), *ranges])
+        names = [quoted(column.name) for column in self.columns]
+        clauses = []
+        if "insert" in states:
+            shown = ", ', ', ".join(f"coalesce(CAST(s.{quoted(name)} AS string), 'null')" for name in self.key)
+            text = f"concat({literal(_VIOLATION)}, left(concat({shown}), {_LONGEST_KEY}), '\\u001f')"
+            first = self.columns[0]
+            refused = f"t.{names[0]} = CAST(raise_error({text}) AS {first.spark_type})"
+            clauses.append(f"WHEN MATCHED AND s.{_ROW_STATE} = 'insert' THEN UPDATE SET {refused}")
+        if "delete" in states:
+            clauses.append(f"WHEN MATCHED AND s.{_ROW_STATE} = 'delete' THEN DELETE")
+        if "upsert" in states:
+            clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)}")
+        if states - {"delete"}:
+            values = ", ".join(f"s.{name}" for name in names)
+            clauses.append(
+                f"WHEN NOT MATCHED AND s.{_ROW_STATE} <> 'delete' THEN INSERT ({', '.join(names)}) VALUES ({values})"
+            )
+        return f"MERGE INTO {self.name} t USING {_CHANGES} s ON {condition} {' '.join(clauses)}"

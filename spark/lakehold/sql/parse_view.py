@@ -1,0 +1,58 @@
+"""Parsing `CREATE MATERIALIZED VIEW`: a query whose result lakehold keeps in a table."""
+
+from __future__ import annotations
+
+from lakehold.definitions import MaterializedView, OptionValue, full_name_text
+from lakehold.holds.retention import RETAIN_HISTORY
+from lakehold.sql.cursor import Cursor
+from lakehold.sql.dialect import StatementText
+from lakehold.sql.names import new_table_name
+from lakehold.sql.options import VIEW, parse_options
+from lakehold.sql.parse_envelope import parse_key
+from lakehold.sql.queries import parse_query
+from lakehold.sql.statements import CreateMaterializedView
+from lakehold.subscribe.statement import Query
+
+
+def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
+    """Parse `[IF NOT EXISTS] namespace.name`, then KEY and WITH in any order, then `AS SELECT …`."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    namespace, name = new_table_name(cursor)
+    key: tuple[str, ...] = ()
+    options: dict[str, OptionValue] = {}
+    query: Query | None = None
+    for clause in cursor.clauses("KEY", "WITH", "AS"):
+        match clause:
+            case "KEY":
+                key = parse_key(cursor)
+            case "WITH":
+                options = parse_options(cursor, VIEW)
+            case _:
+                query = _query(cursor)
+    if query is None:
+        raise cursor.error("AS SELECT")
+    view = MaterializedView(
+        namespace=namespace,
+        name=name,
+        # Without the catalog's name, which is a setting and may differ at the next refresh.
+        query=query.over({table.full_name: full_name_text(table.full_name) for table in query.tables}),
+        tables=tuple(dict.fromkeys(table.full_name for table in query.tables)),
+        key=key,
+        retain_history_ms=_duration_ms(options, RETAIN_HISTORY),
+        max_lag_ms=_duration_ms(options, "max_lag"),
+    )
+    return CreateMaterializedView(view, if_not_exists)
+
+
+def _query(cursor: Cursor) -> Query:
+    """Parse the query after `AS`, up to the end of the statement."""
+    tokens = cursor.take_until(lambda: False)
+    if not tokens:
+        raise cursor.error("a query")
+    cursor.expect_end()
+    return parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=True)
+
+
+def _duration_ms(options: dict[str, OptionValue], name: str) -> int | None:
+    value = options.get(name)
+    return value if isinstance(value, int) else None
