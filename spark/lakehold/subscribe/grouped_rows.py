@@ -178,7 +178,7 @@ class GroupedRows(Relation):
 
     def _place(self, timelines: TimelinesByName, at_ms: int) -> tuple[object, ...]:
         """Return what tells the states of this query at different times, and those of other queries, apart."""
-        found: list[object] = [self.whole.query.text]
+        found: list[object] = [self.whole.query.text, self.reading.spark.evaluation_settings()]
         for name, timeline in timelines.items():
             version = timeline.at(at_ms)
             snapshot_id = None if version is None else version.snapshot_id

@@ -46,6 +46,8 @@ class QueryOpening:
             query: The query.
             schemas: The columns of its tables by full name.
         """
+        if isinstance(query.plan, Whole):
+            return self._open(query, schemas)
         key = (
             query.text,
             tuple((name, schema.schema_id, schema.model_dump_json()) for name, schema in schemas.items()),

@@ -39,6 +39,8 @@ _CHUNKS_BY_SPARK = 8
 _UNFILTERED = "element_at(array({}), 1)"
 """Returns a column unchanged, but keeps Spark from pushing filters on it down to Iceberg."""
 
+_EVALUATION = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+
 _NOT_KEPT_BY_GROUPING = (MapType, FloatType, DoubleType)
 
 
@@ -90,6 +92,11 @@ class OnSpark:
         for name in views:
             escaped = escaped.replace(name, f"{{{name}}}")
         return self.session().sql(escaped, None, **views)
+
+    def evaluation_settings(self) -> tuple[str | None, ...]:
+        """Return the settings of the session on which the values of expressions depend."""
+        conf = self.session().conf
+        return tuple(conf.get(name, None) for name in _EVALUATION)
 
     def empty(self, columns: Schema) -> DataFrame:
         """Create a data frame without rows; columns that SUBSCRIBE cannot read get the type variant."""
