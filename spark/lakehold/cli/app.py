@@ -281,7 +281,7 @@ def publish(  # noqa: PLR0913 - a command's options
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Append the changes of subscriptions to their output tables, and refresh materialized views.
+    """Publish subscriptions, and refresh materialized views.
 
     Each timestamp is published once; the output has one line for each commit. Subscriptions that read the same tables
     read each change once, and a view is refreshed before all that read it. Exit code 1 when one failed: the others were
