@@ -154,5 +154,5 @@ def _refuse_today(cursor: Cursor) -> None:
 
 def _not_the_same(cursor: Cursor, reason: str, hint: str) -> StatementError:
     text = cursor.source_text(cursor.peek())
-    message = f"{text} {reason}: a query to subscribe to must give the same rows each time it is read"
+    message = f"{text} {reason}: a query whose changes are read must give the same rows each time"
     return cursor.error_at(cursor.peek(), message, hint=hint)
