@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 from pyiceberg.io import load_file_io
 
 from lakehold.iceberg import deletion
 from lakehold.iceberg.deletion import Refusal, delete, delete_or_log, later, wait_for_deletions
+from tests.waiting import wait_for
 
 
 class Store:
@@ -58,11 +61,49 @@ def test_a_later_deletion_that_fails_is_logged_and_keeps_no_other_from_running(
     assert "no manifest" in caplog.text
 
 
+def test_later_deletions_run_in_their_order() -> None:
+    ran: list[int] = []
+    may_run = Event()
+
+    def first() -> None:
+        may_run.wait()
+        ran.append(0)
+
+    later(first)
+    for number in range(1, 20):
+        later(partial(ran.append, number))
+    assert ran == []
+    may_run.set()
+    wait_for_deletions()
+    assert ran == [*range(20)]
+
+
+def _wait_for(event: Event) -> None:
+    event.wait()
+
+
+def test_a_process_that_was_forked_meanwhile_deletes_what_its_own_commits_leave(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    may_end = Event()
+    later(partial(_wait_for, may_end))
+    child = os.fork()
+    if not child:
+        later(partial(os.unlink, tmp_path / "a"))
+        wait_for_deletions()
+        os._exit(0)
+    try:
+        wait_for(lambda: os.waitpid(child, os.WNOHANG)[0] == child, within_s=20)
+        assert not (tmp_path / "a").exists()
+    finally:
+        may_end.set()
+        wait_for_deletions()
+
+
 def test_refusals_of_a_commit_are_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()  # a folder, which is refused as a file
     (tmp_path / "c").touch()
     delete_or_log(load_file_io({}), [str(tmp_path / name) for name in ("a", "b", "c", "d")])
-    (record,) = (each for each in caplog.records if each.name == deletion.__name__)
-    assert "refused to delete 2 of 4 files, which maintenance tries again: " in record.message
+    (message,) = (each.getMessage() for each in caplog.records if each.name == deletion.__name__)
+    assert "refused to delete 2 of 4 files, which maintenance tries again: " in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]

@@ -7,11 +7,13 @@ nobody has to wait for a deletion: a commit leaves it to a thread of its own.
 from __future__ import annotations
 
 import logging
+import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from threading import Thread, current_thread
+from threading import Lock, Thread
 
 from pyarrow import ArrowException
 from pyiceberg.io import FileIO
@@ -22,9 +24,6 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """Files that are deleted at once: an object store answers after tens of milliseconds."""
-
-_running: set[Thread] = set()
-"""Threads that delete what commits left behind. The process does not end before they do."""
 
 
 @dataclass(frozen=True)
@@ -80,26 +79,61 @@ def delete_or_log(io: FileIO, paths: Sequence[str]) -> None:
         )
 
 
+class _Later:
+    """Runs functions one after the other, in a thread that lasts as long as there are some: what each raises is logged.
+
+    A later one may delete what an earlier one still reads, so that the order matters. The process does not end before the
+    thread does.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin without functions and without a thread, as a process does that was forked: it has no thread of its parent."""
+        self._lock = Lock()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._thread: Thread | None = None
+
+    def add(self, do: Callable[[], None]) -> None:
+        with self._lock:
+            self._waiting.append(do)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="lakehold-deletes-later")
+                self._thread.start()
+
+    def wait(self) -> None:
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while (do := self._next()) is not None:
+            try:
+                do()
+            except Exception:
+                logger.warning("files that nothing needs could not be deleted", exc_info=True)
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._thread = None
+            return None
+
+
+_later = _Later()
+os.register_at_fork(after_in_child=_later.renew)
+
+
 def later(deletes: Callable[[], None]) -> None:
-    """Run `deletes` in a thread of its own, as a pool's threads would be missing in a fork; whatever it raises is logged."""
-    thread = Thread(target=_run_or_log, args=(deletes,), name="lakehold-deletes-later")
-    _running.add(thread)
-    thread.start()
+    """Run `deletes` in a thread, after those that were given before; whatever it raises is logged."""
+    _later.add(deletes)
 
 
 def wait_for_deletions() -> None:
     """Wait until everything that `later` was given before has run."""
-    for thread in tuple(_running):
-        thread.join()
-
-
-def _run_or_log(deletes: Callable[[], None]) -> None:
-    try:
-        deletes()
-    except Exception:
-        logger.warning("files that nothing needs could not be deleted", exc_info=True)
-    finally:
-        _running.discard(current_thread())
+    _later.wait()
 
 
 def deletion_refused(full_name: str, location: str, refusal: Refusal) -> UpstreamUnavailable:
