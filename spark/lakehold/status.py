@@ -9,8 +9,9 @@ from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.envelope.unfilled_columns import unfilled_columns, unfilled_detail, unfilled_hint
 from lakehold.lake import Lake
 from lakehold.model.readers import Waiting
-from lakehold.overview.table_status import TableStatus, table_statuses
+from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.sql.result import Result
+from lakehold.timeline.timelines import Timeline
 from lakehold.times import iso
 
 COLUMNS = (
@@ -29,7 +30,7 @@ COLUMNS = (
 
 
 def status_of(lake: Lake) -> Result:
-    """Return one row for each table that a source feeds: readable window, live rows, open errors, what stopped it.
+    """Return one row for each table that a source feeds, and each materialized view: readable window, rows, what stopped it.
 
     For a table that is catching up, the row also has how many offsets its reader has read, and how many are left. For a table
     that waits for an upstream transaction, it names the transaction. Notices report connectors that do not run, parts of
@@ -48,7 +49,17 @@ def status_of(lake: Lake) -> Result:
         rows.append(_row(status, table, stopped_by))
         if table is not None and status.progress is not None:
             notices += _unfilled(status.full_name, unfilled_columns(table, status.progress.high_water_marks))
+    timelines = lake.timelines.readable(sorted(defined.views))
+    rows += [_view_row(lake, name, timelines.get(name)) for name in sorted(defined.views)]
     return Result(COLUMNS, rows, tuple(notices))
+
+
+def _view_row(lake: Lake, name: str, timeline: Timeline | None) -> tuple[Any, ...]:
+    """Return the row of a materialized view; without a timeline it is not readable yet."""
+    table = lake.tables.table_state(name) if timeline is not None else None
+    rows = table.row_count if table is not None else 0
+    since, upper = (iso(timeline.since_ms), iso(timeline.upper_ms)) if timeline is not None else (None, None)
+    return (name, None, State.VIEW.value, since, upper, rows, 0, None, None, None, None)
 
 
 def _row(status: TableStatus, table: TableState | None, stopped_by: str | None) -> tuple[Any, ...]:

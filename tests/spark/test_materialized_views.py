@@ -9,7 +9,10 @@ import pytest
 from lakehold.errors import DefinitionError, LakeholdError, NotReadable
 from lakehold.failpoints import Point
 from lakehold.ingest.write import write_audit_publish
+from lakehold.lake import Lake
 from lakehold.publish import view_publisher
+from lakehold.status import status_of
+from lakehold.times import iso
 from tests.conftest import LakeFactory
 from tests.materialized_views import Row, assert_equal_at_every_timestamp, shown
 from tests.published_shop import COLUMNS, Killed, Shop
@@ -47,12 +50,18 @@ def test_a_view_equals_its_query_at_every_timestamp(shop: Shop, name: str) -> No
     assert assert_equal_at_every_timestamp(shop.lake, "bi.v", query) >= 5
 
 
+def view_status(lake: Lake) -> Row:
+    """Return the first columns of the last row of `lakehold status`: views come last."""
+    return status_of(lake).rows[-1][:6]
+
+
 def test_a_view_is_a_table_for_select_subscribe_and_time(shop: Shop) -> None:
     lake = shop.lake
     lake.sql("CREATE MATERIALIZED VIEW bi.v KEY (v) AS SELECT v, count(*) AS n FROM shop.t GROUP BY v")
     with pytest.raises(NotReadable, match="not readable yet") as unread:
         lake.sql("SUBSCRIBE bi.v")
     assert unread.value.hint == "lakehold publish bi.v"
+    assert view_status(lake) == ("bi.v", None, "view", None, None, 0)
     lake.publish("bi.v")
     shop.write((3, "a"))
     (row,) = lake.sql("SHOW MATERIALIZED VIEWS").rows
@@ -61,6 +70,7 @@ def test_a_view_is_a_table_for_select_subscribe_and_time(shop: Shop) -> None:
     lake.publish("bi.v")
     timeline = lake.timelines.of(["bi.v"])["bi.v"]
     assert timeline.upper_ms > before
+    assert view_status(lake) == ("bi.v", None, "view", iso(timeline.since_ms), iso(timeline.upper_ms), 2)
     assert sorted(lake.sql("SELECT * FROM bi.v").rows) == [("a", 2), ("b", 1)]
     changes = lake.sql(f"SUBSCRIBE bi.v WITH (SNAPSHOT = false) AS OF {before - 1} UP TO {timeline.upper_ms}").rows
     net = Counter[Row]()

@@ -283,7 +283,7 @@ def test_columns_of_status_and_ingest_are_described() -> None:
     assert [c for cells in table_rows(columns) for c in inline_code(cells[0])] == list(STATUS_COLUMNS)
     states = section(METRICS, "### States")
     assert {c for cells in table_rows(states) for c in inline_code(cells[0])} == {
-        state.value for state in State if state not in (State.FOREIGN, State.VIEW)
+        state.value for state in State if state is not State.FOREIGN
     }
     reported = section(COMMANDS, "## lakehold ingest")
     assert [c for cells in table_rows(reported) for c in inline_code(cells[0])] == list(ingest.COLUMNS)

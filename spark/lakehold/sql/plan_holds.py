@@ -76,7 +76,7 @@ def drop_holds_on(names: Collection[str], holds: Holds, *, cascade: bool) -> tup
     if not held:
         return ()
     if not cascade:
-        hint = "Drop these holds first, or add CASCADE to drop them as a whole with the table."
+        hint = f"{_without(held)}, or add CASCADE to drop the holds as a whole with the table."
         raise _held(next(name for name in names if held[0].is_on(name)), held, hint)
     return (DropHolds(held),)
 
@@ -90,7 +90,7 @@ def refuse_held(verb: str, target: str, holds: Holds) -> None:
     held = tuple(hold for hold in holds if hold.is_on(target))
     if held and verb in ("DROP", "RENAME"):
         other = f"DROP TABLE {target} CASCADE drops them with the table." if verb == "DROP" else ""
-        raise _held(target, held, f"Drop these holds first. {other}".strip())
+        raise _held(target, held, f"{_without(held)}. {other}".strip())
 
 
 def show_create_hold(hold: Hold) -> Rows:
@@ -120,6 +120,12 @@ def _differences(hold: Hold, new: NewHold) -> list[str]:
     if new.max_lag_ms is not None:
         pairs.append((f"MAX LAG = '{duration_text(hold.max_lag_ms)}'", f"MAX LAG = '{duration_text(new.max_lag_ms)}'"))
     return [f"it has {one}, the statement says {other}" for one, other in pairs if one != other]
+
+
+def _without(held: Holds) -> str:
+    """Return what a person can do so that these holds go, without a full stop."""
+    is_kept = any(hold.kept_by is not None for hold in held)
+    return "Drop these holds first" + " (one of a subscription, view or client goes with it)" * is_kept
 
 
 def _held(full_name: str, held: Holds, hint: str) -> DefinitionError:
