@@ -89,8 +89,8 @@ def test_the_hold_of_a_view_goes_with_the_view(lake: Lake) -> None:
     with pytest.raises(DefinitionError) as refused:
         lake.sql("DROP TABLE shop.rates")
     assert refused.value.hint == (
-        "Drop these holds first (one of a subscription, view or client goes with it), or add CASCADE to drop the holds as a whole "
-        "with the table."
+        "Drop these holds first (one of a subscription, view or client goes with it), or add CASCADE to drop the holds as a "
+        "whole with the table."
     )
     lake.sql("DROP MATERIALIZED VIEW shop.v; DROP TABLE shop.rates")
     assert lake.sql("SHOW TABLES IN shop").rows == []

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from lakehold.errors import DefinitionError, LakeholdError, NotReadable
+from lakehold.errors import DefinitionError, LakeholdError, LeaseLost, NotReadable
 from lakehold.failpoints import Point
 from lakehold.ingest.write import write_audit_publish
 from lakehold.lake import Lake
@@ -176,6 +176,30 @@ def test_a_refresh_that_dies_is_finished_by_the_next_one(
         lake.publish("bi.v")
     assert assert_equal_at_every_timestamp(lake, "bi.v", query) > 2
     assert list(lake.catalog.load_table("bi.v").metadata.refs) == ["main"]
+
+
+def test_a_refresh_whose_lease_was_taken_over_merges_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend a refresh after it checked its lease, until another one has merged the same rows and more."""
+    lake, query = shop.lake, "SELECT v, id % 2 AS odd FROM shop.t"
+    lake.sql(f"CREATE MATERIALIZED VIEW bi.v AS {query}")
+    lake.publish("bi.v")
+    shop.write((3, "a"), (1, "b"))
+    successor, published = shop.again(), [False]
+
+    def succeeded(here: Point) -> None:
+        if here == "before-publication" and not published[0]:
+            published[0] = True
+            store = lake.subscriptions.store
+            (subscriber,) = store.subscribers()
+            store.release(subscriber.subscriber_id, subscriber.lease.holder if subscriber.lease else "")
+            assert successor.publish("bi.v")
+
+    monkeypatch.setattr(view_publisher, "failpoint", succeeded)
+    monkeypatch.setattr("lakehold.state.lease.HeldLease.confirm", lambda _: None)
+    with pytest.raises(LeaseLost, match="another publisher"):
+        lake.publish("bi.v")
+    assert published[0]
+    assert assert_equal_at_every_timestamp(lake, "bi.v", query) > 1
 
 
 def test_a_view_survives_maintenance_that_commits_while_it_is_refreshed(

@@ -72,6 +72,19 @@ def test_one_thread_takes_turns_in_the_order_in_which_they_are_due() -> None:
     assert work.turns == [(of, "own") for of in "abcabca"]
 
 
+def test_work_that_pauses_leaves_its_turns_to_others() -> None:
+    work, stop = Work(), Event()
+
+    def take(of: str, worker: str) -> float | None:
+        work.take(of, worker)
+        if len(work.turns) == 6:
+            stop.set()
+        return 3_600 if of == "paused" else 0
+
+    take_turns(["paused", "a", "b"], take, "own", work.another, 1, stop)
+    assert [of for of, _ in work.turns] == ["paused", "a", "b", "a", "b", "a"]
+
+
 def test_an_error_ends_all_threads_and_is_raised() -> None:
     work = Work()
 

@@ -319,3 +319,9 @@ def _masked(cursor: Cursor, message: str, *, hint: str) -> StatementError:
     end_exclusive = max(start, cursor.last.end + 1)
     masked = cursor.sql[:start] + "*" * (end_exclusive - start) + cursor.sql[end_exclusive:]
     return StatementError(message, sql=masked, start=start, end_exclusive=end_exclusive, hint=hint)
+
+
+def duration_ms(options: Mapping[str, OptionValue], name: str) -> int | None:
+    """Return the option `name`, which is a duration in milliseconds; None if the statement does not have it."""
+    value = options.get(name)
+    return value if isinstance(value, int) else None

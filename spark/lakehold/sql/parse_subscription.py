@@ -6,7 +6,7 @@ from lakehold.definitions import OnLapse, OptionValue, Subscription
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import check_stored_name, new_table_name
-from lakehold.sql.options import SUBSCRIPTION, parse_options
+from lakehold.sql.options import SUBSCRIPTION, duration_ms, parse_options
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.statements import CreateSubscription
 from lakehold.subscribe.statement import Subscribe
@@ -39,8 +39,8 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
         subscribe=subscribe.text,
         tables=subscribe.tables,
         on_lapse=OnLapse(str(options.get("on_lapse", OnLapse.STOP.value))),
-        retain_output_ms=_duration_ms(options, "retain_output"),
-        max_lag_ms=_duration_ms(options, "max_lag"),
+        retain_output_ms=duration_ms(options, "retain_output"),
+        max_lag_ms=duration_ms(options, "max_lag"),
     )
     return CreateSubscription(subscription, if_not_exists)
 
@@ -74,8 +74,3 @@ def _refused(cursor: Cursor, clause: str) -> StatementError:
         "PROGRESS": "the property lakehold.position of the output table shows up to which time it is complete",
     }[clause]
     return cursor.error_at(first, f"a subscription does not take {clause}", last=last, hint=hint)
-
-
-def _duration_ms(options: dict[str, OptionValue], name: str) -> int | None:
-    value = options.get(name)
-    return value if isinstance(value, int) else None

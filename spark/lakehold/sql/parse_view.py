@@ -7,7 +7,7 @@ from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import new_table_name
-from lakehold.sql.options import VIEW, parse_options
+from lakehold.sql.options import VIEW, duration_ms, parse_options
 from lakehold.sql.parse_envelope import parse_key
 from lakehold.sql.queries import parse_query
 from lakehold.sql.statements import CreateMaterializedView
@@ -38,8 +38,8 @@ def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
         query=query.over({table.full_name: full_name_text(table.full_name) for table in query.tables}),
         tables=tuple(dict.fromkeys(table.full_name for table in query.tables)),
         key=key,
-        retain_history_ms=_duration_ms(options, RETAIN_HISTORY),
-        max_lag_ms=_duration_ms(options, "max_lag"),
+        retain_history_ms=duration_ms(options, RETAIN_HISTORY),
+        max_lag_ms=duration_ms(options, "max_lag"),
     )
     return CreateMaterializedView(view, if_not_exists)
 
@@ -51,8 +51,3 @@ def _query(cursor: Cursor) -> Query:
         raise cursor.error("a query")
     cursor.expect_end()
     return parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=True)
-
-
-def _duration_ms(options: dict[str, OptionValue], name: str) -> int | None:
-    value = options.get(name)
-    return value if isinstance(value, int) else None
