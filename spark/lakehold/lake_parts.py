@@ -31,6 +31,7 @@ from lakehold.state.subscribers import SubscriberStore
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
+    from pyspark.sql import DataFrame
 
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
@@ -280,6 +281,21 @@ class LakeParts:
             self.settings.schemas,
             self.settings.catalog_name,
         )
+
+    @contextmanager
+    def opened_query(self, text: str, spark: SparkSession | None) -> Iterator[DataFrame]:
+        """Open a query as a data frame that can be read inside the block, in the lake's session or in `spark`."""
+        from lakehold.spark_errors import readable
+        from lakehold.sql.one_query import parse_one_query
+        from lakehold.sql.reads import LakeReads
+
+        subscribing = self.subscribing if spark is None else self.subscribing.within(spark)
+        with readable(), LakeReads(subscribing).opened(parse_one_query(text, self.settings.catalog_name)) as frame:
+            yield frame
+
+    def another_session(self) -> AbstractContextManager[SparkSession]:
+        """Open one more session like the lake's until the block ends."""
+        return self._another_session(self._spark())
 
     def read_changes(self, changes: Changes) -> RecordBatchReader:
         """Open the changes of a table as a stream of Arrow batches."""

@@ -6,16 +6,16 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
+from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
+from lakehold.cli.options import Format, Quiet, Warehouse, examples
 from lakehold.cli.progress import open_progress
+from lakehold.cli.serve import serve
 from lakehold.cli.stack import app as stack_app
 from lakehold.errors import LakeholdError, bad_byte
 from lakehold.spark_server.cli import app as spark_app
@@ -31,26 +31,9 @@ app = typer.Typer(
 app.add_typer(spark_app, name="spark")
 app.add_typer(stack_app, name="stack")
 
-Warehouse = Annotated[
-    str | None,
-    typer.Option(
-        "--warehouse", "-w", metavar="PATH|URI", help="The lake; else LAKEHOLD_WAREHOUSE, lakehold.toml, ./lake."
-    ),
-]
-Format = Annotated[
-    OutputFormat | None,
-    typer.Option("--format", help="Default: table on a terminal, json (one object a line) otherwise."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
-
-
-def _examples(*commands: str) -> str:
-    """Join example commands into the text below the options; the backspace keeps each on a line of its own."""
-    return "\n".join(["\b", *commands])
-
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         'lakehold sql "SHOW TABLES"',
         "lakehold sql -f shop.sql",
         'lakehold sql "SELECT * FROM shop.orders LIMIT 10" --format csv',
@@ -75,7 +58,7 @@ def sql(
             output.result(lake.sql(script))
 
 
-@app.command(epilog=_examples("lakehold ingest shop", "lakehold ingest shop billing --follow", "lakehold ingest --all"))
+@app.command(epilog=examples("lakehold ingest shop", "lakehold ingest shop billing --follow", "lakehold ingest --all"))
 def ingest(  # noqa: PLR0913 - a command's options
     sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Their names.")] = None,
     *,
@@ -104,7 +87,7 @@ def ingest(  # noqa: PLR0913 - a command's options
             raise typer.Exit(1)
 
 
-@app.command(epilog=_examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))
+@app.command(epilog=examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))
 def backfill(
     tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names, such as shop.orders.")],
     *,
@@ -132,7 +115,7 @@ def backfill(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "lakehold subscribe shop.orders --follow",
         'lakehold subscribe "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id))" --follow',
         "lakehold subscribe \"SUBSCRIBE shop.orders AS OF '2026-11-21 12:00'\"",
@@ -190,7 +173,7 @@ def maintain(  # noqa: PLR0913 - a command's options
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "lakehold check shop.orders",
         "lakehold check shop.orders --at '2026-11-21 12:00' --html orders.html",
         "lakehold check shop.orders --write-suite",
@@ -229,7 +212,7 @@ def check(  # noqa: PLR0913 - a command's options
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "lakehold verify app.users",
         "lakehold verify app.users app.orders --format json",
         "lakehold verify bi.users --connection pg --upstream public.users",
@@ -269,7 +252,7 @@ def verify(  # noqa: PLR0913 - a command's options
             raise typer.Exit(code)
 
 
-@app.command(epilog=_examples("lakehold publish order_changes --follow", "lakehold publish --all"))
+@app.command(epilog=examples("lakehold publish order_changes --follow", "lakehold publish --all"))
 def publish(  # noqa: PLR0913 - a command's options
     subscriptions: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Subscriptions, or full names of views.")
@@ -301,7 +284,10 @@ def publish(  # noqa: PLR0913 - a command's options
             raise typer.Exit(code)
 
 
-@app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))
+app.command(epilog=examples("lakehold serve", "lakehold serve --port 32011 --tokens tokens"))(serve)
+
+
+@app.command(epilog=examples("lakehold status", "lakehold status --html lake.html"))
 def status(
     *,
     html: Annotated[
@@ -359,20 +345,6 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-@contextmanager
-def reported(output: Output, code: int = 1) -> Iterator[None]:
-    """End the command with an exit code, and without a traceback, when an error of lakehold is raised inside."""
-    try:
-        yield
-    except LakeholdError as error:
-        output.error(error)
-        raise typer.Exit(code) from None
-    except BrokenPipeError:
-        # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
 
 
 def _script(text: str | None, file: Path | None) -> str:
