@@ -182,8 +182,7 @@ def test_jdbc_reads_prepares_lists_and_follows(address: str, shop: Path) -> None
         ("id", "BIGINT"),
         ("status", "VARCHAR"),
     ]
-    keys = about.getPrimaryKeys("lake", "shop", "orders")
-    assert (keys.getMetaData().getColumnCount(), rows(keys)) == (6, [])
+    assert rows(about.getPrimaryKeys("lake", "shop", "orders")) == []
 
     following = statement.executeQuery("SUBSCRIBE shop.orders WITH (SNAPSHOT = false)")
     place(shop / "lake", (4, "placed"))

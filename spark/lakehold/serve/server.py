@@ -78,8 +78,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         with reported():
             name, command = unpacked(ticket.ticket)
             if listing_schema(name, command) is not None:
-                found = listing(self._statements.lake, name, command)
-                return flight.GeneratorStream(found.schema, iter([_in_one(found)]))
+                return flight.RecordBatchStream(listing(self._statements.lake, name, command))
             stream = RowStream(self._read(context, _needed_text(name, command)), partial(self._is_over, context))
             return flight.GeneratorStream(stream.schema(), _batches(stream))
 
@@ -161,12 +160,6 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
 def _batches(stream: RowStream) -> Iterator[pa.Table]:
     with reported():
         yield from stream.tables()
-
-
-def _in_one(rows: pa.Table) -> pa.RecordBatch:
-    """Return rows as one batch, even if there are none: JDBC's driver takes the columns of a listing from its batches."""
-    columns = [each.chunk(0) if each.num_chunks == 1 else each.combine_chunks() for each in rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _command(descriptor: Any) -> tuple[str, Any]:
