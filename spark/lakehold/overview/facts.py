@@ -86,7 +86,7 @@ class FollowerFacts:
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """The newest verdict on a table: of its suite, for a hold or for the table itself, or of a comparison with its database.
+    """The newest verdict on a table: of its suite, for a hold or for the table itself, or of a comparison.
 
     Attributes:
         hold: Name of the hold; None: the table itself was checked.
@@ -96,7 +96,7 @@ class CheckFacts:
         failures: One phrase for each expectation that was not met.
         page: Path or URI of its page; empty: it has none.
         checked_at_ms: When the suite ran.
-        is_comparison: The table was compared with its database, and no suite ran.
+        compared_with: `database` or `query`, if the table was compared with that, and no suite ran.
     """
 
     hold: str | None
@@ -106,7 +106,12 @@ class CheckFacts:
     failures: tuple[str, ...]
     page: str
     checked_at_ms: int
-    is_comparison: bool = False
+    compared_with: str | None = None
+
+    @property
+    def is_comparison(self) -> bool:
+        """Return whether the table was compared with its database or query, and no suite ran."""
+        return self.compared_with is not None
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tup
             failures=check.failures,
             page=check.html_path,
             checked_at_ms=check.checked_at_ms,
-            is_comparison=is_comparison,
+            compared_with=check.suite if is_comparison else None,
         )
         found[table] = (*found.get(table, ()), facts)
     return found

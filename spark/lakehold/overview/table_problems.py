@@ -10,6 +10,7 @@ from lakehold.ingest.envelope.unfilled_columns import unfilled_detail, unfilled_
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State
 from lakehold.overview.words import count, duration, to_second
+from lakehold.state.hold_checks import QUERY
 from lakehold.state.subscribers import SubscriberKind
 
 
@@ -123,9 +124,11 @@ def _failed(check: CheckFacts, table: str) -> Problem:
     if check.is_comparison:
         return Problem(
             Level.WRONG,
-            f"differs from its database at {to_second(check.at_ms)} UTC",
+            f"differs from its {check.compared_with} at {to_second(check.at_ms)} UTC",
             "; ".join(check.failures),
-            f"Remove the cause, and compare again: lakehold verify {table}",
+            f"DROP MATERIALIZED VIEW {table} and create it again: then it is computed again."
+            if check.compared_with == QUERY
+            else f"Remove the cause, and compare again: lakehold verify {table}",
         )
     where = "" if check.hold is None else f' at the time of hold "{check.hold}"'
     text = f"{len(check.failures):,} of {count(check.evaluated, 'expectation')} not met{where}"
