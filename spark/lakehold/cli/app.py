@@ -236,9 +236,7 @@ def check(  # noqa: PLR0913 - a command's options
     )
 )
 def verify(  # noqa: PLR0913 - a command's options
-    tables: Annotated[
-        list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables, or of views.")
-    ],
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables, or of views.")],
     *,
     connection: Annotated[
         str | None, typer.Option("--connection", metavar="NAME", help="Of a copy that is not captured: its database.")

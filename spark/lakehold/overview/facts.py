@@ -126,6 +126,7 @@ class TableFacts:
         upper_ms: Write frontier, exclusive: the first time that is not readable yet; None before the first batch.
         rows: Rows, at most; None: unknown.
         open_errors: Messages in error that no later one has healed.
+        key_violations: Keys of a view that have several rows.
         unfilled: New columns that may lack values in older rows.
         error: The error that stopped it.
         waiting: The upstream transaction that its next changes wait for.
@@ -143,6 +144,7 @@ class TableFacts:
     upper_ms: int | None = None
     rows: int | None = None
     open_errors: int = 0
+    key_violations: int = 0
     unfilled: tuple[str, ...] = ()
     error: ReaderError | None = None
     waiting: Waiting | None = None
