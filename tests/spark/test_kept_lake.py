@@ -86,7 +86,7 @@ def test_a_lake_of_a_later_format_is_refused_unchanged(tmp_path: Path) -> None:
 
 
 def test_a_change_of_the_system_tables_is_a_new_format() -> None:
-    """An earlier lakehold would drop new columns: a lake that has them must have a version that it refuses."""
+    # An earlier lakehold would drop new columns: a lake that has them must have a version that it refuses.
     digest = hashlib.sha256()
     for path in sorted(schemas_directory().glob("mz_catalog.*.json")):
         digest.update(json.dumps(json.loads(path.read_text())["schema"], sort_keys=True).encode())

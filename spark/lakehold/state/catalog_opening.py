@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from lakehold.errors import LakeholdError, SettingsError
 from lakehold.iceberg.object_stores import checksum_variables
 from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.settings import Settings
 from lakehold.state.format_version import FORMAT_VERSION, KEEPER, PROPERTY, format_version, refuse_newer
@@ -74,6 +75,8 @@ def _open(settings: Settings) -> Catalog:
     try:
         if isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
             _write_ahead(catalog)
+        if isinstance(catalog, RememberingSqlCatalog):
+            catalog.read_ahead([schema.table for schema in system_tables()])
         _bring_up_to_date(catalog, settings)
     except BaseException:
         catalog.close()
