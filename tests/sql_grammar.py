@@ -43,6 +43,7 @@ _VALUES = (
     ("as_of", "AS OF [AT LEAST] time, AS OF EARLIEST or AS OF LATEST"),
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
+    ("value", "a column outside the key"),
     ("query", "a SELECT"),
     ("item", "an expression over mz_diff and the columns, or an ordinal"),
 )
@@ -61,6 +62,7 @@ _SAMPLES = {
     ),
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
+    "value": ("total",),
     "column": ("id", "name"),
     "query": (
         "SELECT id FROM shop.orders",
@@ -165,7 +167,8 @@ def forms() -> tuple[Form, ...]:
             "SUBSCRIBE [TO] {table | (query)}\n"
             "  [{WITHIN TIMESTAMP ORDER BY item [{ASC | DESC}] [{NULLS FIRST | NULLS LAST}], …\n"
             "    | ENVELOPE UPSERT (KEY (column, …))\n"
-            "    | ENVELOPE DEBEZIUM (KEY (column, …))}]\n"
+            "    | ENVELOPE DEBEZIUM (KEY (column, …))\n"
+            "    | ENVELOPE HISTORY (KEY (column, …)) [TRACK {(value, …) | ALL EXCEPT (value, …)}]}]\n"
             "  [WITH (SNAPSHOT [[=] {TRUE | FALSE}], PROGRESS [[=] {TRUE | FALSE}])]\n"
             "  [as_of] [UP TO time]",
             ("SUBSCRIBE",),
@@ -243,7 +246,10 @@ def summary() -> str:
     explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
     values = [
         *_VALUES,
-        ("subscribe", "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS"),
+        (
+            "subscribe",
+            "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS, and only there with ENVELOPE HISTORY",
+        ),
         (
             "definition",
             "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION, MATERIALIZED VIEW or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",

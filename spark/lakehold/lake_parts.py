@@ -178,8 +178,8 @@ class LakeParts:
     @cached_property
     def subscriptions(self) -> Subscriptions:
         """Make the object that manages subscriptions and durable clients."""
+        from lakehold.publish.merged_table import MergeWriting
         from lakehold.publish.subscriptions import Subscriptions
-        from lakehold.publish.view_table import ViewWriting
         from lakehold.sql.parse import parse_endless
 
         return Subscriptions(
@@ -191,7 +191,7 @@ class LakeParts:
             partial(parse_endless, catalog=self.settings.catalog_name),
             self.settings,
             self._guard,
-            ViewWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
+            MergeWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
         )
 
     @cached_property

@@ -10,7 +10,7 @@ from lakehold.errors import DefinitionError, LakeholdError, LeaseLost, NotReadab
 from lakehold.failpoints import Point
 from lakehold.ingest.write import write_audit_publish
 from lakehold.lake import Lake
-from lakehold.publish import view_publisher
+from lakehold.publish import merging_publisher
 from lakehold.status import status_of
 from lakehold.times import iso
 from tests.conftest import LakeFactory
@@ -169,7 +169,7 @@ def test_a_refresh_that_dies_is_finished_by_the_next_one(
         if rows:
             shop.write(*rows)
         with monkeypatch.context() as patched:
-            patched.setattr(view_publisher, "failpoint", failpoint)
+            patched.setattr(merging_publisher, "failpoint", failpoint)
             patched.setattr(write_audit_publish, "failpoint", failpoint)
             with pytest.raises(Killed):
                 lake.publish("bi.v")
@@ -194,7 +194,7 @@ def test_a_refresh_whose_lease_was_taken_over_merges_nothing(shop: Shop, monkeyp
             store.release(subscriber.subscriber_id, subscriber.lease.holder if subscriber.lease else "")
             assert successor.publish("bi.v")
 
-    monkeypatch.setattr(view_publisher, "failpoint", succeeded)
+    monkeypatch.setattr(merging_publisher, "failpoint", succeeded)
     monkeypatch.setattr("lakehold.state.lease.HeldLease.confirm", lambda _: None)
     with pytest.raises(LeaseLost, match="another publisher"):
         lake.publish("bi.v")

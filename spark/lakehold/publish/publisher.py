@@ -171,6 +171,13 @@ class Publisher(ABC):
         self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
         self._input_hold.advance(complete.until_ms)
 
+    def _remove_old_rows(self) -> None:
+        """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
+        definition = self._entry.definition
+        retain_ms = definition.retain_output_ms if isinstance(definition, Subscription) else None
+        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
+            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
+
 
 class SubscriptionPublisher(Publisher):
     """A publisher that appends the output of a subscription to its output table.
@@ -241,12 +248,6 @@ class SubscriptionPublisher(Publisher):
             snapshot_id=snapshot_id,
             restarted=publication.restarted_at_ms is not None,
         )
-
-    def _remove_old_rows(self) -> None:
-        """Remove rows older than RETAIN OUTPUT from the output."""
-        retain_ms = self._entry.definition.retain_output_ms
-        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
-            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
 def subscriber_of(entry: DerivedEntry) -> Subscriber:

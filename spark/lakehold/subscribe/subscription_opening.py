@@ -17,7 +17,7 @@ from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.output_shape import Output
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
-from lakehold.subscribe.statement import Raw, Subscribe
+from lakehold.subscribe.statement import Raw, Subscribe, refuse_history
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
 from lakehold.timeline.timelines import Timelines, common_window, together
@@ -118,10 +118,11 @@ class Subscribing:
         For tables with foreign writers, which know nothing of lakehold, it waits as long as one of their commits may take.
 
         Raises:
-            DefinitionError: A table or column does not exist.
+            DefinitionError: A table or column does not exist, or the statement is for subscriptions only.
             NotReadable: AS OF is outside the readable window.
             StatementBounds: UP TO is before AS OF.
         """
+        refuse_history(statement)
         self._check_enabled(statement)
         names = statement.tables
         last_ms = [statement.up_to_ms - 1] if statement.up_to_ms is not None else []
