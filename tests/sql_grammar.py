@@ -43,6 +43,7 @@ _VALUES = (
     ("as_of", "AS OF [AT LEAST] time, AS OF EARLIEST or AS OF LATEST"),
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
+    ("subscription_name", "the name of a subscription_option"),
     ("value", "a column outside the key"),
     ("query", "a SELECT"),
     ("item", "an expression over mz_diff and the columns, or an ordinal"),
@@ -63,6 +64,7 @@ _SAMPLES = {
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
     "value": ("total",),
+    "subscription_name": ("ON LAPSE", "RETAIN OUTPUT", "MAX LAG"),
     "column": ("id", "name"),
     "query": (
         "SELECT id FROM shop.orders",
@@ -177,6 +179,10 @@ def forms() -> tuple[Form, ...]:
         Form(
             "CREATE SUBSCRIPTION [IF NOT EXISTS] name [INTO table]\n  [WITH (subscription_option, …)] AS subscribe",
             ("CREATE SUBSCRIPTION",),
+        ),
+        Form(
+            "ALTER SUBSCRIPTION name {SET (subscription_option, …) | RESET (subscription_name, …)}",
+            ("ALTER SUBSCRIPTION",),
         ),
         Form("DROP SUBSCRIPTION [IF EXISTS] name [CASCADE]", ("DROP SUBSCRIPTION",)),
         Form(
