@@ -8,8 +8,7 @@ from itertools import chain, groupby
 
 import pyarrow as pa
 
-from lakehold.publish.follower import Complete
-from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_batches import Complete, OutputChunk
 
 
 @dataclass(frozen=True)
