@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.publish.history_ranges import KeyViolated, RangeState, ranges
+from lakehold.publish.history_ranges import RangeState, SeveralRows, ranges
 from lakehold.subscribe.envelope import debezium
 
 Key = tuple[int | None, str]
@@ -106,6 +106,6 @@ def test_a_key_with_several_rows_at_one_time_is_refused() -> None:
 
     for rows, at in ([row(5, 1, 0), row(5, 1, 1)], 5), ([row(5, 1, 0), row(6, 1, 1)], 6):
         shaped = pa.concat_tables(list(debezium([pa.Table.from_pylist(rows, DIFFS)], (0, 1))))
-        with pytest.raises(KeyViolated) as violated:
+        with pytest.raises(SeveralRows) as violated:
             ranges(shaped, 2, "x")
         assert (violated.value.key, violated.value.timestamp_ms) == ((1, "p"), at)

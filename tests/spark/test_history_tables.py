@@ -11,7 +11,7 @@ import pytest
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.failpoints import Point
 from lakehold.ingest.write import write_audit_publish
-from lakehold.publish import merging_publisher
+from lakehold.publish import history_publisher
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.history_tables import Range, assert_shows, ranges
@@ -122,9 +122,9 @@ def test_a_publisher_that_dies_around_its_commit_ends_and_begins_each_range_once
 ) -> None:
     subscribe(shop)
     points: list[tuple[Any, Point]] = [
-        (merging_publisher, "before-publication"),
+        (history_publisher, "before-publication"),
         (write_audit_publish, "before-publish"),
-        (merging_publisher, "after-publication"),
+        (history_publisher, "after-publication"),
     ]
     for number, (module, point) in enumerate(points * 2):
         shop.write((1, f"value {number}"), (10 + number, "new"), (9 + number, None))

@@ -229,7 +229,7 @@ def check(  # noqa: PLR0913 - a command's options
     )
 )
 def verify(  # noqa: PLR0913 - a command's options
-    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables.")],
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables, or of views.")],
     *,
     connection: Annotated[
         str | None, typer.Option("--connection", metavar="NAME", help="Of a copy that is not captured: its database.")
@@ -241,7 +241,7 @@ def verify(  # noqa: PLR0913 - a command's options
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Compare tables with their database, row by row.
+    """Compare tables with their database, views with their query.
 
     Nothing is stopped: rows that change meanwhile are read again. The sources are ingested as far as it needs, unless
     another process does that. Exit code 1 when a row differs: the output says which keys differ, and why that may be.

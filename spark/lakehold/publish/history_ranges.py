@@ -49,7 +49,7 @@ class RangeState(StrEnum):
     """One more range."""
 
 
-class KeyViolated(Exception):
+class SeveralRows(Exception):
     """Several rows had a key at one time.
 
     Attributes:
@@ -85,7 +85,7 @@ def ranges(changes: pa.Table, key_columns: int, tracked: Collection[str]) -> Ran
         tracked: The columns whose changes begin a new range; changes of others alone update the range that goes on.
 
     Raises:
-        KeyViolated: Several rows had a key at one time.
+        SeveralRows: Several rows had a key at one time.
     """
     columns = range(_BEFORE_COLUMNS, _BEFORE_COLUMNS + key_columns)
     images = [image for i in columns for image in order_keys(changes.column(i))]
@@ -160,7 +160,7 @@ class _Changes:
             place = int(np.argmax(violated))
             columns = range(_BEFORE_COLUMNS, _BEFORE_COLUMNS + self.key_columns)
             key = [self.rows.column(i)[place].as_py() for i in columns]
-            raise KeyViolated(key, self.rows.column(0)[place].as_py())
+            raise SeveralRows(key, self.rows.column(0)[place].as_py())
 
     def _table(self, side: str, places: Positions, valid_from: Positions, valid_to: pa.Array) -> pa.Table:
         """Make ranges of the rows at `places`; times are epoch milliseconds."""

@@ -5,7 +5,7 @@ Changes are merged by the engine of materialized views. A commit takes several t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,33 +17,53 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.errors import LakeholdError
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import TIMESTAMP_PROPERTY, TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict, unify
-from lakehold.ingest.envelope.stored_key import stored_columns
+from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.publish.derived_table import RESTARTED_PROPERTY
+from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
 from lakehold.publish.history_ranges import (
     IS_CURRENT,
     RANGE_COLUMNS,
     VALID_FROM,
     VALID_TO,
-    KeyViolated,
     Ranges,
     RangeState,
+    SeveralRows,
     ranges,
     value_names,
 )
-from lakehold.publish.merged_table import Merge, MergedTable, MergeWriting, column_types
+from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, unfit_refused
-from lakehold.publish.view_changes import ROW_STATE, Changes, KeyedChanges
+from lakehold.publish.view_changes import ROW_STATE, KeyedChanges
+from lakehold.publish.view_columns import types_of
 from lakehold.session import row_by_row, snapshot_properties
 from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.statement import HistoryEnvelope
 
 _MERGED_ROWS = 200_000
 """Rows after which a statement merges them. Fewer are merged if no more are available."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The content of one commit.
+
+    Attributes:
+        timestamp_ms: The last timestamp of the changes.
+        chunks: The changes, rows of ENVELOPE DEBEZIUM; `HistoryTable.prepare` was called with their columns.
+        after: The progress that the commit continues from; None if nothing has been published.
+        becomes: The progress that it records.
+        restarted_at_ms: Time of a new snapshot with which the changes begin, after a lapse; None for other commits.
+    """
+
+    timestamp_ms: int
+    chunks: Iterable[pa.Table]
+    after: Published | None
+    becomes: Published
+    restarted_at_ms: int | None = None
 
 
 class HistoryTable(MergedTable):
@@ -59,12 +79,11 @@ class HistoryTable(MergedTable):
 
     owner_property = SUBSCRIPTION_PROPERTY
     hint = "Choose another one: CREATE SUBSCRIPTION … INTO namespace.table; or drop the table."
-    commit_rows = _MERGED_ROWS
 
     def __init__(
         self, catalog: Catalog, full_name: str, object_id: str, envelope: HistoryEnvelope, writing: MergeWriting
     ) -> None:
-        super().__init__(catalog, full_name, object_id, envelope.key, writing)
+        super().__init__(catalog, full_name, object_id, writing)
         self._envelope = envelope
 
     def prepare(self, columns: pa.Schema) -> None:
@@ -77,14 +96,18 @@ class HistoryTable(MergedTable):
         state = self._writing.tables.table_state(self.full_name)
         with unfit_refused(self.full_name):
             try:
-                wanted = column_types(_with_ranges(columns))
+                wanted = types_of(_with_ranges(columns))
                 if state is not None:
                     self._evolve(stored_columns(state), wanted)
                     return
             except (TypeError, TypeConflict) as error:
                 raise ColumnsUnfit(str(error)) from None
-        named = {column.name: column for column in wanted}
-        self._create([*(named.pop(name) for name in self._spelt_key(wanted)), *named.values()])
+        key, named = spelt(self._envelope.key, wanted), {column.name: column for column in wanted}
+        columns_in_order = tuple([*(named.pop(name) for name in key), *named.values()])
+        properties = {SUBSCRIPTION_PROPERTY: self._object_id, KEY: key_text(key)}
+        statements = evolve.create_statements(self._name, key, columns_in_order, self._writing.buckets, properties)
+        made = evolve.Evolution(statements, columns_in_order, self._name.rsplit(".", 1)[0])
+        evolve.run(self._writing.spark(), self._writing.tables, self.full_name, made)
 
     def check(self, columns: pa.Schema) -> None:
         """Check that what is read has the columns of the envelope, and none that ranges add.
@@ -104,6 +127,25 @@ class HistoryTable(MergedTable):
             self._writing.spark().sql(f"DELETE FROM {self._name} WHERE {VALID_TO} < timestamp_millis({day_ms})")
         return True
 
+    def merge(self, merge: Merge, confirm: Callable[[], None]) -> int:
+        """Merge changes into the table, and return the table's snapshot afterwards.
+
+        Args:
+            merge: The content of the commit.
+            confirm: Raises `LeaseLost` if another process has the lease.
+
+        Raises:
+            LeaseLost: Another publisher has published more, or has taken over.
+            CommitConflict: Another writer changed the table meanwhile; nothing was published.
+            LakeholdError: A key is not unique.
+        """
+        state = self._state()
+        self.check_continues(state.table, merge.after, merge.becomes.epoch)
+        changes = self._changes(state, merge)
+        restarted = merge.restarted_at_ms
+        properties = {} if restarted is None else {RESTARTED_PROPERTY: str(restarted)}
+        return self._run_together(changes.statements(merge.chunks), properties, merge.becomes, changes, confirm)
+
     def _evolve(self, stored: Iterable[ColumnType], wanted: Iterable[ColumnType]) -> None:
         """Add columns, and widen types. PyIceberg, which does so for other outputs, cannot write tables of format 3."""
         types = {column.name: column.type for column in stored}
@@ -118,23 +160,20 @@ class HistoryTable(MergedTable):
         for statement in statements:
             self._writing.spark().sql(statement)
 
-    def _changes(self, state: TableState, summary: Mapping[str, str], merge: Merge) -> Changes:
+    def _changes(self, state: TableState, merge: Merge) -> HistoryChanges:
         spark, columns = self._writing.spark(), stored_columns(state)
         return HistoryChanges(
             spark=spark,
             full_name=self.full_name,
             name=self._name,
             columns=columns,
-            key=self._spelt_key(columns),
-            summary=summary,
+            key=spelt(self._envelope.key, columns),
+            summary={SUBSCRIPTION_PROPERTY: self._object_id, TIMESTAMP_PROPERTY: str(merge.timestamp_ms)},
             reading=nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark),
             envelope=self._envelope,
             is_first=merge.after is None,
             restarted_at_ms=merge.restarted_at_ms,
         )
-
-    def _properties(self, merge: Merge) -> Mapping[str, str]:
-        return {} if merge.restarted_at_ms is None else {RESTARTED_PROPERTY: str(merge.restarted_at_ms)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +211,8 @@ class HistoryChanges(KeyedChanges):
         names = value_names(rows.schema, len(self.key))
         try:
             return ranges(rows, len(self.key), self.envelope.tracked([*self.key, *names]))
-        except KeyViolated as violated:
-            raise self._violation(", ".join(map(str, violated.key))) from None
+        except SeveralRows as several:
+            raise self._violation([", ".join(map(str, several.key))]) from None
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
         """Add columns that the table has and the rows do not: what is read lost them."""
@@ -201,13 +240,13 @@ class HistoryChanges(KeyedChanges):
                 f"UPDATE {self.name} SET {VALID_TO} = timestamp_millis({at_ms}), {IS_CURRENT} = false WHERE {IS_CURRENT}"
             )
 
-    def _violation(self, key: str, count: int = 1) -> LakeholdError:
-        keys = "a key" if count == 1 else f"{count} keys"
-        timestamp = self.summary["lakehold.timestamp"]
+    def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
+        several = "a key" if count == 1 else f"{count} keys"
+        named = ", ".join(f"({key})" for key in keys)
         return LakeholdError(
-            f'{keys} of the history "{self.full_name}" would have more than one row at a time',
+            f'{several} of the history "{self.full_name}" would have more than one row at a time',
             code="history-key",
-            detail=f"At or before {timestamp} there are several rows with the key ({key}). Nothing of it was written.",
+            detail=f"By {self.summary[TIMESTAMP_PROPERTY]} several rows have the key {named}. Nothing of it was written.",
             hint="Drop the subscription with CASCADE, and create it with a KEY that tells all rows apart.",
         )
 

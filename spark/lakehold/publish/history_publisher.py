@@ -1,24 +1,23 @@
-"""Publishes by merging: refreshes materialized views, and keeps the histories of subscriptions, exactly once.
-
-Each timestamp of a view's query becomes one snapshot of its table. A history takes several timestamps in one commit.
-"""
+"""Publishes the history of a subscription: merges changes into its table, several timestamps in one commit, exactly once."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from threading import Event
 
 import pyarrow as pa
 
-from lakehold.definitions import name_of
+from lakehold.definitions import Subscription
 from lakehold.errors import CommitConflict
 from lakehold.failpoints import failpoint
+from lakehold.model.lake_definitions import Entry
 from lakehold.publish.commit_parts import Part, parts
+from lakehold.publish.counted_chunks import ColumnsChanged, Counted
 from lakehold.publish.derived_table import Published
-from lakehold.publish.merged_table import Merge, MergedTable
-from lakehold.publish.publisher import QUIET_S, REMOVE_OLD_S, Publisher, PublishReport
+from lakehold.publish.history_table import HistoryTable, Merge
+from lakehold.publish.publisher import COMMIT_ROWS, QUIET_S, REMOVE_OLD_S, Publisher, PublishReport
 from lakehold.state.lease import HeldLease
 from lakehold.subscribe.subscription_opening import Opened
 
@@ -28,11 +27,11 @@ _ATTEMPTS = 5
 """Attempts at one timestamp while other writers, such as maintenance, commit to the table."""
 
 
-class MergingPublisher(Publisher):
-    """A publisher that merges the output of a SUBSCRIBE into a table.
+class HistoryPublisher(Publisher):
+    """A publisher that merges the changes of a subscription with ENVELOPE HISTORY into its table.
 
     Args:
-        entry: The view or subscription.
+        entry: The subscription.
         follower: Reads its SUBSCRIBE.
         output: Its table.
         input_hold: Its hold.
@@ -40,17 +39,18 @@ class MergingPublisher(Publisher):
         settings: Says how long a lease lasts.
     """
 
-    _output: MergedTable
+    _entry: Entry[Subscription]
+    _output: HistoryTable
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
         attempt = 1
         while True:
-            opened, epoch = self._open()
+            opened, epoch = self._open(self._follower)
             try:
                 for report in self._merges(opened, stop, lease, epoch):
                     attempt = 1
                     yield report
-            except _ColumnsChanged:
+            except ColumnsChanged:
                 continue  # Opening again compares the columns with the table's.
             except CommitConflict as conflict:
                 lease.confirm()
@@ -67,7 +67,7 @@ class MergingPublisher(Publisher):
         quiet_s = removed_s = time.monotonic()
         is_moved = False
         columns = opened.subscription.output.schema
-        for each in parts(self._follower.output(opened, stop), self._output.commit_rows):
+        for each in parts(self._follower.output(opened, stop), COMMIT_ROWS):
             if isinstance(each, Part):
                 yield self._merge(each, columns, lease, epoch)
                 is_moved = True
@@ -76,7 +76,6 @@ class MergingPublisher(Publisher):
                 # The first commit, and that of a restart, are made without rows, too: they record the position.
                 yield self._merge(Part(each.until_ms - 1, 0, iter(())), columns, lease, epoch)
             ends = stop is None or stop.is_set()
-            # A view is readable up to its position: after a refresh, as far as its tables are.
             if ends or is_moved or time.monotonic() - quiet_s >= QUIET_S:
                 self._store_idle_position(each, lease)
                 quiet_s, is_moved = time.monotonic(), False
@@ -88,7 +87,7 @@ class MergingPublisher(Publisher):
 
     def _merge(self, part: Part, columns: pa.Schema, lease: HeldLease, epoch: int) -> PublishReport:
         becomes = Published(part.last_ms + 1, epoch, lease.holder)
-        counted = _Counted(part.chunks, columns)
+        counted = Counted(part.chunks, columns)
         merge = Merge(part.last_ms, counted, self._published, becomes, self._restarts_at_ms)
         lease.confirm()
         failpoint("before-publication")
@@ -97,7 +96,7 @@ class MergingPublisher(Publisher):
         self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
         return PublishReport(
-            subscription=name_of(self._entry.definition),
+            subscription=self._entry.definition.name,
             table=self._output.full_name,
             timestamps=part.timestamps,
             rows=counted.rows,
@@ -105,28 +104,3 @@ class MergingPublisher(Publisher):
             snapshot_id=snapshot_id,
             restarted=merge.restarted_at_ms is not None,
         )
-
-
-class _ColumnsChanged(Exception):
-    """The query's result has other columns from a timestamp onward."""
-
-
-class _Counted:
-    """Chunks that are counted as they are read.
-
-    Args:
-        chunks: The chunks.
-        columns: The columns that they have, unless a table that the query reads has changed.
-    """
-
-    def __init__(self, chunks: Iterable[pa.Table], columns: pa.Schema) -> None:
-        self._chunks = chunks
-        self._columns = columns
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        for chunk in self._chunks:
-            if (chunk.schema.names, chunk.schema.types) != (self._columns.names, self._columns.types):
-                raise _ColumnsChanged
-            self.rows += chunk.num_rows
-            yield chunk
