@@ -7,7 +7,7 @@ Methods import what only they need, so that a short process loads only what it u
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehold.subscribe.limited_read import Reader
     from lakehold.subscribe.output_batches import Batch
     from lakehold.subscribe.subscription_opening import Opened
 
@@ -47,6 +48,36 @@ class LakeChanges:
         with readable():
             yield from batches(opened.follow(stop or Event()), opened.columns)
 
+    def read(
+        self,
+        text: str,
+        *,
+        resume: str | None = None,
+        max_rows: int | None = None,
+        timeout: float | None = 0.0,
+        stop: Event | None = None,
+    ) -> Reader:
+        """Return a read of a SUBSCRIBE that ends by itself; its `token` continues it later, also in another process.
+
+        It keeps no history: a hold has to keep what the next read needs.
+
+        Args:
+            text: One SUBSCRIBE without PROGRESS.
+            resume: The token of an earlier read of the same statement: the changes after that read come.
+            max_rows: The read ends after the timestamp with which it has so many rows.
+            timeout: Seconds for which to wait for more changes; by default what can be read now comes. None: for ever.
+            stop: Ends the read when set.
+
+        Raises:
+            DefinitionError: The token belongs to another statement or other columns, or is none. Also raises as `follow` does.
+        """
+        from lakehold.sql.parse import parse_subscription
+        from lakehold.subscribe.limited_read import Deadline, open_read
+
+        statement = parse_subscription(text, self._parts.settings.catalog_name)
+        ends = Deadline(stop or Event(), timeout)
+        return open_read(self._parts.subscribing, statement, resume, ends, max_rows)
+
     def changes(  # noqa: PLR0913 - one for each clause
         self,
         table: str,
@@ -75,7 +106,8 @@ class LakeChanges:
         as_of = AsOf(since, at_least=at_least)
         return self._parts.read_changes(Changes(table, as_of, until, enveloped(envelope, tuple(key)), net))
 
-    def open_query(self, text: str, spark: SparkSession | None = None) -> AbstractContextManager[DataFrame]:
+    @contextmanager
+    def open_query(self, text: str, spark: SparkSession | None = None) -> Iterator[DataFrame]:
         """Open a query as a data frame of Spark's that can be read inside the block; nothing is read before.
 
         Args:
@@ -86,7 +118,14 @@ class LakeChanges:
             StatementError: The text is not one query, or Spark cannot read it.
             NotReadable: A table cannot be read at that time.
         """
-        return self._parts.opened_query(text, spark)
+        from lakehold.spark_errors import readable
+        from lakehold.sql.one_query import parse_one_query
+        from lakehold.sql.reads import LakeReads
+
+        subscribing = self._parts.subscribing if spark is None else self._parts.subscribing.within(spark)
+        parsed = parse_one_query(text, self._parts.settings.catalog_name)
+        with readable(), LakeReads(subscribing).opened(parsed) as frame:
+            yield frame
 
     def another_session(self) -> AbstractContextManager[SparkSession]:
         """Open one more Spark session like the lake's, with settings and views of its own, until the block ends."""

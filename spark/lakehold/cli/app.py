@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +13,12 @@ import typer
 
 from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
-from lakehold.cli.options import Format, Quiet, Warehouse, examples
+from lakehold.cli.option_types import Format, MaxRows, Quiet, ResumeFile, Timeout, Warehouse
 from lakehold.cli.progress import open_progress
+from lakehold.cli.script_text import script_text
 from lakehold.cli.serve import serve
 from lakehold.cli.stack import app as stack_app
-from lakehold.errors import LakeholdError, bad_byte
+from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
 
 app = typer.Typer(
@@ -32,8 +33,29 @@ app.add_typer(spark_app, name="spark")
 app.add_typer(stack_app, name="stack")
 
 
+def _show_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"lakehold {metadata.version('lakehold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
+def _examples(*commands: str) -> str:
+    """Join example commands into the text below the options; the backspace keeps each on a line of its own."""
+    return "\n".join(["\b", *commands])
+
+
 @app.command(
-    epilog=examples(
+    epilog=_examples(
         'lakehold sql "SHOW TABLES"',
         "lakehold sql -f shop.sql",
         'lakehold sql "SELECT * FROM shop.orders LIMIT 10" --format csv',
@@ -51,14 +73,14 @@ def sql(
     """Run SQL: define sources and tables, or query with Spark."""
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
-        script = _script(text, file)
+        script = script_text(text, file)
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
             output.result(lake.sql(script))
 
 
-@app.command(epilog=examples("lakehold ingest shop", "lakehold ingest shop billing --follow", "lakehold ingest --all"))
+@app.command(epilog=_examples("lakehold ingest shop", "lakehold ingest shop billing --follow", "lakehold ingest --all"))
 def ingest(  # noqa: PLR0913 - a command's options
     sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Their names.")] = None,
     *,
@@ -87,7 +109,7 @@ def ingest(  # noqa: PLR0913 - a command's options
             raise typer.Exit(1)
 
 
-@app.command(epilog=examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))
+@app.command(epilog=_examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))
 def backfill(
     tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names, such as shop.orders.")],
     *,
@@ -115,16 +137,19 @@ def backfill(
 
 
 @app.command(
-    epilog=examples(
+    epilog=_examples(
         "lakehold subscribe shop.orders --follow",
         'lakehold subscribe "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id))" --follow',
         "lakehold subscribe \"SUBSCRIBE shop.orders AS OF '2026-11-21 12:00'\"",
     )
 )
-def subscribe(
+def subscribe(  # noqa: PLR0913 - a command's options
     text: Annotated[str, typer.Argument(metavar="SUBSCRIBE", help="A table, or a whole SUBSCRIBE statement.")],
     *,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C or UP TO.")] = False,
+    max_rows: MaxRows = None,
+    timeout: Timeout = None,
+    resume_file: ResumeFile = None,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
@@ -135,12 +160,13 @@ def subscribe(
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
-        from lakehold.cli.subscribe import run_subscribe
+        from lakehold.cli.subscribe import ReadLimits, run_subscribe
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
             shown = open_progress(sys.stderr, quiet=quiet or sys.stdout.isatty())
-            if not run_subscribe(lake, text, output, shown, follow=follow):
+            limits = ReadLimits(max_rows=max_rows, timeout_s=timeout, resume_file=resume_file)
+            if not run_subscribe(lake, text, output, shown, limits, follow=follow):
                 raise typer.Exit(INTERRUPTED)
 
 
@@ -173,7 +199,7 @@ def maintain(  # noqa: PLR0913 - a command's options
 
 
 @app.command(
-    epilog=examples(
+    epilog=_examples(
         "lakehold check shop.orders",
         "lakehold check shop.orders --at '2026-11-21 12:00' --html orders.html",
         "lakehold check shop.orders --write-suite",
@@ -212,14 +238,14 @@ def check(  # noqa: PLR0913 - a command's options
 
 
 @app.command(
-    epilog=examples(
+    epilog=_examples(
         "lakehold verify app.users",
         "lakehold verify app.users app.orders --format json",
         "lakehold verify bi.users --connection pg --upstream public.users",
     )
 )
 def verify(  # noqa: PLR0913 - a command's options
-    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables.")],
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="Full names of captured tables, or of views.")],
     *,
     connection: Annotated[
         str | None, typer.Option("--connection", metavar="NAME", help="Of a copy that is not captured: its database.")
@@ -231,7 +257,7 @@ def verify(  # noqa: PLR0913 - a command's options
     quiet: Quiet = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Compare tables with their database, row by row.
+    """Compare tables with their database, views with their query.
 
     Nothing is stopped: rows that change meanwhile are read again. The sources are ingested as far as it needs, unless
     another process does that. Exit code 1 when a row differs: the output says which keys differ, and why that may be.
@@ -252,7 +278,7 @@ def verify(  # noqa: PLR0913 - a command's options
             raise typer.Exit(code)
 
 
-@app.command(epilog=examples("lakehold publish order_changes --follow", "lakehold publish --all"))
+@app.command(epilog=_examples("lakehold publish order_changes --follow", "lakehold publish --all"))
 def publish(  # noqa: PLR0913 - a command's options
     subscriptions: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Subscriptions, or full names of views.")
@@ -284,10 +310,10 @@ def publish(  # noqa: PLR0913 - a command's options
             raise typer.Exit(code)
 
 
-app.command(epilog=examples("lakehold serve", "lakehold serve --port 32011 --tokens tokens"))(serve)
+app.command(epilog=_examples("lakehold serve", "lakehold serve --port 32011 --tokens tokens"))(serve)
 
 
-@app.command(epilog=examples("lakehold status", "lakehold status --html lake.html"))
+@app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))
 def status(
     *,
     html: Annotated[
@@ -345,20 +371,3 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-def _script(text: str | None, file: Path | None) -> str:
-    if (text is None) == (file is None):
-        raise LakeholdError("expected SQL text or --file, one of them", code="usage", hint='lakehold sql "SHOW TABLES"')
-    if text is not None:
-        return text
-    name = "standard input" if str(file) == "-" else f'file "{file}"'
-    try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else Path(str(file)).read_bytes()
-        return io.StringIO(content.decode(), newline=None).read()
-    except OSError as error:
-        raise LakeholdError(f"{name} cannot be read", code="usage", detail=f"{error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise LakeholdError(
-            f"{name} is not UTF-8", code="usage", detail=bad_byte(error), hint="Convert it to UTF-8."
-        ) from error

@@ -14,7 +14,7 @@ import typer
 
 from lakehold.cli.command_output import OutputFormat, open_output, reported
 from lakehold.cli.interrupt import stop_on_signal
-from lakehold.cli.options import Warehouse
+from lakehold.cli.option_types import Warehouse
 
 
 def serve(  # noqa: PLR0913 - a command's options

@@ -17,14 +17,14 @@ from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.publish.derived_table import DerivedTable, Published
-from lakehold.publish.follower import Complete, Follower
+from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
-from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
 from lakehold.times import now_ms
 
@@ -134,14 +134,13 @@ class Publisher(ABC):
     @property
     def _starts_over(self) -> bool:
         """Return whether a lapse is answered with a new snapshot."""
-        definition = self._entry.definition
-        return isinstance(definition, Subscription) and definition.on_lapse is OnLapse.RESNAPSHOT
+        return self._entry.definition.on_lapse is OnLapse.RESNAPSHOT
 
-    def _open(self) -> tuple[Opened, int]:
+    def _open(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE where the table ends, and move its hold there; also return the epoch of this process.
 
-        The first time, open it with its snapshot. After a lapse, start over with a new snapshot, which the next commit puts in
-        place of all earlier rows.
+        The first time, open it with its snapshot: at the latest time, if `follower` takes changes as one. After a lapse, start
+        over with a new snapshot, which the next commit puts in place of all earlier rows.
 
         Raises:
             SubscriberLapsed: The history is no longer kept, and it does not start over by itself.
@@ -152,24 +151,32 @@ class Publisher(ABC):
         try:
             if position_ms is None:
                 # This can lapse, too: AS OF may be before what is kept by now.
-                start_ms = self._input_hold.start(self._follower.statement.as_of.exact_ms, self._follower.start_ms)
-                return self._follower.from_snapshot(start_ms), subscriber.epoch
+                start_ms = self._input_hold.start(follower.statement.as_of.exact_ms, follower.start_ms)
+                first_ms = follower.latest_ms() if follower.is_net else start_ms
+                return follower.from_snapshot(first_ms), subscriber.epoch
             self._input_hold.resume(position_ms)
         except SubscriberLapsed:
             if not self._starts_over:
                 raise
             logger.warning("%s starts over from a snapshot", described(self._entry.definition))
-            self._restarts_at_ms = self._follower.latest_ms()
+            self._restarts_at_ms = follower.latest_ms()
             self._input_hold.restart(self._restarts_at_ms)
-            return self._follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
+            return follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
         self._input_hold.advance(position_ms, at_once=True)
-        return self._follower.from_position(position_ms), subscriber.epoch
+        return follower.from_position(position_ms), subscriber.epoch
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it."""
         output_ms = self._published.position_ms if self._published is not None else None
         self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
         self._input_hold.advance(complete.until_ms)
+
+    def _remove_old_rows(self) -> None:
+        """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
+        definition = self._entry.definition
+        retain_ms = definition.retain_output_ms if isinstance(definition, Subscription) else None
+        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
+            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
 class SubscriptionPublisher(Publisher):
@@ -188,7 +195,7 @@ class SubscriptionPublisher(Publisher):
     _output: OutputTable
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
-        opened, epoch = self._open()
+        opened, epoch = self._open(self._follower)
         self._remove_old_rows()
         yield from self._appends(opened, stop, lease, epoch)
 
@@ -241,12 +248,6 @@ class SubscriptionPublisher(Publisher):
             snapshot_id=snapshot_id,
             restarted=publication.restarted_at_ms is not None,
         )
-
-    def _remove_old_rows(self) -> None:
-        """Remove rows older than RETAIN OUTPUT from the output."""
-        retain_ms = self._entry.definition.retain_output_ms
-        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
-            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
 def subscriber_of(entry: DerivedEntry) -> Subscriber:

@@ -14,6 +14,7 @@ from lakehold.serve.streaming import Rows
 from lakehold.spark_errors import readable
 from lakehold.sql.result import Result
 from lakehold.subscribe.on_spark import streamed
+from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.row_values import of_arrow_types
 from lakehold.subscribe.spark_types import arrow_schema_of
 
@@ -70,7 +71,7 @@ class Statements:
         yield opened.schema
         with readable():
             for chunk in opened.follow(stop):
-                if chunk is not None:
+                if isinstance(chunk, OutputChunk):
                     yield chunk.rows
 
     def _query(self, text: str, stop: Event) -> Rows:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
-from lakehold.definitions import ConnectionType, OnLapse, OptionValue, Secret
+from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret, Subscription
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
@@ -141,7 +142,15 @@ SUBSCRIPTION = OptionSet(
         "max_lag": DurationOption(),
     },
 )
-VIEW = OptionSet(known={RETAIN_HISTORY: DurationOption(), "max_lag": DurationOption()})
+VIEW = OptionSet(
+    known={
+        RETAIN_HISTORY: DurationOption(),
+        "max_lag": DurationOption(),
+        "on_lapse": TextOption(tuple(OnLapse)),
+        "on_key_violation": TextOption(tuple(OnKeyViolation)),
+        "refresh": TextOption(tuple(Refresh)),
+    },
+)
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
 """The options that ALTER TABLE and ALTER MATERIALIZED VIEW set."""
 
@@ -168,6 +177,19 @@ def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
         if name not in {_plain(n) for n in found}:
             raise cursor.error_at(opening, f"expected the option {spoken(name)}", hint=f"write {spoken(name)} '…'")
     return found
+
+
+def parse_option_names(cursor: Cursor, options: OptionSet) -> tuple[str, ...]:
+    """Parse `(NAME, …)`.
+
+    Raises:
+        StatementError: An option is unknown.
+    """
+    cursor.expect_symbol("(")
+    found = [_name(cursor, options)]
+    while cursor.more():
+        found.append(_name(cursor, options))
+    return tuple(found)
 
 
 def spoken(name: str) -> str:
@@ -325,3 +347,13 @@ def duration_ms(options: Mapping[str, OptionValue], name: str) -> int | None:
     """Return the option `name`, which is a duration in milliseconds; None if the statement does not have it."""
     value = options.get(name)
     return value if isinstance(value, int) else None
+
+
+def with_options(subscription: Subscription, options: Mapping[str, OptionValue | None]) -> Subscription:
+    """Set the options that a statement has; None sets an option to its default."""
+    found: dict[str, Any] = {}
+    if "on_lapse" in options:
+        found["on_lapse"] = OnLapse(str(options["on_lapse"] or OnLapse.STOP.value))
+    durations = {"retain_output": "retain_output_ms", "max_lag": "max_lag_ms"}
+    found |= {field: options[name] for name, field in durations.items() if name in options}
+    return replace(subscription, **found)
