@@ -195,7 +195,7 @@ def test_statements_on_holds_run_once_with_the_role_of_the_token(shop: Shop, tmp
         ops, bi = FlightSqlClient(address, OPS), FlightSqlClient(address, BI)
         ops.rows("CREATE HOLD week ON shop.t")
         update = message("CommandStatementUpdate", query="CREATE HOLD day ON shop.t")
-        assert ops.put(update)
+        ops.put(update)
         assert "code: role-missing" in refused(bi, "CREATE HOLD mine ON shop.t")
         assert {(row["name"], row["owner"]) for row in bi.rows("SHOW HOLDS")} == {("week", "ops"), ("day", "ops")}
         prepared = ops.prepare("DROP HOLD day")
