@@ -165,7 +165,7 @@ def test_requests_that_are_not_of_flight_sql_are_refused(client: FlightSqlClient
     assert client.rows("SELECT 1 AS one") == [{"one": 1}]
 
 
-def test_prepared_statements_take_parameters(client: FlightSqlClient) -> None:
+def test_prepared_statements_take_parameters_and_run_at_any_server(client: FlightSqlClient, shop: Shop) -> None:
     text = "SELECT * FROM shop.t WHERE id = ? AND v <> '?' AND v <> ?"
     prepared = client.prepare(text)
     assert pa.ipc.read_schema(pa.py_buffer(prepared.dataset_schema)).names == ["id", "v"]
@@ -186,6 +186,15 @@ def test_prepared_statements_take_parameters(client: FlightSqlClient) -> None:
     assert rows(bind("1", "x")) == [{"id": 1, "v": "a"}]
     with pytest.raises(flight.FlightError, match="code: parameters"):
         bind(1)
+    ticket = (
+        client.info(message("CommandPreparedStatementQuery", prepared_statement_handle=bind(2, "x")))
+        .endpoints[0]
+        .ticket
+    )
+    with served(shop.lake, Door()) as address:
+        other = FlightSqlClient(address)
+        assert other.connection.do_get(ticket).read_all().to_pylist() == [{"id": 2, "v": "b"}]
+        other.close()
 
 
 def test_statements_on_holds_run_once_with_the_role_of_the_token(shop: Shop, tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""The door of `lakehold serve`: who may come in, and to which addresses it opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from lakehold.errors import SettingsError, StatementError
+from lakehold.serve.admission import Kind, admitted
+from lakehold.serve.serving import Door, served
+from lakehold.serve.tokens import Tokens, read_tokens
+
+LONG = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("content", "detail"),
+    [
+        (b"", "no token"),
+        (b"# none\n\n", "no token"),
+        (b"short bi\n", "Line 1 is not a token"),
+        (f"{LONG} bi ops\n".encode(), "Line 1 is not a token"),
+        (b"\xff\n", "Byte 0"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_of_tokens_that_cannot_be_used_says_why(tmp_path: Path, content: bytes | None, detail: str) -> None:
+    path = tmp_path / "tokens"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError, match="tokens") as raised:
+        read_tokens(path)
+    assert (raised.value.code, detail in raised.value.detail) == ("serve-tokens", True)
+
+
+def test_a_token_has_its_role_and_without_tokens_all_have_one(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(f"{LONG} bi\n{LONG[::-1]}\n")
+    tokens = read_tokens(tmp_path / "tokens")
+    assert (tokens.role_of(LONG), tokens.role_of(LONG[::-1])) == ("bi", None)
+    for wrong in ("", LONG[:-1], f"{LONG}g", "ü"):
+        with pytest.raises(LookupError):
+            tokens.role_of(wrong)
+    assert LONG not in repr(tokens)
+    assert Tokens(default_role="ops").role_of("anything") == "ops"
+
+
+@pytest.mark.parametrize(
+    ("door", "missing"),
+    [
+        (Door(host="0.0.0.0"), "--certificate and --key and --tokens"),
+        (Door(host="::"), "--certificate and --key and --tokens"),
+        (Door(host="lake.example", tokens=Path("tokens")), "--certificate and --key"),
+        (Door(host="10.0.0.1", certificate=Path("crt"), key=Path("key")), "--tokens"),
+    ],
+)
+def test_other_machines_need_tls_and_tokens(door: Door, missing: str) -> None:
+    with pytest.raises(SettingsError) as raised, served(Mock(), door):
+        pass
+    assert (raised.value.code, f"Missing: {missing}." in raised.value.detail) == ("serve-exposed", True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_this_machine_needs_neither(host: str) -> None:
+    assert Door(host=host).is_on_loopback
+
+
+def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> None:
+    def kind(text: str) -> Kind:
+        return admitted(text, "lake", lambda name: name == "other").kind
+
+    assert kind("/* SELECT */ subscribe a.b; -- DROP TABLE a.b") is Kind.SUBSCRIPTION
+    assert kind("(SELECT 1) UNION ALL VALUES (2)") is Kind.QUERY
+    assert kind("FROM a.b SELECT a AS using, 'reflect(1)' JOIN a.c USING (id)") is Kind.QUERY
+    assert kind("SELECT * FROM lake.a.b JOIN a.b.snapshots JOIN CHANGES(a.b AS OF 1) c") is Kind.QUERY
+    assert kind("EXPLAIN FORMATTED SELECT * FROM CHANGES(a.b AS OF 1)") is Kind.QUERY
+    assert kind("show holds") is Kind.ANSWER
+    assert kind("DROP HOLD week") is Kind.HOLD_CHANGE
+    for text in (
+        "SELECT * FROM other.a.b",
+        "SELECT 1 WHERE EXISTS (SELECT * FROM `OTHER`.a.b)",
+        "WITH x AS (SELECT * FROM spark_catalog.a.b) SELECT * FROM x",
+        "SELECT a FROM a.b WHERE `Reflect` /* */ ('java.lang.System', 'exit', 1)",
+        "SELECT r'\\', IDENTIFIER('a.b')",
+        "SELECT * FROM a.b AS OF LATEST UNION SELECT from_xml(a, 'b INT', map('rowValidationXSDPath', '/etc/passwd'))",
+    ):
+        with pytest.raises(StatementError):
+            kind(text)
