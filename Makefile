@@ -48,8 +48,11 @@ test: setup-stack setup-browser lint types ## Run every check and every test
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
 
-soak: setup-stack ## Run the tests that take longer than a CI run may
+soak: setup-stack ## Run the tests that take longer than a CI run may, and the random ones with more examples
 	@$(BIN)/pytest -m soak --verbose --capture no
+	@REPLAY_EXAMPLES=20 INCREMENTAL_HISTORIES=4 INCREMENTAL_QUERIES=6 TRANSACTION_EXAMPLES=2000 $(BIN)/pytest --verbose \
+		tests/spark/test_replay.py tests/spark/test_changes.py tests/spark/test_incremental_queries.py \
+		tests/property/test_transactions.py
 
 test-connect: setup ## Run the tests of Spark once more, over Spark Connect
 	@$(PYTEST) --spark-connect tests/spark tests/golden tests/property
