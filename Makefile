@@ -42,8 +42,11 @@ stack-down: setup ## Stop the stack
 	@$(BIN)/lakehold stack down
 
 ##@ Check
-test: setup-stack setup-browser lint types ## Run every check and every test
+test: setup-stack setup-browser lint types build/spark-classes.jsa ## Run every check and every test
 	@$(PYTEST) -m "not soak" --durations 30 --durations-min 10
+
+build/spark-classes.jsa: requirements.lock
+	@$(BIN)/python -m tests.spark_archive
 
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
