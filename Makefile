@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak test-connect test-pythons lint types docs format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak fuzz test-connect test-pythons lint types docs format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -56,6 +56,9 @@ soak: setup-stack ## Run the tests that take longer than a CI run may, and the r
 	@REPLAY_EXAMPLES=20 INCREMENTAL_HISTORIES=4 INCREMENTAL_QUERIES=6 TRANSACTION_EXAMPLES=2000 $(BIN)/pytest --verbose \
 		tests/spark/test_replay.py tests/spark/test_changes.py tests/spark/test_incremental_queries.py \
 		tests/property/test_transactions.py
+
+fuzz: setup ## Try random bad input for SECONDS (60) of each kind; SEED repeats a run
+	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 test-connect: setup ## Run the tests of Spark once more, over Spark Connect
 	@$(PYTEST) --spark-connect tests/spark tests/golden tests/property

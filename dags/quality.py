@@ -4,7 +4,8 @@ It starts when tables change (assets `lakehold-tables`) and runs each table's su
 suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts are kept in
 `mz_catalog.mz_hold_checks`, each with a page.
 
-When a person asks for it, it also compares captured tables with their databases, row by row.
+When a person asks for it, it also compares captured tables with their databases, and materialized views with
+their queries, row by row.
 
 A table that fails its suite, or differs, is a red task of its own: its log names the expectations or keys, and some of the rows.
 """
@@ -32,8 +33,9 @@ CHECKED = Param(
 VERIFY = Param(
     False,
     type="boolean",
-    title="Compare with databases",
-    description="Also compare those of the tables that are captured with their databases, row by row. Nothing is stopped.",
+    title="Compare with databases and queries",
+    description="Also compare those of the tables that are captured with their databases, and views with their queries, row by "
+    "row. Nothing is stopped.",
 )
 
 

@@ -42,7 +42,7 @@ class LiveAirflow:
         return self._request("GET", path, params=query)
 
     def set_slots(self, pool: str, slots: int) -> None:
-        self._request("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json={"pool": pool, "slots": slots})
+        self._request("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json={"name": pool, "slots": slots})
 
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
         with httpx.Client(base_url=self.url, timeout=ANSWERS_WITHIN_S) as client:

@@ -129,10 +129,18 @@ class Shop:
         return self.lake.tables.table_state(f"shop.{table}") is not None
 
     def since(self, table: str) -> Any:
+        return self._status(table)["since"]
+
+    def state(self, table: str) -> str:
+        return str(self._status(table)["state"])
+
+    def upper_ms(self, table: str) -> int:
+        return self.lake.timelines.of([f"shop.{table}"])[f"shop.{table}"].upper_ms
+
+    def _status(self, table: str) -> dict[str, Any]:
         status = status_of(self.lake)
-        return next(
-            dict(zip(status.columns, row, strict=True))["since"] for row in status.rows if row[0] == f"shop.{table}"
-        )
+        rows = (dict(zip(status.columns, row, strict=True)) for row in status.rows)
+        return next(row for row in rows if row["table"] == f"shop.{table}")
 
     def topics(self) -> set[str]:
         """Return the broker's topics of the source, without their prefix."""

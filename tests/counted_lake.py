@@ -35,11 +35,13 @@ class Requests:
     Attributes:
         store: Requests to the object store by method and kind of object.
         store_bytes: Bytes sent to the store and received from it.
+        one_after_the_other: Of the requests to the store, those that waited for each other.
         catalog: Statements in the database of the catalog.
     """
 
     store: Counter[str]
     store_bytes: int
+    one_after_the_other: int
     catalog: int
 
 
@@ -81,8 +83,10 @@ class CountedPlace:
         """Count the requests of the block; the result is complete when the block ends."""
         wait_for_deletions()
         store, size, catalog = Counter(self._store.requests), self._store.bytes, self._statements.so_far()
-        found = Requests(Counter(), 0, 0)
+        found = Requests(Counter(), 0, 0, 0)
+        self._store.spans.clear()
         yield found
+        found.one_after_the_other = self._store.one_after_the_other()
         wait_for_deletions()
         found.store.update(self._store.requests - store)
         found.store_bytes = self._store.bytes - size

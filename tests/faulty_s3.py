@@ -22,6 +22,7 @@ _XML = {"Content-Type": "application/xml"}
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _REFUSED = b"<Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _DENIED = b"<Error>" + _REFUSED
+_MEET_WITHIN_S = 20.0
 _KEY = re.compile(rb"<Key>.*?</Key>")
 
 
@@ -57,6 +58,10 @@ class FaultyStore(ThreadingHTTPServer):
         """Requests by method and kind of object, such as `GET manifest`."""
         self.bytes = 0
         """Bytes in the bodies of requests and answers."""
+        self.meetings: dict[str, threading.Barrier] = {}
+        """By method and kind of object: requests that are answered only when so many of them have come."""
+        self.spans: list[tuple[float, float]] = []
+        """When each request came, and when it was answered."""
         self.further_parts = 0
         """Parts of multipart uploads, without the first of each."""
         self._random = random.Random(seed)
@@ -78,17 +83,28 @@ class FaultyStore(ThreadingHTTPServer):
             self.further_parts += is_further_part
             return self._random.random() < self.failing
 
-    def requested(self, method: str, path: str, size: int) -> None:
-        """Count a request with a body of `size` bytes."""
+    def requested(self, kind: str, size: int) -> None:
+        """Count a request with a body of `size` bytes; wait for others if its kind has to."""
         with self._choosing:
-            self.requests[f"{method} {_kind(path)}"] += 1
+            self.requests[kind] += 1
             self.bytes += size
+        if kind in self.meetings:
+            self.meetings[kind].wait(_MEET_WITHIN_S)
 
-    def answered(self, status: int, size: int) -> None:
-        """Count an answer with a body of `size` bytes."""
+    def answered(self, status: int, size: int, began_s: float) -> None:
+        """Count an answer, with a body of `size` bytes, to a request that came at `began_s`."""
         with self._choosing:
             self.statuses[status] += 1
             self.bytes += size
+            self.spans.append((began_s, time.perf_counter()))
+
+    def one_after_the_other(self) -> int:
+        """Return how many requests waited for each other: the most of which each came after the one before was answered."""
+        count, answered_s = 0, 0.0
+        for began_s, ended_s in sorted(self.spans, key=lambda span: span[1]):
+            if began_s >= answered_s:
+                count, answered_s = count + 1, ended_s
+        return count
 
 
 def _kind(path: str) -> str:
@@ -102,6 +118,8 @@ def _kind(path: str) -> str:
         return "several"
     if name.endswith(".metadata.json"):
         return "metadata"
+    if name.endswith(".puffin") or "-deletes." in name:
+        return "deletes"
     if name.endswith(".avro"):
         return "manifest list" if name.startswith("snap-") else "manifest"
     return "data"
@@ -109,11 +127,14 @@ def _kind(path: str) -> str:
 
 class _Forwarding(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # An answer's body would wait until the client acknowledges the headers, which it does after 40 ms.
+    disable_nagle_algorithm = True
     server: FaultyStore
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.requested(self.command, self.path, len(body))
+        self._began_s = time.perf_counter()
+        self.server.requested(f"{self.command} {_kind(self.path)}", len(body))
         time.sleep(self.server.delay_s)
         if self.server.fails(is_further_part=int(parse_qs(urlsplit(self.path).query).get("partNumber", ["0"])[0]) > 1):
             self._answer(503, _XML, _BUSY)
@@ -158,7 +179,7 @@ class _Forwarding(BaseHTTPRequestHandler):
             self._answer(403, _XML, _DENIED)
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
-        self.server.answered(status, len(content))
+        self.server.answered(status, len(content), self._began_s)
         self.send_response_only(status)
         for name, value in ({"Content-Length": str(len(content))} | headers).items():
             self.send_header(name, value)

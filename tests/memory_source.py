@@ -55,9 +55,9 @@ class Topics(KafkaReader):
         return 1
 
 
-def table(name: str, topic: str) -> Entry[Table]:
+def table(name: str, topic: str, envelope: Envelope = Envelope.UPSERT) -> Entry[Table]:
     """Return a table of the schema `s`."""
-    return Entry(f"id of {name}", Table("s", name, "shop", topic, Envelope.UPSERT), "", 0)
+    return Entry(f"id of {name}", Table("s", name, "shop", topic, envelope), "", 0)
 
 
 @dataclass
@@ -73,6 +73,8 @@ class MemorySource:
         turn_s: Time budget of a call.
         store: The store of its readers.
         snapshots: The connector snapshots of its tables, as the connector reports them.
+        envelope: The envelope of its tables.
+        removed: The repeated snapshots that deleted rows.
         confirm_defined: Raises while a statement drops or changes the source.
     """
 
@@ -84,12 +86,14 @@ class MemorySource:
     turn_s: float | None = None
     store: BatchStore = field(default_factory=lambda: BatchStore(MemoryState()))
     snapshots: Snapshots = field(default_factory=Snapshots)
+    envelope: Envelope = Envelope.UPSERT
+    removed: list[str | None] = field(default_factory=list)
     confirm_defined: Callable[[], None] = lambda: None
 
     def ingesting(self) -> Ingesting:
         """Acquire the lease of the source for this process, and return the open source."""
         self.store.acquire("shop", HOLDER, now_ms() + 600_000)
-        entries = {f"s.{name}": table(name, topic) for name, topic in self.tables.items()}
+        entries = {f"s.{name}": table(name, topic, self.envelope) for name, topic in self.tables.items()}
         nothing: Any = None
         reads = SharedReads(self.topics, TopicDecoder(FormatType.JSON, None, nothing, 0), self.store.all_readers)
         reads.join("shop", [entry.definition for entry in entries.values()], self.transaction_topic)
@@ -97,6 +101,7 @@ class MemorySource:
             errors=SimpleNamespace(forget=lambda *_: None),
             held=SimpleNamespace(begin=lambda _: None),
             tables=_NoTables(),
+            remove_stale=lambda *effect: self.removed.append(effect[3].repeated),
         )
         return Ingesting(
             source="shop",

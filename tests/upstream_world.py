@@ -45,6 +45,7 @@ from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
 from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found import (
+    ABSENT,
     NO_SNAPSHOT,
     OPERATIONS,
     PLAIN,
@@ -212,6 +213,7 @@ class World(Meddled):
             self.position,
             failover=self.failover,
             shapes={name: self.shapes[name] for name in wanted.upstream_tables if name in self.shapes},
+            names={shape["table"]: name for name, shape in self.shapes.items()},
         )
         return Found(
             connector,
@@ -222,7 +224,10 @@ class World(Meddled):
             self.has_position,
             None if self.is_mariadb else database,
             signals=self._signals(wanted.signal_table),
-            relations={name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
+            relations={
+                **({name: FoundRelation(ABSENT) for name in wanted.upstream_tables} if self.is_mariadb else {}),
+                **{name: FoundRelation(PLAIN) for name in wanted.upstream_tables if name in self.tables},
+            },
             columns={name: self.columns[name] for name in wanted.upstream_tables if name in self.columns},
             multisets=self.multisets,
             log=self.log,

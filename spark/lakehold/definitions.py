@@ -290,6 +290,20 @@ class Subscription:
     max_lag_ms: int | None = None
 
 
+class OnKeyViolation(StrEnum):
+    """The reaction of a view whose query has several rows with one key: it stops, or it keeps them all and counts the key."""
+
+    STOP = "stop"
+    KEEP = "keep"
+
+
+class Refresh(StrEnum):
+    """The timestamps that a refresh of a view shows: each of its tables' timestamps, or only the latest one."""
+
+    EACH_TIMESTAMP = "each timestamp"
+    LATEST = "latest"
+
+
 @dataclass(frozen=True)
 class MaterializedView:
     """`CREATE MATERIALIZED VIEW namespace.name [KEY (…)] [WITH (…)] AS SELECT …`: a table that lakehold keeps equal to a query.
@@ -300,6 +314,9 @@ class MaterializedView:
         query: The query as written, without the name of the lake's catalog.
         tables: Full names of the tables that it reads.
         key: Columns of which each row of the result has other values; empty: the table keeps equal rows, too.
+        on_key_violation: What happens when several rows have the same key.
+        on_lapse: What happens when its hold was moved past what is refreshed.
+        refresh: Which timestamps a refresh shows.
         retain_history_ms: How much of the table's history stays readable; None: the setting `retain_history_ms`.
         max_lag_ms: How far its hold may lag behind its tables before maintenance moves it; None: the setting
             `default_max_lag_ms`.
@@ -310,6 +327,9 @@ class MaterializedView:
     query: str
     tables: tuple[str, ...]
     key: tuple[str, ...] = ()
+    on_key_violation: OnKeyViolation = OnKeyViolation.STOP
+    on_lapse: OnLapse = OnLapse.STOP
+    refresh: Refresh = Refresh.EACH_TIMESTAMP
     retain_history_ms: int | None = None
     max_lag_ms: int | None = None
 
@@ -319,6 +339,11 @@ class MaterializedView:
         return f"{self.namespace}.{self.name}"
 
     @property
+    def unique_key(self) -> tuple[str, ...]:
+        """Return the key, if no two rows of the table have the same; empty without a key, or if it keeps all rows."""
+        return self.key if self.on_key_violation is OnKeyViolation.STOP else ()
+
+    @property
     def into(self) -> str:
         """Return the full name of the table that it fills."""
         return self.full_name
@@ -326,7 +351,8 @@ class MaterializedView:
     @property
     def subscribe(self) -> str:
         """Return the SUBSCRIBE whose output is merged into the table: diffs, or the rows of each key before and after."""
-        envelope = f" ENVELOPE DEBEZIUM (KEY ({', '.join(map(quoted, self.key))}))" if self.key else ""
+        key = ", ".join(map(quoted, self.unique_key))
+        envelope = f" ENVELOPE DEBEZIUM (KEY ({key}))" if key else ""
         return f"SUBSCRIBE ({self.query}){envelope}"
 
 

@@ -15,7 +15,8 @@
     │   └── ConnectorError           ... or Kafka Connect refused a connector, or one of its tasks failed
     ├── IngestFailed                 Spark failed before a batch began: the same call may work later
     ├── TableStopped                 one table cannot continue; the others of its source do
-    │   └── TableLeftOut             ... because its connector would fail at it
+    │   ├── TableLeftOut             ... because its connector would fail at it
+    │   └── TableGone                ... because the captured database has it no more
     ├── SourceBusy                   another process runs the source now
     ├── SubscriberBusy               another process runs the subscription or client now
     ├── SubscriberLapsed             the changes since the subscriber's position are no longer kept
@@ -231,6 +232,12 @@ class TableLeftOut(TableStopped):
     """The connector leaves a captured table out, because it would fail at it: the table's topic lacks changes."""
 
     default_code = "table-left-out"
+
+
+class TableGone(TableStopped):
+    """The captured database does not have the table any more, or not yet the snapshot of a new one of its name."""
+
+    default_code = "table-gone"
 
 
 class SourceBusy(LakeholdError):

@@ -270,11 +270,12 @@ class Lake(LakeChanges):
         upstream: str | None = None,
         progress: Progress | None = None,
     ) -> Comparison:
-        """Compare a table with its table in a database, row by row, while both go on changing.
+        """Compare a table with its table in a database, or a view with its query, row by row, while all go on changing.
 
         A captured table is compared with the table that feeds it. Its source is ingested as far as needed, unless another
-        process does that. A key that differs only because one side is later than the other counts as equal. The newest
-        rows of any other table are compared with the table of the database that you name. The verdict is kept.
+        process does that. A key that differs only because one side is later than the other counts as equal. A materialized
+        view is compared with its query at the last time that it shows. The newest rows of any other table are compared with
+        the table of the database that you name. The verdict is kept.
 
         Args:
             table: Full name.

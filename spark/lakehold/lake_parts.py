@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
     from lakehold.sql.script_run import FedTables, Runner
     from lakehold.state.holds import Hold
     from lakehold.subscribe.read_leases import ReadLeases
-    from lakehold.subscribe.statement import Changes
+    from lakehold.subscribe.statement import Changes, Subscribe
     from lakehold.subscribe.subscription_opening import Subscribing
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
     from lakehold.verify.comparison import Comparison
     from lakehold.verify.subject import Against
     from lakehold.verify.verifying import Verifying
+    from lakehold.verify.view_comparison import ViewComparing
 
 _FAR_FILES_AT_ONCE = CONNECTIONS - 1
 """Files that diffs read at once from an object store, which answers after tens of milliseconds; one is left for the catalog."""
@@ -110,10 +111,15 @@ class LakeParts:
         )
 
     def compare(self, full_name: str, against: Against | None, progress: Progress) -> Comparison:
-        """Compare a table with its database, and keep the verdict."""
+        """Compare a table with its database, or a view with its query, and keep the verdict."""
         from lakehold.verify.kept_verdict import verdict_of
 
-        found = self.verifying.compare(full_name, against, progress)
+        view = self.definitions.definitions().views.get(full_name) if against is None else None
+        found = (
+            self.view_comparing.compare(view, progress)
+            if view is not None
+            else self.verifying.compare(full_name, against, progress)
+        )
         self.checks.keep(verdict_of(found))
         return found
 
@@ -180,7 +186,6 @@ class LakeParts:
         """Make the object that manages subscriptions and durable clients."""
         from lakehold.publish.subscriptions import Subscriptions
         from lakehold.publish.view_table import ViewWriting
-        from lakehold.sql.parse import parse_endless
 
         return Subscriptions(
             self.catalog,
@@ -188,11 +193,16 @@ class LakeParts:
             self.subscribers,
             self._own_holds,
             self.subscribing,
-            partial(parse_endless, catalog=self.settings.catalog_name),
+            self._parse_endless,
             self.settings,
             self._guard,
             ViewWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
         )
+
+    def _parse_endless(self, text: str) -> Subscribe:
+        from lakehold.sql.parse import parse_endless
+
+        return parse_endless(text, catalog=self.settings.catalog_name)
 
     @cached_property
     def timelines(self) -> Timelines:
@@ -335,6 +345,13 @@ class LakeParts:
             catalog_name=self.settings.catalog_name,
             timeout_s=self.settings.upstream_timeout_ms / 1000,
         )
+
+    @cached_property
+    def view_comparing(self) -> ViewComparing:
+        """Make the object that `verify` calls for materialized views."""
+        from lakehold.verify.view_comparison import ViewComparing
+
+        return ViewComparing(subscribing=self.subscribing, parse=self._parse_endless)
 
     def _ingest(self, source: str) -> None:
         with self.ingesting.leased(source, _IDLE_MS) as ingesting:

@@ -10,6 +10,7 @@ from lakehold.ingest.envelope.unfilled_columns import unfilled_columns, unfilled
 from lakehold.lake import Lake
 from lakehold.model.readers import Waiting
 from lakehold.overview.table_status import State, TableStatus, table_statuses
+from lakehold.publish.subscriptions import VIEW_COLUMNS
 from lakehold.sql.result import Result
 from lakehold.timeline.timelines import Timeline
 from lakehold.times import iso
@@ -50,16 +51,19 @@ def status_of(lake: Lake) -> Result:
         if table is not None and status.progress is not None:
             notices += _unfilled(status.full_name, unfilled_columns(table, status.progress.high_water_marks))
     timelines = lake.timelines.readable(sorted(defined.views))
-    rows += [_view_row(lake, name, timelines.get(name)) for name in sorted(defined.views)]
+    shown = (dict(zip(VIEW_COLUMNS, values, strict=True)) for values in lake.subscriptions.views())
+    rows += [_view_row(lake, view, timelines.get(view["name"])) for view in shown]
     return Result(COLUMNS, rows, tuple(notices))
 
 
-def _view_row(lake: Lake, name: str, timeline: Timeline | None) -> tuple[Any, ...]:
-    """Return the row of a materialized view; without a timeline it is not readable yet."""
+def _view_row(lake: Lake, view: dict[str, Any], timeline: Timeline | None) -> tuple[Any, ...]:
+    """Return the row of a materialized view, its violated keys as open errors; without a timeline it is not readable yet."""
+    name, stopped_by = view["name"], view["stopped_by"]
+    state = State.VIEW if stopped_by is None else State.STOPPED
     table = lake.tables.table_state(name) if timeline is not None else None
     rows = table.row_count if table is not None else 0
     since, upper = (iso(timeline.since_ms), iso(timeline.upper_ms)) if timeline is not None else (None, None)
-    return (name, None, State.VIEW.value, since, upper, rows, 0, None, None, None, None)
+    return (name, None, state.value, since, upper, rows, view["key_violations"], stopped_by, None, None, None)
 
 
 def _row(status: TableStatus, table: TableState | None, stopped_by: str | None) -> tuple[Any, ...]:

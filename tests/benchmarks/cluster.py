@@ -161,7 +161,8 @@ def _in_turn(
             if run == runs + _WARM_UP - 1 and requests.store:
                 kinds = ", ".join(f"{count} {kind}" for kind, count in requests.store.most_common())
                 Console(width=200).print(
-                    f"{what}, {name}: {took[name][-1]:.2f} s, {requests.store.total()} requests ({kinds}),"
+                    f"{what}, {name}: {took[name][-1]:.2f} s, {requests.store.total()} requests"
+                    f" ({kinds}), {requests.one_after_the_other} one after the other,"
                     f" {requests.store_bytes / 2**20:.1f} MiB, {requests.catalog} statements in the catalog"
                 )
     return {name: values[_WARM_UP:] for name, values in took.items()}

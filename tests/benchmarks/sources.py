@@ -37,7 +37,7 @@ def lags(directory: Path, count: int) -> list[Figure]:
     with _followed(directory / "follow", count) as many:
         figures += _measured(many, "follow")
     for name, schedule in _SCHEDULES.items():
-        with _scheduled(directory / schedule.strip("@* "), count, schedule) as many:
+        with _scheduled(directory / name.replace(" ", "-"), count, schedule) as many:
             figures += _measured(many, name)
     return figures
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, NotReadable, TableStopped
 from lakehold.stack import ConnectClient
 from lakehold.status import status_of
 from tests.captured_shop import Shop
@@ -177,26 +178,72 @@ def test_a_dropped_publication_stops_the_source_until_all_tables_are_snapshotted
     shop.follow_until_nothing_is_reported()
 
 
-def test_a_table_dropped_upstream_stops_no_other(shop: Shop) -> None:
+def test_a_table_dropped_or_renamed_upstream_stops_alone_until_its_hint_is_followed(shop: Shop) -> None:
     execute(shop.database, ["DROP TABLE items"])
     shop.upstream("customers")
     _change(shop, "orders")
     shop.reopen()
-    shop.follow_until_equal("orders")
+    dropped = _follow_without(shop, "items", "orders")
+    assert dropped.detail == "It was dropped."
+    assert dropped.hint.startswith("DROP TABLE shop.items, or leave it for its history.")
     (problem,) = status_of(shop.lake).notices
     assert "public.items is not in the database any more" in problem
-    assert "DROP TABLE shop.items" in problem
 
     with pytest.raises(LakeholdError) as refusal:
         shop.lake.sql("CREATE TABLE shop.more FROM SOURCE shop (TABLE 'public.items') ENVELOPE DEBEZIUM")
     assert refusal.value.code == "upstream-table-missing"
     assert shop.lake.sql(shop.creating("customers")).notices == (), "its notices are about customers only"
-    shop.follow_until_equal("orders", "customers")
+    before = shop.upper_ms("items")
+    _follow_without(shop, "items", "orders", "customers")
     _change_more(shop)
-    shop.follow_until_equal("orders")
+    _follow_without(shop, "items", "orders")
+    assert shop.upper_ms("items") == before
+    with pytest.raises(NotReadable, match=r'"shop\.items" is not readable'):
+        shop.lake.sql(f"SUBSCRIBE shop.items AS OF {shop.upper_ms('orders') - 1} UP TO {shop.upper_ms('orders')}")
 
-    shop.lake.sql("DROP TABLE shop.items")
+    shop.upstream("items", rows=20)
+    _follow_until_whole(shop, "items")
+    (stop,) = shop.lake.timelines.of(["shop.items"])["shop.items"].stops
+    assert stop.from_ms == before, "the times at which nobody captured it are not readable"
+
+    execute(shop.database, ["ALTER TABLE items RENAME TO sold", "DELETE FROM sold WHERE id < 5"])
+    back = re.search(r"ALTER TABLE public\.sold RENAME TO \w+", _follow_without(shop, "items", "orders").hint)
+    assert back is not None
+    execute(shop.database, [back[0], "INSERT INTO items VALUES (900, 9, 'back')"])
+    _follow_until_whole(shop, "items")
+
+    execute(shop.database, ["ALTER TABLE items RENAME TO sold", "DELETE FROM sold WHERE id < 10"])
+    shop.lake.sql(_follow_without(shop, "items", "orders").hint.partition(". Or")[0])
+    _follow_until_whole(shop, "sold")
     shop.follow_until_nothing_is_reported()
+
+
+def _follow_without(shop: Shop, stopped: str, *tables: str) -> LakeholdError:
+    """Ingest until `tables` equal the database's, and `stopped` is the only table that stopped; returns its error."""
+    errors: dict[str, LakeholdError] = {}
+
+    def is_equal() -> bool:
+        errors.clear()
+        errors.update({name: error for report in shop.lake.ingest("shop") for name, error in report.stopped.items()})
+        assert errors.keys() <= {f"shop.{stopped}"}
+        return bool(errors) and all(shop.rows(table) == shop.wanted(table) for table in tables)
+
+    wait_for(is_equal, "the other tables continue")
+    (error,) = errors.values()
+    assert error.code == "table-gone"
+    with pytest.raises(TableStopped):
+        shop.lake.verify(f"shop.{stopped}")
+    return error
+
+
+def _follow_until_whole(shop: Shop, table: str) -> None:
+    """Ingest until a table is in sync with the others: then it equals the database's at once."""
+    wait_for(
+        lambda: not any(report.stopped for report in shop.lake.ingest("shop")) and shop.state(table) == "live",
+        f"{table} continues",
+    )
+    assert shop.lake.verify(f"shop.{table}").is_equal
+    assert shop.rows(table) == shop.wanted(table)
 
 
 @pytest.mark.soak

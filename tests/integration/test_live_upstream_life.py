@@ -382,7 +382,7 @@ def _life_of_the_last_table(shop: Shop) -> None:
     shop.reopen()
     shop.lake.ingest("shop")
     (problem,) = status_of(shop.lake).notices
-    assert "(was it renamed to public.sales?): DROP TABLE shop.orders" in problem
+    assert "It is called public.sales now" in problem
     shop.lake.sql("DROP TABLE shop.orders")
     shop.lake.sql(shop.creating("sales"))
     shop.follow_until_equal("sales")

@@ -13,6 +13,7 @@ from lakehold.model.log_positions import position_of_end
 from lakehold.servers import HOST
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found import (
+    ABSENT,
     HASHED,
     PLAIN,
     VERSIONED,
@@ -224,7 +225,11 @@ def test_tables_with_hidden_columns_in_their_changes_are_found(mariadb: MariaDb,
     mariadb.execute("CREATE DATABASE shop", f"CREATE TABLE shop.orders ({columns}")
     assert _upstream(mariadb).relations(["shop.orders"]) == {"shop.orders": FoundRelation(found)}
     shown = PLAIN if found == WITHOUT_OVERLAPS else found
-    assert _upstream(mariadb).kinds(["shop.none", "shop.orders"]) == {"shop.orders": FoundRelation(shown)}
+    assert _upstream(mariadb).kinds(["shop.none", "none.orders", "shop.orders"]) == {
+        "shop.none": FoundRelation(ABSENT),
+        "none.orders": FoundRelation(ABSENT),
+        "shop.orders": FoundRelation(shown),
+    }
 
 
 def _column(name: str, kind: str, text: str, **flags: Any) -> FoundColumn:
@@ -261,6 +266,11 @@ def test_the_right_of_the_user_to_read_a_table_is_found(mariadb: MariaDb) -> Non
     found = _upstream(mariadb, user="reader", password="x").relations(names)
     assert found.keys() >= {"closed.items", "closed.seen"}
     assert {name for name, relation in found.items() if relation.may_read} == {"closed.items"}
+
+    mariadb.execute("REVOKE ALL PRIVILEGES, GRANT OPTION FROM reader")
+    mariadb.execute("GRANT SELECT ON closed.seen TO reader")
+    found = _upstream(mariadb, user="reader", password="x").kinds(["closed.items", "other.items", "closed.seen"])
+    assert found == {"closed.seen": FoundRelation(PLAIN)}, "what the user may not see may exist"
 
 
 def test_the_part_of_a_row_that_the_server_logs_is_found(mariadb: MariaDb) -> None:

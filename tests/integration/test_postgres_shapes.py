@@ -116,3 +116,15 @@ def test_the_catalogue_shows_what_statements_did_to_rows(
             connection.execute(statement.encode())
         now = shapes_of(connection, names)
     assert {silent_change(before[name], now[name]) for name in names} == {None, change}
+
+
+def test_the_catalogue_shows_that_a_schema_had_another_name(postgres_server: Postgres) -> None:
+    names = ["shapes.t", "shapes.p"]
+    with psycopg.connect(postgres_server.addresses.postgres(), autocommit=True) as connection:
+        for statement in _MADE:
+            connection.execute(statement.encode())
+        before = shapes_of(connection, names)
+        connection.execute("ALTER SCHEMA shapes RENAME TO renamed")
+        connection.execute("ALTER SCHEMA renamed RENAME TO shapes")
+        now = shapes_of(connection, names)
+    assert {silent_change(before[name], now[name]) for name in names} == {SilentChange.ROWS}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -27,32 +27,13 @@ from lakehold.definitions import (
 )
 from lakehold.errors import StatementError
 from lakehold.ingest.envelope.column_names import folded
-from lakehold.sql.dialect import split, tokenize
+from lakehold.sql.dialect import split
 from lakehold.sql.parse import parse_script
 from lakehold.sql.render import create_statement
 from lakehold.sql.statements import CreateConnection, CreateSource, CreateTable
-from tests.golden_cases import cases
+from tests.fuzz import statements
+from tests.fuzz.statements import fault_of, statements_written_down
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-ODD = [
-    "USAGE",
-    "'",
-    '"',
-    "`",
-    "\\",
-    "/*",
-    "*/",
-    "--",
-    "1e400",
-    "9" * 400,
-    "\0",
-    "é",
-    "😀",
-    "${env:HOME}",
-    "{",
-    "=>",
-    "r'a'",
-]
 VOCABULARY = """
 CREATE DROP SHOW CONNECTION SOURCE SOURCES TABLE TABLES IF NOT EXISTS TO FROM KAFKA FILES SCHEMA REGISTRY FORMAT AVRO
 INCLUDE OFFSET NONE JSON USING TOPIC TOPICS KEY ENVELOPE UPSERT DEBEZIUM WITH SECRET PASSWORD BROKER URL
@@ -102,68 +83,22 @@ def test_any_text_is_parsed_or_refused_with_its_position(sql: str) -> None:
     assert "^" in refused.place.excerpt()
 
 
-def statements_written_down() -> list[str]:
-    """Return the statements of the golden files, queries inside a SUBSCRIBE."""
-    folders = {"sql": "{}", "queries": "SUBSCRIBE ({})", "plain": "SUBSCRIBE ({})"}
-    return [
-        frame.format(sql)
-        for folder, frame in folders.items()
-        for path in sorted((GOLDEN / folder).glob("*.txt"))
-        for sql, _ in cases(path.read_text())
-    ]
-
-
-def tokens_of(sql: str) -> list[tuple[int, int]]:
-    try:
-        return [(token.start, token.end + 1) for token in tokenize(sql)]
-    except StatementError:
-        return []
-
-
-def mistyped(sql: str, vocabulary: list[str], chance: random.Random) -> str:
-    """Return the text with a part cut off, removed, exchanged or inserted in a wrong position."""
-    tokens = tokens_of(sql)
-    if not tokens:
-        return sql + chance.choice(vocabulary)
-    start, end = chance.choice(tokens)
-    other = chance.choice(vocabulary)
-    mistakes = [
-        sql[:start],
-        sql[: end - 1],
-        sql[:start] + sql[end:],
-        f"{sql[:start]} {other} {sql[end:]}",
-        f"{sql[:end]} {other} {sql[end:]}",
-        f"{sql} {other}",
-    ]
-    return chance.choice(mistakes)
-
-
-def refusal(sql: str) -> StatementError | None:
-    try:
-        parse_script(sql)
-    except StatementError as error:
-        return error
-    return None
-
-
-def check_refusal(sql: str) -> None:
-    """Parse a text, and check its refusal, if any; all other errors fail the test."""
-    refused = refusal(sql)
-    if refused is not None:
-        assert refused.message, sql
-        assert 0 <= refused.place.start <= len(sql), sql
-        assert "^" in refused.place.excerpt(), sql
-
-
 def test_a_mistyped_statement_is_refused_with_its_position() -> None:
-    chance = random.Random(0)
-    written = statements_written_down()
-    vocabulary = sorted({sql[start:end] for sql in written for start, end in tokens_of(sql)} | set(ODD))
-    for sql in written:
-        check_refusal(f"{sql} USAGE")
-        for _ in range(8):
-            check_refusal(mistyped(sql, vocabulary, chance))
-            check_refusal(mistyped(mistyped(sql, vocabulary, chance), vocabulary, chance))
+    assert [fault_of(f"{sql} USAGE") for sql in statements_written_down() if fault_of(f"{sql} USAGE")] == []
+    for tried in itertools.islice(statements.tried(random.Random(0)), 4):
+        assert tried.faults == ()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SUBSCRIBE (SELECT /*+ REPARTITION(4) *SNAPSHOT/ /*+ x */ id FROM shop.orders)",
+        "SELECT * FROM MAP(shop.orders AS \\ 5) AS OF 9",
+        "SUBSCRIBE (SELECT MAP(a, 1, b) FROM shop.orders)",
+    ],
+)
+def test_a_text_that_a_parser_failed_at_is_refused(sql: str) -> None:
+    assert fault_of(sql) is None
 
 
 @pytest.mark.parametrize("depth", [40, 300, 10_000])
@@ -180,8 +115,8 @@ def test_a_mistyped_statement_is_refused_with_its_position() -> None:
     ],
 )
 def test_deep_nesting_is_parsed_or_refused(before: str, opened: str, inside: str, closed: str, depth: int) -> None:
-    check_refusal(before + opened * depth + inside + closed * depth)
-    check_refusal(before + opened * depth)
+    assert fault_of(before + opened * depth + inside + closed * depth) is None
+    assert fault_of(before + opened * depth) is None
 
 
 connections = st.one_of(

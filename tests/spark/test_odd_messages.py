@@ -60,6 +60,24 @@ def test_a_null_in_any_form_deletes(make_lake: LakeFactory, tmp_path: Path) -> N
     assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
 
 
+def test_a_row_of_a_snapshot_that_denies_to_be_one_is_an_error(make_lake: LakeFactory, tmp_path: Path) -> None:
+    """It would begin a snapshot, and the rows before it be deleted."""
+    source = struct("Source", {"connector": TEXT, "snapshot": TEXT, "lsn": INT})
+    change = envelope(ROW, source)
+
+    def event(op: str, id_: int, snapshot: str = "false") -> Message:
+        place = {"connector": "postgresql", "snapshot": snapshot, "lsn": id_}
+        return key(id_), json_record(change, {"op": op, "after": {"id": id_, "v": "a"}, "source": place})
+
+    streamed = [event("c", 1), event("c", 2)]
+    cases = {
+        "denied": Case(DEBEZIUM_UPSERT, [*streamed, event("r", 3)], [(1, "a"), (2, "a")], reasons={2: "unknown-op"}),
+        "snapshot": Case(DEBEZIUM_UPSERT, [*streamed, event("r", 3, "true"), event("c", 4)], [(3, "a"), (4, "a")]),
+    }
+    lake = make_lake()
+    assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
+
+
 def _in_other_orders(schema: Any, payload: Any) -> list[bytes]:
     return [
         compact({"payload": payload, "schema": schema}),

@@ -70,6 +70,7 @@ def test_errors_that_may_pass_are_marked() -> None:
     assert retryable == found | {
         "source-busy",
         "subscriber-busy",
+        "view-key",
         "lease-lost",
         "commit-conflict",
         "upstream-unavailable",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.fs import FileSystem
 from pyiceberg.io import load_file_io
 
 from lakehold import artifacts
@@ -105,6 +108,24 @@ def test_small_files_are_written_in_one_request() -> None:
     assert isinstance(io, StoreFileIO)
     _, (options,) = io.fs_by_scheme("s3", "bucket").__reduce__()
     assert (options["allow_delayed_open"], options["endpoint_override"]) == (True, ENDPOINT["s3.endpoint"])
+
+
+def test_the_tables_of_a_lake_share_a_client_that_no_fork_inherits() -> None:
+    properties = pyiceberg_properties(lake("s3://bucket/lake", **ENDPOINT))
+
+    def client(**of_table: str) -> FileSystem:
+        io = load_file_io({**properties, **of_table}, "s3://bucket/lake/file")
+        assert isinstance(io, StoreFileIO)
+        return io.fs_by_scheme("s3", "bucket")
+
+    with ThreadPoolExecutor(8) as threads:
+        (shared,) = {id(made): made for made in threads.map(lambda n: client(a_property=f"of {n}"), range(8))}.values()
+    assert client() is shared
+    assert client(**{"s3.region": "another"}) is not shared
+    child = os.fork()
+    if child == 0:
+        os._exit(client() is shared)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_azure_gets_the_container_as_the_first_folder_and_the_account_from_the_location() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lakehold.errors import SourceBusy, TableLeftOut, UpstreamError
+from lakehold.definitions import Envelope
+from lakehold.errors import SourceBusy, TableGone, TableLeftOut, TableStopped, UpstreamError
 from lakehold.ingest.batch import BatchReport
-from lakehold.ingest.write.repeats import Snapshots
+from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.memory_source import MemorySource, Topics
@@ -113,27 +116,61 @@ def test_a_stop_loses_no_time_that_the_batch_has_taken() -> None:
         assert (state.upper_of(name) or 0) <= open_intent.mz_timestamp, "the rows of the batch are not readable"
 
 
-def test_a_table_that_the_connector_leaves_out_is_stopped_until_its_next_snapshot_is_complete() -> None:
+@pytest.mark.parametrize("error", [TableLeftOut, TableGone])
+def test_a_table_that_is_not_captured_is_stopped_until_its_next_snapshot_is_complete(error: type[TableStopped]) -> None:
     source = MemorySource(Topics(orders=10, items=10), {"orders": "orders", "items": "items"})
     source.drain()
-    upper_ms, out = source.main().upper_ms, TableLeftOut("left out", table="s.orders")
+    upper_ms, out = source.main().upper_ms, error("not captured", table="s.orders")
     source.topics.watermarks_of |= dict.fromkeys(("orders", "items"), Watermarks(0, 20))
-    source.snapshots = Snapshots(left_out={"id of orders": out})
+    source.snapshots = Snapshots(stops={"id of orders": out})
     for end in (20, 30):
         source.topics.watermarks_of["items"] = Watermarks(0, end)
-        assert stopped(source.drain()) == {"s.orders": "table-left-out"}
+        assert stopped(source.drain()) == {"s.orders": error.default_code}
         assert source.readers()["s.orders"].upper_of("s.orders") == upper_ms
     assert source.ranges("items") == [(0, 10), (10, 20), (20, 30)]
 
-    for unsure in (Snapshots(), Snapshots(awaited=frozenset({"id of orders"}), left_out={})):
+    for unsure in (Snapshots(), Snapshots(awaited=frozenset({"id of orders"}), stops={})):
         source.snapshots = unsure
         source.drain()
         assert source.ranges("orders") == [(0, 10)], "the connector was not inspected, or has not sent the snapshot"
 
-    source.snapshots = Snapshots(left_out={})
+    source.snapshots = Snapshots(stops={})
     source.drain()
     assert source.ranges("orders") == [(0, 10), (10, 20)]
     assert source.main().tables.keys() == {"s.orders", "s.items"}
+
+
+def test_a_table_that_exists_again_joins_the_others_after_the_snapshot_that_removes_its_old_rows() -> None:
+    orders = "id of orders"
+    source = MemorySource(
+        Topics(orders=10, items=10), {"orders": "orders", "items": "items"}, envelope=Envelope.DEBEZIUM
+    )
+    source.snapshots = complete = Snapshots(are_reported=True, stops={})
+    source.drain()
+    source.snapshots = replace(complete, stops={orders: TableGone("gone", table="s.orders")})
+    source.drain()
+    upper_ms = source.readers()["s.orders"].upper_of("s.orders")
+
+    waits = TableGone("waits", table="s.orders")
+    source.snapshots = replace(complete, returned={orders: waits, "id of items": waits})
+    assert stopped(source.drain()) == {"s.orders": "table-gone"}, "the other table did not stop, and needs no snapshot"
+    error = source.readers()["s.orders"].error
+    assert error is not None
+    assert error.message == "waits"
+
+    source.topics.watermarks_of["orders"] = Watermarks(0, 20)
+    first = RepeatedSnapshot("first", 1, {ORDERS: 20})
+    source.snapshots = replace(complete, repeated={orders: first}, repairs={orders: None})
+    source.drain()
+    assert source.ranges("orders") == [(0, 10), (10, 20)], "rows of the first snapshot are read"
+    assert source.readers()["s.orders"].upper_of("s.orders") == upper_ms, "not readable: old rows may be left"
+
+    # The second snapshot has no rows: the table was created again empty.
+    second = replace(first, signal_id="second")
+    source.snapshots = replace(complete, repeated={orders: second}, repairs={orders: "second"})
+    source.drain()
+    assert source.main().tables.keys() == {"s.orders", "s.items"}
+    assert source.removed == ["first", "second"]
 
 
 @pytest.mark.parametrize(

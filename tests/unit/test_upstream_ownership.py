@@ -54,7 +54,7 @@ def test_statements_to_run_by_hand_quote_names() -> None:
     world.tables = frozenset()
     renamed = replace(goal, tables=tuple(replace(table, full_name="shop.Orders") for table in goal.tables))
     (gone,) = plan(renamed, world.inspect(renamed)).hints
-    assert gone.endswith("DROP TABLE shop.`Orders`")
+    assert "DROP TABLE shop.`Orders`, or" in gone
 
 
 @pytest.mark.parametrize("capture", [CAPTURE, OF_MARIADB])

@@ -17,6 +17,7 @@ from lakehold.upstream.capture_steps import (
     CreateConnector,
     CreatePublication,
     RecordMembers,
+    RecordMissed,
     RecordSyncPoint,
     RequestSnapshot,
     RestartConnector,
@@ -219,9 +220,10 @@ def test_a_missing_table_stops_none_of_the_others(world: World) -> None:
     world.tables = frozenset({"public.b", "public.a2"})
     goal = target(A | B)
     planned = plan(goal, world.inspect(goal))
-    assert planned.steps == ()
-    assert planned.hints == (
-        "table public.a is not in the database any more (was it renamed to public.a2?): DROP TABLE shop.a1",
+    assert planned.steps == (RecordMissed("shop", A),)
+    (hint,) = planned.hints
+    assert hint.startswith(
+        "table public.a is not in the database any more, so the table in the lake stops. It was dropped."
     )
     assert reconcile(world, target(B, ["public.a"], new=[]))
 

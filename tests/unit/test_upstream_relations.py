@@ -25,7 +25,7 @@ from lakehold.upstream.found import (
     FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.unfit import UNFIT_KINDS
+from lakehold.upstream.unfit import TABLE_KINDS
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
@@ -171,7 +171,7 @@ def test_a_table_that_the_user_may_not_read_is_refused(capture: Capture, granted
 def test_a_table_that_cannot_be_captured_as_it_is_is_refused_with_the_way_out(
     kind: str, message: str, hint: str
 ) -> None:
-    is_mariadb = kind in UNFIT_KINDS
+    is_mariadb = kind in TABLE_KINDS
     world = World(frozenset({"public.A"}), is_mariadb=is_mariadb)
     goal = target({"a": "public.A"}, new=["a"], capture=OF_MARIADB if is_mariadb else CAPTURE)
     with pytest.raises(UpstreamError, match=message) as refusal:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable, Hashable
 from datetime import timedelta
 
 import pyarrow as pa
+from cachetools import LRUCache
 from pyarrow import ArrowException
 from pyarrow.fs import AwsStandardS3RetryStrategy, AzureFileSystem, FileSystem, GcsFileSystem, S3FileSystem
 from pyiceberg.io import ADLS_ACCOUNT_NAME, OutputStream
@@ -19,6 +23,12 @@ CONNECTIONS = 65
 
 RETRIES_FOR = timedelta(seconds=10)
 """How long a request to Google Cloud Storage is sent again, also without credentials; PyArrow's own limit is 15 minutes."""
+
+_CLIENTS = 8
+"""Clients that a process keeps: one for each lake that it works with, and its credentials."""
+
+_OF_CLIENTS = frozenset({"s3", "client", "gcs", "adls", "hdfs", "oss"})
+"""First words of the properties that PyIceberg makes a client from; others are a table's own."""
 
 
 class StoreFile(PyArrowFile):
@@ -45,6 +55,11 @@ class StoreFileIO(PyArrowFileIO):
         return scheme, netloc, container + path.removeprefix(netloc) if path.startswith(netloc) else path
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        """Return the client, which all tables of a lake share: a new one has to connect again."""
+        of_client = frozenset(item for item in self.properties.items() if item[0].partition(".")[0] in _OF_CLIENTS)
+        return _clients.of((scheme, netloc, of_client), lambda: self._made(scheme, netloc))
+
+    def _made(self, scheme: str, netloc: str | None) -> FileSystem:
         container, _, host = (netloc or "").partition("@")
         account = {ADLS_ACCOUNT_NAME: host.partition(".")[0]} if host else {}
         made = PyArrowFileIO({**account, **self.properties}).fs_by_scheme(scheme, netloc)
@@ -56,6 +71,29 @@ class StoreFileIO(PyArrowFileIO):
         if isinstance(made, AzureFileSystem):
             _refuse_without_credentials(made, container)
         return made
+
+
+class _Clients:
+    """The clients that this process has made; threads that need the same one at once make it once."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin without clients, as a process does that was forked: connections of its parent are not its own."""
+        self._made: LRUCache[Hashable, FileSystem] = LRUCache(_CLIENTS)
+        self._making = threading.Lock()
+
+    def of(self, key: Hashable, make: Callable[[], FileSystem]) -> FileSystem:
+        with self._making:
+            client = self._made.get(key)
+            if client is None:
+                client = self._made[key] = make()
+            return client
+
+
+_clients = _Clients()
+os.register_at_fork(after_in_child=_clients.renew)
 
 
 def _patient_s3(made: S3FileSystem) -> S3FileSystem:

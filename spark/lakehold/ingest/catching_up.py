@@ -107,7 +107,7 @@ class CatchingUp:
             self.of,
             state,
             lambda arriving: self.of.planner.plan_catching_up(state, main, own, limits, arriving),
-            is_wanted=lambda planned: bool(planned.plan.ranges),
+            is_wanted=lambda planned: bool(planned.plan.ranges) or self._has_repeat(state, planned),
         )
         if report is not None:
             batch_size.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
@@ -118,6 +118,9 @@ class CatchingUp:
     def _join(self, name: str, of_tables: FetchedOffsets, read: Collection[str]) -> None:
         """Let the tables of reader `name` join `main`; holds that waited for them begin."""
         before = self.of.readers()[name].tables
+        if any(each.stopped_ms is not None and not self.of.snapshots.is_repaired(each) for each in before.values()):
+            # Who reads the table now may see rows that no longer exist upstream.
+            return
         without_table = {
             table for table, progress in before.items() if progress.since_ms is None and not self._has_table(table)
         }
@@ -128,6 +131,15 @@ class CatchingUp:
         self.of.change(lambda readers: joined(readers, name, of_tables, must_stay_unreadable, read))
         in_main = self.of.readers()[MAIN_READER].tables
         self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
+
+    def _has_repeat(self, state: ReaderState, planned: Planned) -> bool:
+        """Return whether a batch without records finds the end of a repeated snapshot, so that rows may have to be deleted."""
+        repeated = self.of.snapshots.repeated
+        return any(
+            repeated[progress.object_id].is_newly_read(progress, planned.plan.position)
+            for progress in state.tables.values()
+            if progress.object_id in repeated
+        )
 
     def _has_table(self, name: str) -> bool:
         """Return whether a table exists or need not exist yet.

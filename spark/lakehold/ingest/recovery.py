@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
-from lakehold.errors import TableLeftOut
+from lakehold.errors import TableGone, TableLeftOut
 from lakehold.ingest.batch import BatchReport, finish_batch, stop
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.model.readers import MAIN_READER
 
 log = logging.getLogger(__name__)
+
+_NOT_CAPTURED = frozenset({TableGone.default_code, TableLeftOut.default_code})
 
 
 def recover(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchReport, None, set[str]]:
@@ -62,17 +64,23 @@ def stop_faulty(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchRep
     return {*stopped}
 
 
-def stop_left_out(of: LeasedSource) -> Generator[BatchReport, None, set[str]]:
-    """Stop the tables that the connector leaves out: their topics lack changes. Returns the stopped ones.
+def stop_uncaptured(of: LeasedSource) -> Generator[BatchReport, None, set[str]]:
+    """Stop the tables of which the connector sends no changes: their topics are not what the database has.
 
-    Such a table stays stopped until the connector has snapshotted it again.
+    It leaves them out, or the database has them no more. Such a table stays stopped until the connector has snapshotted it again.
+
+    Returns:
+        The stopped tables.
     """
     all_stopped: set[str] = set()
     for name in tuple(of.readers()):
-        state, left_out = of.readers()[name], of.snapshots.left_out or {}
-        if stopped := {t: left_out[p.object_id] for t, p in state.tables.items() if p.object_id in left_out}:
+        state, snapshots = of.readers()[name], of.snapshots
+        code = state.error.code if state.error is not None else None
+        returned = snapshots.returned if code == TableGone.default_code else {}
+        stops = {**returned, **(snapshots.stops or {})}
+        if stopped := {t: stops[p.object_id] for t, p in state.tables.items() if p.object_id in stops}:
             yield stop(of, name, stopped)
             all_stopped |= stopped.keys()
-        elif state.error is not None and state.error.code == TableLeftOut.default_code:
-            all_stopped |= {t for t, p in state.tables.items() if of.snapshots.may_be_left_out(p.object_id)}
+        elif code in _NOT_CAPTURED:
+            all_stopped |= {t for t, p in state.tables.items() if snapshots.must_stay_stopped(p.object_id)}
     return all_stopped

@@ -25,7 +25,7 @@ from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import identified
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import FetchedOffsets
-from lakehold.ingest.recovery import recover, stop_faulty, stop_left_out
+from lakehold.ingest.recovery import recover, stop_faulty, stop_uncaptured
 from lakehold.ingest.transactions.waiting import incomplete_error, waiting_for
 from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, Waiting
 from lakehold.spark_errors import advice, described, is_sparks, session_lost
@@ -126,7 +126,7 @@ class Ingesting(LeasedSource):
         self.change(lambda readers: self._identified(self.with_tables(readers, tables), fetched))
         stopped = yield from recover(self, fetched)
         self.change(lambda readers: self.with_tables(readers, tables))
-        stopped |= yield from stop_left_out(self)
+        stopped |= yield from stop_uncaptured(self)
         stopped |= yield from stop_faulty(self, fetched)
         return fetched, stopped
 

@@ -1,4 +1,4 @@
-"""Comparisons of captured tables with their databases, in the quality DAG.
+"""Comparisons of captured tables with their databases, and of materialized views with their queries, in the quality DAG.
 
 A table is captured if its source has a connector of its own, which lakehold created for a database.
 """
@@ -22,7 +22,7 @@ _KEYS_LOGGED = 20
 
 
 def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
-    """Compare tables with their databases, row by row; tables that are not captured are skipped.
+    """Compare tables with their databases, and views with their queries, row by row; other tables are skipped.
 
     Args:
         lake: The lake.
@@ -31,13 +31,15 @@ def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
     Returns:
         The failures, by table: a text with the first keys that differ, or the error that prevented the comparison.
     """
-    defined = lake.definitions.definitions().tables
+    defined = lake.definitions.definitions()
     failures: dict[str, str] = {}
-    for name in tables or sorted(lake.timelines.readable(defined)):
-        if name not in defined or defined[name].definition.upstream is None:
+    for name in tables or sorted(lake.timelines.readable([*defined.tables, *defined.views])):
+        if name not in defined.views and (
+            name not in defined.tables or defined.tables[name].definition.upstream is None
+        ):
             log.info("%s is not captured from a database", name)
             continue
-        label = f"{name} and its database"
+        label = f"{name} and its {'query' if name in defined.views else 'database'}"
         try:
             found = lake.verify(name, progress=LogProgress())
         except LakeholdError as error:

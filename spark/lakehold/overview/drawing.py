@@ -226,9 +226,9 @@ def _check(check: CheckFacts, axis: Axis, now_ms: int) -> Lane:
     verdict = passed if check.success else failed
     level = Level.FINE if check.success else Level.WRONG
     mark = Mark(Shape.VERDICT, _at(axis, check.at_ms), f"{verdict} at {to_second(check.at_ms)} UTC", level)
-    if check.is_comparison:
+    if check.compared_with is not None:
         value = f"{verdict} at {to_second(check.at_ms)}, {ago(check.checked_at_ms, now_ms)}"
-        return Lane("database", "", value, (mark,), level, check.page)
+        return Lane(check.compared_with, "", value, (mark,), level, check.page)
     met = check.evaluated - len(check.failures)
     value = f"{verdict}, {met:,} of {check.evaluated:,} met, {ago(check.checked_at_ms, now_ms)}"
     return Lane("check", "" if check.hold is None else f"on {check.hold}", value, (mark,), level, check.page)

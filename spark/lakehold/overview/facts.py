@@ -86,7 +86,7 @@ class FollowerFacts:
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """The newest verdict on a table: of its suite, for a hold or for the table itself, or of a comparison with its database.
+    """The newest verdict on a table: of its suite, for a hold or for the table itself, or of a comparison.
 
     Attributes:
         hold: Name of the hold; None: the table itself was checked.
@@ -96,7 +96,7 @@ class CheckFacts:
         failures: One phrase for each expectation that was not met.
         page: Path or URI of its page; empty: it has none.
         checked_at_ms: When the suite ran.
-        is_comparison: The table was compared with its database, and no suite ran.
+        compared_with: `database` or `query`, if the table was compared with that, and no suite ran.
     """
 
     hold: str | None
@@ -106,7 +106,12 @@ class CheckFacts:
     failures: tuple[str, ...]
     page: str
     checked_at_ms: int
-    is_comparison: bool = False
+    compared_with: str | None = None
+
+    @property
+    def is_comparison(self) -> bool:
+        """Return whether the table was compared with its database or query, and no suite ran."""
+        return self.compared_with is not None
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ class TableFacts:
         upper_ms: Write frontier, exclusive: the first time that is not readable yet; None before the first batch.
         rows: Rows, at most; None: unknown.
         open_errors: Messages in error that no later one has healed.
+        key_violations: Keys of a view that have several rows.
         unfilled: New columns that may lack values in older rows.
         error: The error that stopped it.
         waiting: The upstream transaction that its next changes wait for.
@@ -138,6 +144,7 @@ class TableFacts:
     upper_ms: int | None = None
     rows: int | None = None
     open_errors: int = 0
+    key_violations: int = 0
     unfilled: tuple[str, ...] = ()
     error: ReaderError | None = None
     waiting: Waiting | None = None

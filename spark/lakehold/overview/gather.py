@@ -43,6 +43,7 @@ class _Follower:
     position_ms: int | None
     tables: tuple[str, ...]
     starts_over: bool = False
+    key_violations: int = 0
 
 
 def gather(lake: Lake) -> Overview:
@@ -52,6 +53,7 @@ def gather(lake: Lake) -> Overview:
     readers = lake.batches.all_readers()
     holds = lake.holds.all()
     followers = [*_subscriptions(lake, defined), *_views(lake, defined), *_clients(lake, holds, taken_at_ms)]
+    stopped, violations = lake.subscriptions.stopped_views(), {f.name: f.key_violations for f in followers}
     checks = _newest(lake.checks.kept.values(), holds)
 
     fed = {status.full_name: status for status in table_statuses(defined, readers)}
@@ -69,9 +71,12 @@ def gather(lake: Lake) -> Overview:
     free_holds = [of_holds[hold.hold_id] for hold in holds if hold.kept_by not in keepers]
 
     def facts(name: str) -> TableFacts:
-        status = fed.get(name) or TableStatus(name, "", State.VIEW if name in defined.views else State.FOREIGN)
+        status = fed.get(name) or TableStatus(name, "", _state_of(name, defined, stopped))
+        found = _table(lake, status, timelines.get(name), taken_at_ms)
         return replace(
-            _table(lake, status, timelines.get(name), taken_at_ms),
+            found,
+            error=stopped.get(name, found.error) if name in defined.views else found.error,
+            key_violations=violations.get(name, 0) if name in defined.views else 0,
             holds=tuple(hold for hold in free_holds if name in hold.tables),
             followers=tuple(follower for follower in of_followers if name in follower.tables),
             checks=checks.get(name, ()),
@@ -83,6 +88,13 @@ def gather(lake: Lake) -> Overview:
         tables=tuple(map(facts, names)),
         sources=tuple(_source(name, defined, readers, taken_at_ms) for name in sorted(defined.sources)),
     )
+
+
+def _state_of(name: str, defined: Definitions, stopped: Mapping[str, ReaderError]) -> State:
+    """Return the state of a table that no source feeds."""
+    if name not in defined.views:
+        return State.FOREIGN
+    return State.STOPPED if name in stopped else State.VIEW
 
 
 def _table(lake: Lake, status: TableStatus, timeline: Timeline | None, taken_at_ms: int) -> TableFacts:
@@ -168,6 +180,8 @@ def _views(lake: Lake, defined: Definitions) -> list[_Follower]:
             row["state"],
             row["refreshed_below"],
             tuple(row["tables"]),
+            starts_over=defined.views[row["name"]].definition.on_lapse is OnLapse.RESNAPSHOT,
+            key_violations=row["key_violations"],
         )
         for row in rows
         if row["name"] in defined.views
@@ -218,7 +232,7 @@ def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tup
             failures=check.failures,
             page=check.html_path,
             checked_at_ms=check.checked_at_ms,
-            is_comparison=is_comparison,
+            compared_with=check.suite if is_comparison else None,
         )
         found[table] = (*found.get(table, ()), facts)
     return found

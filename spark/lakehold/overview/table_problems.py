@@ -10,6 +10,7 @@ from lakehold.ingest.envelope.unfilled_columns import unfilled_detail, unfilled_
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State
 from lakehold.overview.words import count, duration, to_second
+from lakehold.state.hold_checks import QUERY
 from lakehold.state.subscribers import SubscriberKind
 
 
@@ -87,7 +88,8 @@ def urgent_first(overview: Overview) -> list[tuple[TableFacts, tuple[Problem, ..
 
 def _found(table: TableFacts) -> Iterator[Problem]:
     if table.error is not None and table.source is None:
-        yield Problem(Level.WRONG, table.error.message, table.error.detail, table.error.hint)
+        text = f"stopped: {table.error.message}" if table.state is State.STOPPED else table.error.message
+        yield Problem(Level.WRONG, text, table.error.detail, table.error.hint)
     elif table.error is not None:
         error, source = table.error, table.source or ""
         hint = error.hint or "Remove the cause and ingest again."
@@ -110,6 +112,13 @@ def _found(table: TableFacts) -> Iterator[Problem]:
         yield from _of_hold(hold, table.name)
     if table.unfilled:
         yield Problem(Level.LOOK, unfilled_detail(table.unfilled), hint=unfilled_hint(table.name))
+    if table.key_violations:
+        yield Problem(
+            Level.LOOK,
+            f"{count(table.key_violations, 'key')} with several rows",
+            "The view keeps all of them, because it was created WITH (ON KEY VIOLATION = 'keep').",
+            f"Group the rows of {table.name} by its key to see which, and correct the tables that it reads.",
+        )
     if table.open_errors:
         yield Problem(
             Level.LOOK,
@@ -123,9 +132,11 @@ def _failed(check: CheckFacts, table: str) -> Problem:
     if check.is_comparison:
         return Problem(
             Level.WRONG,
-            f"differs from its database at {to_second(check.at_ms)} UTC",
+            f"differs from its {check.compared_with} at {to_second(check.at_ms)} UTC",
             "; ".join(check.failures),
-            f"Remove the cause, and compare again: lakehold verify {table}",
+            f"DROP MATERIALIZED VIEW {table} and create it again: then it is computed again."
+            if check.compared_with == QUERY
+            else f"Remove the cause, and compare again: lakehold verify {table}",
         )
     where = "" if check.hold is None else f' at the time of hold "{check.hold}"'
     text = f"{len(check.failures):,} of {count(check.evaluated, 'expectation')} not met{where}"
@@ -156,7 +167,7 @@ def _of_follower(follower: FollowerFacts) -> Iterator[Problem]:
             Level.WRONG,
             f"{what} has fallen behind what is kept",
             "A part of the changes since it last ran is gone.",
-            "Drop it and create it again."
+            "Drop it and create it again; WITH (ON LAPSE = 'resnapshot') lets it start over from a snapshot."
             if follower.kind is SubscriberKind.VIEW
             else "Create it again, or let it start over from a snapshot (ON LAPSE = 'resnapshot').",
         )

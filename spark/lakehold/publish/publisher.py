@@ -134,14 +134,13 @@ class Publisher(ABC):
     @property
     def _starts_over(self) -> bool:
         """Return whether a lapse is answered with a new snapshot."""
-        definition = self._entry.definition
-        return isinstance(definition, Subscription) and definition.on_lapse is OnLapse.RESNAPSHOT
+        return self._entry.definition.on_lapse is OnLapse.RESNAPSHOT
 
-    def _open(self) -> tuple[Opened, int]:
+    def _open(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE where the table ends, and move its hold there; also return the epoch of this process.
 
-        The first time, open it with its snapshot. After a lapse, start over with a new snapshot, which the next commit puts in
-        place of all earlier rows.
+        The first time, open it with its snapshot: at the latest time, if `follower` takes changes as one. After a lapse, start
+        over with a new snapshot, which the next commit puts in place of all earlier rows.
 
         Raises:
             SubscriberLapsed: The history is no longer kept, and it does not start over by itself.
@@ -152,18 +151,19 @@ class Publisher(ABC):
         try:
             if position_ms is None:
                 # This can lapse, too: AS OF may be before what is kept by now.
-                start_ms = self._input_hold.start(self._follower.statement.as_of.exact_ms, self._follower.start_ms)
-                return self._follower.from_snapshot(start_ms), subscriber.epoch
+                start_ms = self._input_hold.start(follower.statement.as_of.exact_ms, follower.start_ms)
+                first_ms = follower.latest_ms() if follower.is_net else start_ms
+                return follower.from_snapshot(first_ms), subscriber.epoch
             self._input_hold.resume(position_ms)
         except SubscriberLapsed:
             if not self._starts_over:
                 raise
             logger.warning("%s starts over from a snapshot", described(self._entry.definition))
-            self._restarts_at_ms = self._follower.latest_ms()
+            self._restarts_at_ms = follower.latest_ms()
             self._input_hold.restart(self._restarts_at_ms)
-            return self._follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
+            return follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
         self._input_hold.advance(position_ms, at_once=True)
-        return self._follower.from_position(position_ms), subscriber.epoch
+        return follower.from_position(position_ms), subscriber.epoch
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it."""
@@ -188,7 +188,7 @@ class SubscriptionPublisher(Publisher):
     _output: OutputTable
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
-        opened, epoch = self._open()
+        opened, epoch = self._open(self._follower)
         self._remove_old_rows()
         yield from self._appends(opened, stop, lease, epoch)
 

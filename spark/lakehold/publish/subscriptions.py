@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from lakehold.definitions import MaterializedView, OnLapse, Subscription, described, full_name_text
+from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described, full_name_text
 from lakehold.errors import NotReadable
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
-from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry
+from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry, Entry
+from lakehold.model.readers import ReaderError
 from lakehold.publish.derived_table import DerivedTable
 from lakehold.publish.durable import DurableClient
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import Publisher, SubscriptionPublisher
+from lakehold.publish.view_columns import column_types
 from lakehold.publish.view_publisher import ViewPublisher
-from lakehold.publish.view_table import ViewTable, ViewWriting, check_columns
+from lakehold.publish.view_table import ViewTable, ViewWriting
 from lakehold.settings import Settings
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.statement import Subscribe
@@ -36,8 +38,14 @@ COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_fro
 `published_below` (exclusive) and `held_from` are epoch milliseconds; `at` is `published_below` as text, in UTC.
 """
 
-VIEW_COLUMNS = ("name", "key", "tables", "state", "refreshed_below", "at", "held_from", "publisher")
-"""Columns of SHOW MATERIALIZED VIEWS; they mean the same as those of SHOW SUBSCRIPTIONS."""
+VIEW_COLUMNS = (
+    *("name", "key", "tables", "state", "refreshed_below", "at", "held_from", "publisher"),
+    *("key_violations", "stopped_by"),
+)
+"""Columns of SHOW MATERIALIZED VIEWS; the first ones mean the same as those of SHOW SUBSCRIPTIONS.
+
+`state` is `stopped` if an error ended the last refresh, which `stopped_by` names. `key_violations` counts keys with several rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class Subscriptions:
         kind = ViewPublisher if isinstance(entry.definition, MaterializedView) else SubscriptionPublisher
         return kind(
             entry,
-            self._follower(entry.definition.subscribe),
+            self._follower_of(entry.definition),
             self._output(entry),
             self._input_hold(entry),
             self.store,
@@ -192,11 +200,23 @@ class Subscriptions:
         """Return a row of `VIEW_COLUMNS` for each materialized view, by name."""
         subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
         entries = sorted(self.definitions.definitions().views.items())
-        return [
-            (name, list(definition.key), list(definition.tables), *self._progress(entry, subscribers))
-            for name, entry in entries
-            for definition in [entry.definition]
-        ]
+        return [self._view(entry, subscribers) for _, entry in entries]
+
+    def stopped_views(self) -> dict[str, ReaderError]:
+        """Return the errors that stopped views, by the full names of the views."""
+        defined = self.definitions.definitions()
+        found = ((defined.all_derived.get(s.subscriber_id), s.error) for s in self.store.subscribers())
+        return {entry.definition.into: error for entry, error in found if entry is not None and error is not None}
+
+    def _view(self, entry: Entry[MaterializedView], subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
+        view, subscriber = entry.definition, subscribers.get(entry.object_id)
+        state, *rest = self._progress(entry, subscribers)
+        error = subscriber.error if subscriber is not None else None
+        if error is not None and state in ("new", "idle"):
+            state = "stopped"
+        violations = ViewTable(self.catalog, view, entry.object_id, self.writing).key_violations()
+        stopped_by = f"{error.code}: {error.message}" if error is not None else None
+        return (view.full_name, list(view.key), list(view.tables), state, *rest, violations, stopped_by)
 
     def _begins_at_ms(self, entry: DerivedEntry, new: Mapping[str, str]) -> int | None:
         """Return the time of the first snapshot.
@@ -204,7 +224,7 @@ class Subscriptions:
         None stands for the first time at which all tables are readable, if some of them have no rows yet.
         """
         definition = entry.definition
-        follower = self._follower(definition.subscribe)
+        follower = self._follower_of(definition)
         at_ms = follower.statement.as_of.exact_ms
         if not new.keys().isdisjoint(definition.tables):
             return at_ms
@@ -215,7 +235,9 @@ class Subscriptions:
                 return None
         opened = follower.from_snapshot(at_ms)
         if isinstance(definition, MaterializedView):
-            check_columns(definition.full_name, opened.subscription.relation.columns)
+            column_types(
+                definition.full_name, opened.subscription.relation.columns
+            )  # raises if a table cannot have them
         return at_ms
 
     def _progress(self, entry: DerivedEntry, subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
@@ -247,6 +269,12 @@ class Subscriptions:
     def _follower(self, text: str) -> Follower:
         return Follower(self.subscribing, self.parse(text))
 
+    def _follower_of(self, definition: Derived) -> Follower:
+        follower = self._follower(definition.subscribe)
+        if isinstance(definition, Subscription):
+            return follower
+        return replace(follower, is_net=definition.refresh is Refresh.LATEST, is_of_view=True)
+
     def _input_hold(self, entry: DerivedEntry) -> InputHold:
         definition = entry.definition
         is_view = isinstance(definition, MaterializedView)
@@ -265,7 +293,7 @@ class Subscriptions:
         )
         if is_view:
             hint = (
-                f"DROP MATERIALIZED VIEW {full_name_text(definition.into)} and create it again. Refresh it more often, or set a "
-                "longer MAX LAG."
+                f"DROP MATERIALIZED VIEW {full_name_text(definition.into)} and create it again; WITH (ON LAPSE = 'resnapshot') "
+                "makes it start over from a snapshot by itself the next time. Refresh it more often, or set a longer MAX LAG."
             )
         return InputHold(self.holds, hold, described(definition), hint)

@@ -7,7 +7,7 @@ the rows of each key before and after (`mz_timestamp, mz_state, key, before_*, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakehold.arrow_frames import frame_of
 from lakehold.errors import LakeholdError
@@ -23,12 +24,21 @@ from lakehold.ingest.write import equal_rows
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted
 from lakehold.subscribe.spark_types import spark_schema
+from lakehold.times import iso
 
 _STATE, _DIFF = "mz_state", "mz_diff"
 _CHANGES = "lakehold_changes"
 _NUMBER, _COPIES, _ROW_STATE = "_lh_number", "_lh_copies", "_lh_state"
 _VIOLATION = "lakehold: a key exists already: "
 _LONGEST_KEY = 200
+_KEYS_NAMED = 10
+
+
+class KeyViolated(LakeholdError):
+    """Several rows of a view's query have the same key. That may pass: a later timestamp can be without."""
+
+    default_code = "view-key"
+    retryable = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,24 +65,44 @@ class Changes(ABC):
 
     def begin(self) -> None:
         """Give the table its first snapshot, which has no rows."""
+        self._append(self._empty())
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        with snapshot_properties(self.spark, self.summary):
+            self._empty().writeTo(self.name).overwrite(F.lit(True))
+
+    def _empty(self) -> DataFrame:
         of = pa.schema([pa.field(column.name, pa.string()) for column in self.columns])
-        self._append(self._typed(frame_of(of.empty_table(), self.spark, spark_schema(of))))
+        return self._typed(frame_of(of.empty_table(), self.spark, spark_schema(of)))
+
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.columns]
 
     @abstractmethod
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield the statements that merge a chunk, to be run one after the other."""
 
+    def counted(self, chunk: pa.Table) -> tuple[DataFrame, str]:
+        """Return the rows of a chunk of diffs, and the name of the column that says how often each comes or goes."""
+        return self._frame(self._rows(chunk).append_column(_COPIES, chunk.column(_DIFF)), _COPIES), _COPIES
+
     def _rows(self, chunk: pa.Table) -> pa.Table:
         """Take the rows that a chunk adds, with the table's columns in its order."""
-        if not self.key:
-            return chunk.select(range(2, chunk.num_columns)).rename_columns([c.name for c in self.columns])
-        # With a key its columns come first, then those before, then those after.
-        values = len(self.columns) - len(self.key)
-        rest = [column.name for column in self.columns if column.name not in self.key]
-        first = chunk.select(range(2, 2 + len(self.key))).rename_columns(list(self.key))
-        after = chunk.select(range(chunk.num_columns - values, chunk.num_columns)).rename_columns(rest)
-        named = dict(zip([*first.column_names, *rest], [*first.columns, *after.columns], strict=True))
-        return pa.table([named[column.name] for column in self.columns], names=[c.name for c in self.columns])
+        names = chunk.schema.names
+        if names[1] != _STATE:
+            places = dict(zip(names[2:], range(2, len(names)), strict=True))
+        else:
+            # In an envelope the key's columns come first, then those before, then those after.
+            values = len(self.columns) - len(self.key)
+            after = [
+                *names[2 : 2 + len(self.key)],
+                *(name.removeprefix("after_") for name in names[len(names) - values :]),
+            ]
+            of = [*range(2, 2 + len(self.key)), *range(len(names) - values, len(names))]
+            places = dict(zip(after, of, strict=True))
+        return chunk.select([places[name] for name in self._names]).rename_columns(self._names)
 
     def _frame(self, rows: pa.Table, *more: str) -> DataFrame:
         """Make a frame with the table's types; `more` are columns of `rows` to keep as they are."""
@@ -90,18 +120,24 @@ class Changes(ABC):
         """Refuse a chunk in which more than one row has the same key."""
         violated = chunk.filter(pc.equal(chunk.column(_STATE), "key_violation"))
         if violated.num_rows:
-            first = violated.select(range(2, 2 + len(self.key))).slice(0, 1).to_pylist()[0]
-            raise self._violation(", ".join(map(str, first.values())), violated.num_rows)
+            some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED).to_pylist()
+            raise self._violation([_key_text(key.values()) for key in some], violated.num_rows)
 
-    def _violation(self, key: str, count: int = 1) -> LakeholdError:
-        timestamp = self.summary["lakehold.timestamp"]
-        keys = "a key" if count == 1 else f"{count} keys"
-        return LakeholdError(
-            f'{keys} of materialized view "{self.full_name}" would have more than one row',
-            code="view-key",
-            detail=f"At {timestamp} the query has several rows with the key ({key}). The view shows all earlier timestamps.",
-            hint="Drop the view, and create it with a KEY that tells all rows apart, or without KEY: then it keeps equal keys.",
+    def _violation(self, keys: Sequence[str], count: int = 1) -> KeyViolated:
+        timestamp = int(self.summary["lakehold.timestamp"])
+        several = "1 key" if count == 1 else f"{count:,} keys"
+        named = ", ".join(f"({key})" for key in keys) + (", …" if count > len(keys) else "")
+        return KeyViolated(
+            f'{several} of materialized view "{self.full_name}" would have more than one row',
+            detail=f"At {timestamp} ({iso(timestamp)} UTC) the query has several rows with the key {named}. The view shows what "
+            "it showed before.",
+            hint="Remove the rows that are too many from the tables that it reads: the next refresh continues. Or drop the view, "
+            "and create it with another KEY, or WITH (ON KEY VIOLATION = 'keep'): then it keeps all rows and counts such keys.",
         )
+
+
+def _key_text(values: Iterable[object]) -> str:
+    return ", ".join("null" if value is None else str(value) for value in values)[:_LONGEST_KEY]
 
 
 class Appended(Changes):
@@ -109,7 +145,7 @@ class Appended(Changes):
 
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield one append."""
-        if self.key:
+        if chunk.schema.names[1] == _STATE:
             self._refuse_violations(chunk)
             yield partial(self._append, self._frame(self._rows(chunk)))
         else:
@@ -120,7 +156,7 @@ class Appended(Changes):
         if pc.max(copies).as_py() == 1:
             return self._frame(rows)
         frame = self._frame(rows.append_column(_COPIES, copies), _COPIES)
-        names = [quoted(column.name) for column in self.columns]
+        names = [quoted(name) for name in self._names]
         return frame.selectExpr(*names, f"explode(sequence(1L, {_COPIES})) AS {_NUMBER}").selectExpr(*names)
 
 
@@ -179,7 +215,7 @@ class KeyedChanges(Changes):
             _, found, after = str(error).partition(_VIOLATION)
             if not found:
                 raise
-            raise self._violation(after.partition("\x1f")[0]) from None
+            raise self._violation([after.partition("\x1f")[0]]) from None
 
     def _statement(self, rows: pa.Table, ranges: Sequence[str], states: set[str]) -> str:
         of_key = {column.name: column.type for column in self.columns if column.name in self.key}

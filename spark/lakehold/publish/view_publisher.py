@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 from threading import Event
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 
 from lakehold.definitions import MaterializedView
-from lakehold.errors import CommitConflict
+from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import Entry
+from lakehold.model.readers import ReaderError
 from lakehold.publish.derived_table import Published
-from lakehold.publish.follower import Complete
+from lakehold.publish.follower import Complete, Follower
 from lakehold.publish.publisher import QUIET_S, Publisher, PublishReport
+from lakehold.publish.view_changes import KeyViolated
+from lakehold.publish.view_columns import other_columns
 from lakehold.publish.view_table import ViewTable
+from lakehold.spark_errors import described, readable
 from lakehold.state.lease import HeldLease
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
@@ -44,28 +51,76 @@ class ViewPublisher(Publisher):
     _output: ViewTable
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
-        attempt = 1
-        while True:
-            opened, epoch = self._open()
+        """Refresh, and record the error that stops the view, if one does."""
+        found = self._store.find(self._entry.object_id)
+        is_stopped = found is not None and found.error is not None
+        try:
+            with readable():
+                for report in self._merges(stop, lease):
+                    if is_stopped:
+                        self._store.stop(self._entry.object_id, lease.holder, None)
+                        is_stopped = False
+                    yield report
+        except LakeholdError as error:
+            if isinstance(error, KeyViolated) or not error.retryable:
+                with suppress(LakeholdError):
+                    kept = ReaderError(error.code, error.message, error.detail, error.hint)
+                    self._store.stop(self._entry.object_id, lease.holder, kept)
+            raise
+
+    def _merges(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
+        attempt, follower = 1, self._follower
+        is_done = False
+        while not is_done:
+            opened, epoch = self._opened(follower)
+            is_done = True
             try:
-                for report in self._refreshes(opened, stop, lease, epoch):
+                for report in self._refreshes(follower, opened, stop, lease, epoch):
                     attempt = 1
                     yield report
+                    if follower is not self._follower:
+                        follower, is_done = self._follower, False
+                        break
             except _ColumnsChanged:
-                continue  # Opening again compares the columns with the table's.
+                is_done = False  # Opening again compares the columns with the table's.
+            except KeyViolated as violated:
+                if follower.is_net:
+                    raise
+                # The keys may be unique again by now: then all timestamps up to now are merged as one.
+                logger.info("%s: %s", self._output.full_name, violated)
+                follower, is_done = replace(follower, is_net=True), False
             except CommitConflict as conflict:
                 lease.confirm()
                 if attempt == _ATTEMPTS:
                     raise
                 logger.info("%s was changed while it was refreshed, retrying: %s", self._output.full_name, conflict)
-                attempt += 1
-            else:
-                return
+                attempt, is_done = attempt + 1, False
 
-    def _refreshes(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
-        self._output.prepare(opened.subscription.relation.columns)
+    def _opened(self, follower: Follower) -> tuple[Opened, int]:
+        """Open the SUBSCRIBE, and give the table its columns.
+
+        Raises:
+            DefinitionError: Its tables have other columns than the query names, or than the view's table can follow.
+        """
+        full_name = self._entry.definition.full_name
+        try:
+            opened, epoch = self._open(follower)
+        except AnalysisException as error:
+            raise other_columns(full_name, described(error)) from None
+        except DefinitionError as error:
+            if error.code not in ("column-missing", "column-ambiguous"):
+                raise
+            raise other_columns(full_name, f"In its KEY, {error.message}. {error.detail}") from None
+        fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
+        filled = {field.name for field in fields if field.initial_default is not None}
+        self._output.prepare(opened.subscription.relation.columns, filled)
+        return opened, epoch
+
+    def _refreshes(
+        self, follower: Follower, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int
+    ) -> Iterator[PublishReport]:
         quiet_s, is_moved = time.monotonic(), False
-        for timestamp_ms, outputs in groupby(self._follower.output(opened, stop), key=_timestamp):
+        for timestamp_ms, outputs in groupby(follower.output(opened, stop), key=_timestamp):
             if timestamp_ms is not None:
                 chunks = (each.rows for each in outputs if isinstance(each, OutputChunk))
                 yield self._refresh(timestamp_ms, _Counted(chunks, opened.subscription.output.schema), lease, epoch)
@@ -83,11 +138,14 @@ class ViewPublisher(Publisher):
 
     def _refresh(self, timestamp_ms: int, counted: _Counted, lease: HeldLease, epoch: int) -> PublishReport:
         becomes = Published(timestamp_ms + 1, epoch, lease.holder)
+        is_restart = self._restarts_at_ms is not None
         lease.confirm()
         failpoint("before-publication")
-        snapshot_id = self._output.refresh(timestamp_ms, counted, self._published, becomes, lease.confirm)
+        snapshot_id = self._output.refresh(
+            timestamp_ms, counted, self._published, becomes, lease.confirm, replaces=is_restart
+        )
         failpoint("after-publication")
-        self._published = becomes
+        self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
         return PublishReport(
             subscription=self._entry.definition.full_name,
@@ -96,6 +154,7 @@ class ViewPublisher(Publisher):
             rows=counted.rows,
             position_ms=becomes.position_ms,
             snapshot_id=snapshot_id,
+            restarted=is_restart,
         )
 
 

@@ -7,7 +7,7 @@ the next refresh removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import MaterializedView
-from lakehold.errors import DefinitionError, LakeholdError
+from lakehold.errors import LakeholdError
 from lakehold.holds.tags import TableTags
 from lakehold.iceberg.data_tables import (
     POSITION_PROPERTY,
@@ -28,17 +28,18 @@ from lakehold.iceberg.data_tables import (
     DataTables,
     TableState,
 )
-from lakehold.ingest.decode.types import ColumnType, from_spark
-from lakehold.ingest.decode.unify import same
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
+from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
+from lakehold.publish.output_table import RESTARTED_PROPERTY
 from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, RowChanges
+from lakehold.publish.view_columns import column_types, followed
 from lakehold.session import row_by_row
 from lakehold.spark_sql import quoted_table
-from lakehold.subscribe.spark_types import spark_type
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class ViewTable(DerivedTable):
 
     def __init__(self, catalog: Catalog, view: MaterializedView, object_id: str, writing: ViewWriting) -> None:
         super().__init__(catalog, view.full_name, object_id)
-        self._key = view.key
+        self._view = view
         self._writing = writing
         self._name = quoted_table(writing.catalog_name, self.full_name)
 
@@ -86,41 +87,38 @@ class ViewTable(DerivedTable):
         found = table.properties
         return Published(int(found[POSITION_PROPERTY]), int(found[EPOCH_PROPERTY]), found[PUBLISHER_PROPERTY])
 
-    def prepare(self, columns: pa.Schema) -> None:
-        """Create the table with the `columns` of the query's result, or check that it has them.
+    def prepare(self, columns: pa.Schema, filled: Collection[str] = ()) -> None:
+        """Create the table with the `columns` of the query's result, or follow their changes.
+
+        Args:
+            columns: The columns.
+            filled: Names of columns that have a value in rows which are older than the column.
 
         Raises:
-            DefinitionError: A table cannot have the columns, or the query has other columns than before.
+            DefinitionError: A table cannot have the columns, or cannot follow the change.
         """
-        wanted = _column_types(self.full_name, columns)
-        state = self._writing.tables.table_state(self.full_name)
+        wanted = column_types(self.full_name, columns)
+        state, spark = self._writing.tables.table_state(self.full_name), self._writing.spark()
         if state is None:
-            spark = self._writing.spark()
-            properties = {SOURCE_PROPERTY: self._object_id, KEY: key_text(self._spelt_key(wanted))}
-            key = self._spelt_key(wanted)
+            # The files are ordered by the key, and so found by it, whether it is unique or not.
+            key = self._spelt(self._view.key, wanted)
+            properties = {SOURCE_PROPERTY: self._object_id, KEY: key_text(self._spelt(self._view.unique_key, wanted))}
             statements = evolve.create_statements(self._name, key, wanted, self._writing.buckets, properties)
             namespace = self._name.rsplit(".", 1)[0]
             evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, namespace))
             return
-        stored = stored_columns(state)
-        if [c.name for c in stored] != [c.name for c in wanted] or not all(
-            same(one.type, other.type) for one, other in zip(stored, wanted, strict=True)
-        ):
-            raise DefinitionError(
-                f'the query of materialized view "{self.full_name}" has other columns than its table',
-                code="view-columns",
-                detail=f"The table has {_listed(stored)}; the query now has {_listed(wanted)}: a table that it reads changed.",
-                hint=f"SHOW CREATE MATERIALIZED VIEW {self.full_name}, then DROP it and create it again; name its columns "
-                "instead of *, and CAST them, so that new and wider columns do not change them.",
-            )
+        for statement in followed(self.full_name, self._name, stored_columns(state), wanted, filled):
+            spark.sql(statement)
 
-    def refresh(
+    def refresh(  # noqa: PLR0913 - a timestamp, its rows, and how it is committed
         self,
         timestamp_ms: int,
         chunks: Iterable[pa.Table],
         after: Published | None,
         becomes: Published,
         confirm: Callable[[], None],
+        *,
+        replaces: bool = False,
     ) -> int:
         """Merge the output of one timestamp into the table, and return the table's snapshot afterwards.
 
@@ -130,17 +128,20 @@ class ViewTable(DerivedTable):
             after: The progress that the commit continues from.
             becomes: The progress that it records.
             confirm: Raises `LeaseLost` if another process has the lease.
+            replaces: Whether the output is a new snapshot, which replaces all rows.
 
         Raises:
             LeaseLost: Another publisher has published more, or has taken over.
             CommitConflict: Another writer changed the table meanwhile; nothing was published.
-            LakeholdError: A key is not unique.
+            KeyViolated: A key is not unique, and the view does not keep such rows.
         """
         writing = self._writing
         state = self._state()
         self.check_continues(state.table, after, becomes.epoch)
         summary = {SOURCE_PROPERTY: self._object_id, TIMESTAMP_PROPERTY: str(timestamp_ms)}
-        changes = self._changes(state, summary, is_first=after is None)
+        if replaces:
+            summary[RESTARTED_PROPERTY] = str(timestamp_ms)
+        changes = self._changes(state, summary, is_first=after is None or replaces)
         if state.snapshot_id is None:
             # A branch begins at a snapshot: this one has no rows.
             changes.begin()
@@ -152,7 +153,22 @@ class ViewTable(DerivedTable):
             **({SINCE_PROPERTY: str(timestamp_ms)} if after is None else {}),
         }
         publishing = Publishing(writing.spark(), writing.tables, confirm, writing.tags.is_held)
-        return publishing.run_together(_writes(changes, chunks), state, properties).snapshot_id
+        violations = self._violations(state, changes, is_first=after is None or replaces)
+        writes = _writes(changes, chunks, properties, violations, replaces=replaces)
+        return publishing.run_together(writes, state, properties).snapshot_id
+
+    def key_violations(self) -> int:
+        """Return how many keys have several rows now."""
+        table = self.table()
+        return int(table.properties.get(KEY_VIOLATIONS, 0)) if table is not None else 0
+
+    def _violations(self, state: TableState, changes: Changes, *, is_first: bool) -> KeyViolations | None:
+        if self._view.key == self._view.unique_key:
+            return None
+        columns = {column.name: column for column in changes.columns}
+        key = [columns[name] for name in self._spelt(self._view.key, changes.columns)]
+        count = 0 if is_first else int(state.properties.get(KEY_VIOLATIONS, 0))
+        return KeyViolations(self._name, key, count, changes.reading)
 
     def _state(self) -> TableState:
         state = self._writing.tables.table_state(self.full_name)
@@ -167,54 +183,39 @@ class ViewTable(DerivedTable):
     def _changes(self, state: TableState, summary: dict[str, str], *, is_first: bool) -> Changes:
         spark, columns = self._writing.spark(), stored_columns(state)
         reading = nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark)
-        kind = Appended if is_first else KeyedChanges if self._key else RowChanges
+        kind = Appended if is_first else KeyedChanges if self._view.unique_key else RowChanges
         return kind(
             spark=spark,
             full_name=self.full_name,
             name=self._name,
             columns=columns,
-            key=self._spelt_key(columns),
+            key=self._spelt(self._view.unique_key, columns),
             summary=summary,
             reading=reading,
         )
 
-    def _spelt_key(self, columns: Iterable[ColumnType]) -> tuple[str, ...]:
-        """Return the key's columns as the table spells them."""
+    def _spelt(self, key: Iterable[str], columns: Iterable[ColumnType]) -> tuple[str, ...]:
+        """Return the columns of a key as the table spells them."""
         spelt = {column.name.lower(): column.name for column in columns}
         exact = set(spelt.values())
-        return tuple(name if name in exact else spelt[name.lower()] for name in self._key)
+        return tuple(name if name in exact else spelt[name.lower()] for name in key)
 
 
-def _writes(changes: Changes, chunks: Iterable[pa.Table]) -> Iterator[Callable[[], None]]:
+def _writes(
+    changes: Changes,
+    chunks: Iterable[pa.Table],
+    properties: dict[str, str],
+    violations: KeyViolations | None,
+    *,
+    replaces: bool,
+) -> Iterator[Callable[[], None]]:
+    """Yield the statements of a timestamp; when all have run, `properties` have the number of violated keys."""
+    if replaces:
+        yield changes.clear
     for chunk in chunks:
         if chunk.num_rows:
+            if violations is not None:
+                yield partial(violations.add, *changes.counted(chunk))
             yield from changes.writes(chunk)
-
-
-def _column_types(full_name: str, columns: pa.Schema) -> tuple[ColumnType, ...]:
-    names = [name.lower() for name in columns.names]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    try:
-        if repeated:
-            raise TypeError(f"More than one column is called {', '.join(repeated)}")
-        return tuple(ColumnType(field.name, from_spark(spark_type(field.type))) for field in columns)
-    except TypeError as error:
-        raise DefinitionError(
-            f'materialized view "{full_name}" cannot have the columns of its query',
-            code="view-columns",
-            detail=f"{error}.",
-            hint="Name columns with AS, and CAST them to types that a table can have.",
-        ) from None
-
-
-def check_columns(full_name: str, columns: pa.Schema) -> None:
-    """Check that a table can have `columns`, those of the query of the view `full_name`.
-
-    Raises:
-        DefinitionError: It cannot.
-    """
-    _column_types(full_name, columns)
-
-
-def _listed(columns: Iterable[ColumnType]) -> str:
-    return ", ".join(f"{column.name} {column.spark_type}" for column in columns)
+    if violations is not None:
+        properties[KEY_VIOLATIONS] = str(violations.count)

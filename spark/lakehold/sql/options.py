@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
-from lakehold.definitions import ConnectionType, OnLapse, OptionValue, Secret
+from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
@@ -141,7 +141,15 @@ SUBSCRIPTION = OptionSet(
         "max_lag": DurationOption(),
     },
 )
-VIEW = OptionSet(known={RETAIN_HISTORY: DurationOption(), "max_lag": DurationOption()})
+VIEW = OptionSet(
+    known={
+        RETAIN_HISTORY: DurationOption(),
+        "max_lag": DurationOption(),
+        "on_lapse": TextOption(tuple(OnLapse)),
+        "on_key_violation": TextOption(tuple(OnKeyViolation)),
+        "refresh": TextOption(tuple(Refresh)),
+    },
+)
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
 """The options that ALTER TABLE and ALTER MATERIALIZED VIEW set."""
 

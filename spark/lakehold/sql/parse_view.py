@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehold.definitions import MaterializedView, OptionValue, full_name_text
+from lakehold.definitions import MaterializedView, OnKeyViolation, OnLapse, OptionValue, Refresh, full_name_text
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
@@ -20,17 +20,21 @@ def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
     namespace, name = new_table_name(cursor)
     key: tuple[str, ...] = ()
     options: dict[str, OptionValue] = {}
+    with_token = cursor.peek()
     query: Query | None = None
     for clause in cursor.clauses("KEY", "WITH", "AS"):
         match clause:
             case "KEY":
                 key = parse_key(cursor)
             case "WITH":
+                with_token = cursor.peek()
                 options = parse_options(cursor, VIEW)
             case _:
                 query = _query(cursor)
     if query is None:
         raise cursor.error("AS SELECT")
+    if options.get("on_key_violation") == OnKeyViolation.KEEP and not key:
+        raise cursor.error_at(with_token, "ON KEY VIOLATION 'keep' needs a key", hint="add KEY (column, …)")
     view = MaterializedView(
         namespace=namespace,
         name=name,
@@ -38,6 +42,9 @@ def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
         query=query.over({table.full_name: full_name_text(table.full_name) for table in query.tables}),
         tables=tuple(dict.fromkeys(table.full_name for table in query.tables)),
         key=key,
+        on_key_violation=OnKeyViolation(str(options.get("on_key_violation", OnKeyViolation.STOP.value))),
+        on_lapse=OnLapse(str(options.get("on_lapse", OnLapse.STOP.value))),
+        refresh=Refresh(str(options.get("refresh", Refresh.EACH_TIMESTAMP.value))),
         retain_history_ms=duration_ms(options, RETAIN_HISTORY),
         max_lag_ms=duration_ms(options, "max_lag"),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.errors import ParseError
+from sqlglot.errors import ParseError, SqlglotError
 
 from lakehold.errors import StatementError
 from lakehold.sql.dialect import LakeholdDialect, StatementText
@@ -44,7 +44,13 @@ def read_tree(written: StatementText) -> QueryTree:
         hint = "use fewer brackets inside each other"
         message = "the query is nested too deeply to be read"
         raise _error(written, written.start, written.end_exclusive, message, hint) from None
-    except ValueError:  # sqlglot expects a number where there are words
+    except (
+        SqlglotError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ):  # sqlglot built a node from unfit arguments
         raise _error(written, written.start, written.end_exclusive, _UNREADABLE) from None
     if not isinstance(tree, exp.Query | exp.Values):
         first = written.tokens[0]

@@ -13,8 +13,10 @@ from lakehold.definitions import (
     FormatType,
     Included,
     MaterializedView,
+    OnKeyViolation,
     OnLapse,
     OptionValue,
+    Refresh,
     Secret,
     Source,
     Subscription,
@@ -140,7 +142,15 @@ def _subscription_clauses(subscription: Subscription) -> dict[str, str]:
 
 def _view_clauses(view: MaterializedView) -> dict[str, str]:
     durations = {RETAIN_HISTORY: view.retain_history_ms, "max_lag": view.max_lag_ms}
-    options = {name: duration_text(value_ms) for name, value_ms in durations.items() if value_ms is not None}
+    chosen = (
+        ("on_key_violation", view.on_key_violation, OnKeyViolation.STOP),
+        ("on_lapse", view.on_lapse, OnLapse.STOP),
+        ("refresh", view.refresh, Refresh.EACH_TIMESTAMP),
+    )
+    options = {
+        **{name: value.value for name, value, default in chosen if value is not default},
+        **{name: duration_text(value_ms) for name, value_ms in durations.items() if value_ms is not None},
+    }
     return {
         **({"key": f"KEY ({', '.join(map(_column, view.key))})"} if view.key else {}),
         **({"with": f"WITH {options_text(options)}"} if options else {}),

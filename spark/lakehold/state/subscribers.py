@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from lakehold.errors import DefinitionError, SubscriberBusy
 from lakehold.model.leases import Lease, LeaseRules, released
+from lakehold.model.readers import ReaderError
 from lakehold.state.lease import LeaseChange, Leases
 from lakehold.state.rows import Rows
 from lakehold.state.store import State
@@ -46,6 +47,7 @@ class Subscriber:
             position by now, it was written since, and its own position counts. None for a client.
         epoch: The number of times that a process took its lease from another, or from none.
         lease: The lease of the process that runs it.
+        error: The error that stopped a view.
     """
 
     subscriber_id: str
@@ -56,6 +58,7 @@ class Subscriber:
     output_ms: int | None = None
     epoch: int = 0
     lease: Lease | None = None
+    error: ReaderError | None = None
 
     def __str__(self) -> str:
         return f'{self.kind.spoken} "{self.name}"'
@@ -123,7 +126,9 @@ class SubscriberStore(Leases):
         self._subscribers.change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
 
     def move(self, subscriber_id: str, holder: str, position_ms: int | None, output_ms: int | None = None) -> None:
-        """Record how far `holder` has brought the subscriber; an expired lease counts until another process takes it.
+        """Record how far `holder` has brought the subscriber, which no error stops then.
+
+        An expired lease counts until another process takes it.
 
         Args:
             subscriber_id: The subscriber.
@@ -138,9 +143,23 @@ class SubscriberStore(Leases):
 
         def moved(subscriber: Subscriber) -> Subscriber:
             _rules(subscriber).held_by(subscriber.lease, holder)  # Raises LeaseLost.
-            return replace(subscriber, position_ms=position_ms, output_ms=output_ms)
+            return replace(subscriber, position_ms=position_ms, output_ms=output_ms, error=None)
 
         self._change_one(subscriber_id, moved)
+
+    def stop(self, subscriber_id: str, holder: str, error: ReaderError | None) -> None:
+        """Record the error that stopped the subscriber; None: it continues.
+
+        Raises:
+            LeaseLost: Another process took the subscriber over.
+            DefinitionError: It was dropped.
+        """
+
+        def stopped(subscriber: Subscriber) -> Subscriber:
+            _rules(subscriber).held_by(subscriber.lease, holder)  # Raises LeaseLost.
+            return replace(subscriber, error=error)
+
+        self._change_one(subscriber_id, stopped)
 
     def release(self, name: str, holder: str) -> None:
         """Release the subscriber whose id is `name`; harmless if the lease is lost already, or the subscriber was dropped."""

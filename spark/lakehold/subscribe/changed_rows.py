@@ -7,9 +7,12 @@ are compared: snapshots between them may have been expired, and a rollback is a 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from typing import NamedTuple
 
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
@@ -20,6 +23,9 @@ from lakehold.subscribe.deleted_positions import DeletedPositions, FilesUnreadab
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, Manifest
 
 _NONE = BitMap64()
+
+_AHEAD = 1_000
+"""Manifests, and deletes, that are read before they are needed: fewer than their caches keep."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,19 @@ class ChangedRows:
         for selection in selections:
             _check(selection.file)
         return [selection for selection in selections if selection.rows]
+
+    def read_ahead(self, pairs: Iterable[tuple[int | None, int | None]], threads: Executor) -> None:
+        """Read side by side the metadata that `between` needs for pairs of snapshots, so that it finds these files in caches.
+
+        Each file names those to be read after it. So there are three rounds: manifest lists, manifests, deletes.
+        """
+        changing = [pair for pair in pairs if not self._is_rewrite(*pair)]
+        deque(threads.map(self.files.manifests, dict.fromkeys(chain.from_iterable(changing))), maxlen=0)
+        ends = [self._ends(*pair) for pair in changing]
+        manifests = dict.fromkeys(chain.from_iterable((*end.only_old, *end.only_new) for end in ends))
+        found = self.files.read_ahead(islice(manifests, _AHEAD), threads)
+        deletes = (file for file in found if file.content == DataFileContent.POSITION_DELETES)
+        self.deleted.read_ahead(islice(deletes, _AHEAD), threads)
 
     def _ends(self, before: int | None, after: int | None) -> _Ends:
         old, new = self.files.manifests(before), self.files.manifests(after)

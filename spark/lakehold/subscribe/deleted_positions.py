@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from itertools import groupby
 
@@ -30,8 +32,8 @@ _HEADER_BYTES = 8
 Positions = Mapping[str, BitMap64]
 """Positions of rows by the path of their data file."""
 
-Opened = Callable[[str, int], InputStream | pa.BufferReader]
-"""Opens the file at a path; the second argument is its size in bytes."""
+Opened = Callable[[str], InputStream | pa.BufferReader]
+"""Opens the file at a path."""
 
 
 class FilesUnreadable(Exception):
@@ -53,10 +55,18 @@ class DeletedPositions:
     def of(self, deletes: Iterable[LiveFile]) -> dict[str, BitMap64]:
         """Return the union of the positions that `deletes` hide, by data file."""
         together: dict[str, BitMap64] = {}
-        for _, in_file in groupby(sorted(deletes, key=_path), _path):
+        for in_file in _by_file(deletes):
             for path, positions in self._in_file(in_file):
                 together[path] = together[path] | positions if path in together else positions
         return together
+
+    def read_ahead(self, deletes: Iterable[LiveFile], threads: Executor) -> None:
+        """Read files side by side, so that `of` finds their positions in the cache; skip those that only Spark can read."""
+        deque(threads.map(self._read, _by_file(deletes)), maxlen=0)
+
+    def _read(self, in_file: Sequence[LiveFile]) -> None:
+        with suppress(FilesUnreadable):
+            deque(self._in_file(in_file), maxlen=0)
 
     def _in_file(self, deletes: Iterable[LiveFile]) -> Iterator[tuple[str, BitMap64]]:
         """Read the deletes in one file, which is opened only if some of them are not cached.
@@ -64,10 +74,15 @@ class DeletedPositions:
         A commit writes all its deletion vectors into one file.
         """
         with ExitStack() as closing:
-            once = cache(lambda path, size_bytes: closing.enter_context(opened(self._io, path, size_bytes)))
+            once = cache(lambda path: closing.enter_context(opened(self._io, path)))
             for file in deletes:
                 read = _vector if file.format == FileFormat.PUFFIN else _position_deletes
                 yield from self._remembered.of(file.place, partial(read, file, once)).items()
+
+
+def _by_file(deletes: Iterable[LiveFile]) -> list[list[LiveFile]]:
+    """Group deletes by the file that they are in."""
+    return [list(in_file) for _, in_file in groupby(sorted(deletes, key=_path), _path)]
 
 
 def _path(file: LiveFile) -> str:
@@ -78,7 +93,7 @@ def _vector(file: LiveFile, once: Opened) -> Positions:
     """Decode a `deletion-vector-v1` blob: length (big-endian), magic, 64-bit Roaring bitmap, checksum (Puffin spec)."""
     if file.referenced is None or file.offset is None or file.length_bytes is None:
         raise FilesUnreadable(f"deletion vector without a place in {file.path}")
-    stream = once(file.path, file.size_bytes)
+    stream = once(file.path)
     stream.seek(file.offset)
     blob = stream.read(file.length_bytes)
     length = int.from_bytes(blob[:_FRAME_BYTES], "big")
@@ -88,7 +103,7 @@ def _vector(file: LiveFile, once: Opened) -> Positions:
 def _position_deletes(file: LiveFile, once: Opened) -> Positions:
     if file.format != FileFormat.PARQUET or file.encrypted:
         raise FilesUnreadable(f"position deletes as {file.format.value} in {file.path}")
-    rows = pq.read_table(once(file.path, file.size_bytes), columns=["file_path", "pos"])
+    rows = pq.read_table(once(file.path), columns=["file_path", "pos"])
     paths = pc.unique(rows.column("file_path"))
     return {path.as_py(): _bitmap(rows, path) for path in paths}
 

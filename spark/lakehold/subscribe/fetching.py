@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
@@ -9,10 +11,13 @@ _FETCHED_WHOLE_BYTES = 1 << 20
 """Largest file that is fetched whole."""
 
 
-def opened(io: FileIO, path: str, size_bytes: int) -> InputStream | pa.BufferReader:
+def opened(io: FileIO, path: str) -> InputStream | pa.BufferReader:
     """Open the file at `path`; the caller closes it."""
     stream = io.new_input(path).open()
-    if size_bytes > _FETCHED_WHOLE_BYTES:
+    # An open file of an object store knows its size: Arrow has asked for it.
+    if stream.seek(0, os.SEEK_END) > _FETCHED_WHOLE_BYTES:
+        stream.seek(0)
         return stream
+    stream.seek(0)
     with stream:
         return pa.BufferReader(stream.read())

@@ -97,7 +97,7 @@ class FileRows:
             FilesUnreadable: Arrow cannot read the file, or neither file nor table maps its columns to field ids.
         """
         is_whole = any(dated.selection.is_whole_file for dated in selections)
-        with _read_by_arrow(), self._opened(file, whole=is_whole) as stream, _parquet(stream) as parquet:
+        with _read_by_arrow(), opened(self.io, file.path) as stream, _parquet(stream) as parquet:
             written = self._written(parquet.schema_arrow)
             columns = [field.name for field in written.fields]
             if is_whole:
@@ -109,7 +109,7 @@ class FileRows:
 
     def check(self, file: LiveFile) -> None:
         """Check that a file's columns can be read, without reading rows; raises as `read` does."""
-        with _read_by_arrow(), self._opened(file, whole=False) as stream, _parquet(stream) as parquet:
+        with _read_by_arrow(), opened(self.io, file.path) as stream, _parquet(stream) as parquet:
             self._written(parquet.schema_arrow)
 
     def shaped(self, found: Iterable[FoundRows]) -> pa.Table:
@@ -132,9 +132,6 @@ class FileRows:
         timestamps, diffs, counts = zip(*(selection for found in alike for selection in found.selections), strict=True)
         dates = (pa.array(np.repeat(np.array(values, np.int64), counts)) for values in (timestamps, diffs))
         return pa.Table.from_arrays([*dates, *row.columns], schema=schema)
-
-    def _opened(self, file: LiveFile, *, whole: bool) -> InputStream | pa.BufferReader:
-        return opened(self.io, file.path, file.size_bytes) if whole else self.io.new_input(file.path).open()
 
     def _written(self, columns: pa.Schema) -> Schema:
         """Find the wanted columns in a file's schema.
@@ -190,7 +187,8 @@ def _read_by_arrow() -> Iterator[None]:
 
 def _parquet(stream: InputStream | pa.BufferReader) -> pq.ParquetFile:
     # As nanoseconds, INT96 would end in the year 2262 and begin again in 1677.
-    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+    # Columns that are far apart in a file are requested at once, and neighbours with one request.
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", pre_buffer=True)
 
 
 def _field_id(field: pa.Field) -> int | None:

@@ -8,8 +8,10 @@ decodes them in Python. A hundred snapshots have a hundred lists of hundreds of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from fastavro.schema import SchemaParseException, UnknownType
@@ -139,6 +141,10 @@ class LiveFiles:
     def of(self, manifests: Iterable[Manifest], content: ManifestContent) -> list[LiveFile]:
         """Return the live files of `manifests` that list the given content: data files or deletes."""
         return [file for manifest in manifests if manifest.content == content for file in self._entries(manifest)]
+
+    def read_ahead(self, manifests: Iterable[Manifest], threads: Executor) -> list[LiveFile]:
+        """Read manifests side by side, and keep them; return their live files."""
+        return list(chain.from_iterable(threads.map(self._entries, manifests)))
 
     def _listed(self, path: str) -> dict[str, Manifest]:
         content = self._content(path)

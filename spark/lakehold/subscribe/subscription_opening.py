@@ -112,17 +112,22 @@ class Subscribing:
     settings: Settings
     read_leases: ReadLeases
 
-    def open(self, statement: Subscribe) -> Opened:
+    def open(self, statement: Subscribe, *, is_users: bool = True) -> Opened:
         """Open `statement` on the lake as it is now.
 
         For tables with foreign writers, which know nothing of lakehold, it waits as long as one of their commits may take.
+
+        Args:
+            statement: The SUBSCRIBE.
+            is_users: Whether a person wrote it, so that settings may switch its output option off.
 
         Raises:
             DefinitionError: A table or column does not exist.
             NotReadable: AS OF is outside the readable window.
             StatementBounds: UP TO is before AS OF.
         """
-        self._check_enabled(statement)
+        if is_users:
+            self._check_enabled(statement)
         names = statement.tables
         last_ms = [statement.up_to_ms - 1] if statement.up_to_ms is not None else []
         timelines = statement.as_of.load(self.timelines, names, *last_ms)

@@ -6,12 +6,11 @@ that a data file whose rows were removed at several timestamps is opened once. D
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -184,26 +183,17 @@ class TableDiffs:
         return self._read_here(small, reader, [key for key, _ in rest[: len(small.steps)]], first), len(small.steps)
 
     def _selections_ahead(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[DatedSelection] | None]]:
-        """Yield each step with its `_selections`; if storage answers slowly, threads read metadata of the next steps meanwhile.
+        """Yield each step with its `_selections`; if storage answers slowly, threads read the metadata of many steps at once.
 
         If storage is fast, threads gain nothing: nearly all of the work is Python.
         """
         if not self.reading.far:
             yield from ((step, self._selections(step)) for step in steps)
             return
-        ahead: deque[tuple[Step, Future[list[DatedSelection] | None]]] = deque()
-        try:
-            for next_step in steps:
-                ahead.append((next_step, self.reading.workers.submit(self._selections, next_step)))
-                if len(ahead) > _AHEAD:
-                    step, selections = ahead.popleft()
-                    yield step, selections.result()
-            while ahead:
-                step, selections = ahead.popleft()
-                yield step, selections.result()
-        finally:
-            for _, selections in ahead:
-                selections.cancel()
+        rest, workers = iter(steps), self.reading.workers
+        while some := list(islice(rest, _AHEAD)):
+            self._changed.read_ahead(((step.before, step.after) for step in some), workers)
+            yield from zip(some, workers.map(self._selections, some), strict=True)
 
     def _selections(self, step: Step) -> list[DatedSelection] | None:
         """Select the rows that a step added or removed, by data file; None if only Spark can find them."""

@@ -298,7 +298,7 @@ class RequestSnapshot:
 
 @dataclass(frozen=True)
 class RecordMissed:
-    """A step that records missed changes of tables that cannot be snapshotted alone: their names upstream, by object id."""
+    """A step that records missed changes of tables that cannot be snapshotted alone, or not now: names upstream by object id."""
 
     prefix: str
     tables: Mapping[str, str]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.types import IcebergType
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import ConnectorError, TableLeftOut
+from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.stored_key import is_keyless
@@ -37,7 +37,7 @@ from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake, tables_to_snapshot, whole_row_tables
+from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot, whole_row_tables
 from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
@@ -46,7 +46,7 @@ from lakehold.upstream.own_requests import with_others_failed
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
-from lakehold.upstream.unfit import stops_of_left_out
+from lakehold.upstream.stops import Stops, stops_of
 from lakehold.upstream.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Capturing:
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
         self._applied_positions: dict[str, int | None] = {}
         self._logs: dict[str, FoundLog | None] = {}
-        self._left_out: dict[str, Mapping[str, TableLeftOut]] = {}
+        self._stops: dict[str, Stops] = {}
 
     def plan(self, target: Target, *, resnapshot: bool = False, with_backoff: bool = False) -> Steps:
         """Compute the steps that `reconcile` would apply now; its arguments are described there.
@@ -109,7 +109,7 @@ class Capturing:
         hints: dict[str, None] = {}
         with self._systems(target) as systems:
             planned = self._inspect_and_plan(target, systems, resnapshot=resnapshot, with_backoff=with_backoff)
-            left_out = self._left_out[target.wanted.source_id]
+            stops = self._stops[target.wanted.source_id]
             for _ in range(_ROUNDS):
                 hints |= dict.fromkeys(planned.hints)
                 for step in planned.steps:
@@ -128,7 +128,7 @@ class Capturing:
                     break
                 planned = self._inspect_and_plan(target, systems, resnapshot=False, with_backoff=True)
                 # Also a table that these steps let the connector capture again: it lacks the snapshot that begins now.
-                self._left_out[target.wanted.source_id] = {**left_out, **self._left_out[target.wanted.source_id]}
+                self._stops[target.wanted.source_id] = self._stops[target.wanted.source_id].with_earlier(stops)
         return Steps(tuple(done), tuple(hints))
 
     def status(self, target: Target) -> ConnectorStatus | None:
@@ -174,15 +174,17 @@ class Capturing:
         journal = self._journal(target, kafka)
         journal.refresh()
         tables = {table.object_id: table.topic for table in target.wanted.tables}
+        own = with_others_failed(journal.repeats, target.wanted, self._tables)
         repeats = {
             object_id: repeat
-            for object_id, repeat in with_others_failed(journal.repeats, target.wanted, self._tables).items()
+            for object_id, repeat in own.items()
             if object_id in tables and repeat.is_complete and not is_in_lake(object_id, repeat, target.wanted)
         }
         # The connector has reported these snapshots as complete, so their rows, and changes in place of rows, lie below the ends
         # that are fetched now.
         ends = kafka.written_ends(kafka.partitions({tables[object_id] for object_id in repeats}))
         joined = _joined(target.wanted, journal)
+        stops = self._stops.get(target.wanted.source_id)
         without_sync_point = {object_id for object_id, sync_point in joined.items() if sync_point is None}
         return Snapshots(
             frozenset((tables.keys() - journal.complete) | without_sync_point),
@@ -197,7 +199,9 @@ class Capturing:
             },
             {object_id: sync_point for object_id, sync_point in joined.items() if sync_point is not None},
             are_reported=True,
-            left_out=self._left_out.get(target.wanted.source_id),
+            stops=stops.tables if stops is not None else None,
+            returned=stops.returned if stops is not None else {},
+            repairs=repairs(own, target.wanted),
         )
 
     def columns_of(self, target: Target, upstream: str) -> UpstreamColumns:
@@ -278,7 +282,7 @@ class Capturing:
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
-        self._left_out[wanted.source_id] = stops_of_left_out(wanted, found)
+        self._stops[wanted.source_id] = stops_of(wanted, found)
         if isinstance(systems.database, MysqlUpstream) and any(whole_row_tables(wanted, found)):
             found = replace(found, row_image=systems.database.row_image())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))

@@ -7,7 +7,7 @@ source's signal and notification topics (`journal.py`). `capture_plan.py` compar
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType
@@ -152,6 +152,8 @@ VERSIONED = "system-versioned table"
 HASHED = "table with a unique hash index"
 WITHOUT_OVERLAPS = "table with a key WITHOUT OVERLAPS"
 OF_DOTTED_SCHEMA = "table in a schema with a dot in its name"
+ABSENT = "table that does not exist"
+"""The kind of a table of MySQL and MariaDB that the server certainly does not have; it denies others that it may have."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ class FoundDatabase:
         failover: The server's settings and slots that decide what a failover loses.
         shapes: What the catalogue says now of columns, storage files and partitions of each wanted table that exists, by name
             (`Shape`): it shows changes of rows without an event.
+        names: The names of all tables by object id, which a table keeps under another name.
     """
 
     wal_level: str
@@ -197,6 +200,7 @@ class FoundDatabase:
     money: str = "$1,234.50"
     failover: FoundFailover = field(default_factory=FoundFailover)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_sent(self) -> bool:
@@ -210,15 +214,7 @@ class FoundDatabase:
 
     def meant_by(self, name: str) -> str | None:
         """Return the table whose name is most like `name`, which no table has; None: none is like it."""
-        return _most_like(name, self.table_names)
-
-    def renamed_from(self, name: str) -> str | None:
-        """Return the table that is not captured and is most like the missing table `name`; None: none is like it."""
-        return _most_like(name, self.other_tables)
-
-
-def _most_like(name: str, names: Sequence[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, names, n=1)), None)
+        return next(iter(difflib.get_close_matches(name, self.table_names, n=1)), None)
 
 
 @dataclass(frozen=True)

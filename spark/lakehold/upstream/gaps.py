@@ -14,16 +14,36 @@ from collections.abc import Collection, Iterator, Mapping
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
-from lakehold.upstream.unfit import unfit_tables
+from lakehold.upstream.unfit import TABLE_KINDS, unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _NO_KEY = "NO_PRIMARY_KEY"
 
 
 def missing_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
-    """Yield the tables that the database does not have; MySQL and MariaDB are not asked."""
+    """Yield the tables that the database certainly does not have."""
     if found.database is not None:
         yield from (table for table in wanted.tables if table.upstream not in found.database.tables)
+    else:
+        others = {name for name, relation in found.relations.items() if relation.kind not in TABLE_KINDS}
+        yield from (table for table in wanted.tables if table.upstream in others)
+
+
+def unrecorded_gone(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the missing tables that were snapshotted, unless it is recorded that they miss changes: they may be made again."""
+    if found.connector is not None and found.connector.has_position:
+        for table in missing_tables(wanted, found):
+            snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
+            if (snapshot.is_first or snapshot.succeeded) and not snapshot.missed:
+                yield table
+
+
+def returned_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the existing tables that lack a snapshot which was not requested, or failed."""
+    present, joining = existing_tables(wanted, found), {*joining_tables(wanted, found)}
+    for table in wanted.tables:
+        if table.upstream in present and (table in joining or _lacks_repeat(table.object_id, found)):
+            yield table
 
 
 def existing_tables(wanted: Wanted, found: Found) -> tuple[str, ...]:
@@ -190,6 +210,15 @@ def is_recreated(wanted: Wanted, found: Found) -> bool:
 def is_in_lake(object_id: str, repeat: FoundRepeat, wanted: Wanted) -> bool:
     """Return whether the lake has all of a repeated snapshot."""
     return object_id in wanted.lake and wanted.lake[object_id].repeated == repeat.signal_id
+
+
+def repairs(repeats: Mapping[str, FoundRepeat], wanted: Wanted) -> Mapping[str, str | None]:
+    """Return the repeated snapshot after which each table lacks no rows, by object id; None: one that is not requested yet."""
+    return {
+        object_id: repeat.signal_id if repeat.is_certain else None
+        for object_id, repeat in repeats.items()
+        if not (repeat.is_certain and is_in_lake(object_id, repeat, wanted))
+    }
 
 
 def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:

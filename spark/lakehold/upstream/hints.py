@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lakehold.definitions import ConnectionType, full_name_text, object_text
+from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
@@ -17,13 +17,13 @@ from lakehold.upstream.gaps import (
     failing_tables,
     has_no_key,
     joining_tables,
-    missing_tables,
     silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
     unrepairable_tables,
     whole_row_tables,
 )
+from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.lost_values import lost_values_hints
@@ -79,15 +79,6 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from left_out_hints(captured, found.columns, wanted.capture.database)
     yield from collision_hints(captured, wanted, found)
     yield from imprecise_hints(wanted, found)
-
-
-def gone_hints(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each table that the database does not have any more, unless a statement is about other tables."""
-    if wanted.declared is None and found.database is not None:
-        for table in missing_tables(wanted, found):
-            close = found.database.renamed_from(table.upstream)
-            renamed = f" (was it renamed to {close}?)" if close is not None else ""
-            yield f"table {table.upstream} is not in the database any more{renamed}: DROP TABLE {full_name_text(table.full_name)}"
 
 
 def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:

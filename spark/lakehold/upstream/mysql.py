@@ -22,6 +22,7 @@ from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import LogPosition, position_of_end
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
+    ABSENT,
     HASHED,
     PLAIN,
     VERSIONED,
@@ -65,9 +66,10 @@ _OFF = frozenset({"0", "OFF"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 _FOREIGN_KEY = re.compile(r"\s*CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY")
 _ACTION = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
-_NO_TABLE = 1146
-_DENIED = frozenset({1142, 1143})
-"""Errors about a table, or a column, that the user may not read."""
+_MISSING = frozenset({1146, 1049})
+"""Errors about a table or a database that the server does not have, for users who may know."""
+_DENIED = frozenset({1142, 1143, 1044})
+"""Errors about a table, a column or a database that the user may not read."""
 _EVERY_RIGHT = _WRITE | {"CREATE", "DROP"}
 
 
@@ -113,11 +115,17 @@ class MysqlUpstream:
         return {name: FoundRelation(kind, name not in denied) for name, kind in kinds.items()}
 
     def kinds(self, names: Sequence[str]) -> dict[str, FoundRelation]:
-        """Fetch the kinds of captured tables as far as one query shows them; a key WITHOUT OVERLAPS it does not show."""
+        """Fetch the kinds of captured tables as far as one query shows them; a key WITHOUT OVERLAPS it does not show.
+
+        A table that the user may not see is skipped: unlike one that is `ABSENT`, it may exist.
+        """
         if not names:
             return {}
         with self._connected() as connection:
-            return {name: FoundRelation(kind) for name, kind in _kinds(connection, names).items()}
+            kinds = _kinds(connection, names)
+            unseen = [name for name in names if name not in kinds]
+            kinds |= {name: ABSENT for name in unseen if _error_of_reading(connection, name) in _MISSING}
+        return {name: FoundRelation(kind) for name, kind in kinds.items()}
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
         """Fetch the columns of tables, by `database.name`; tables that do not exist or cannot be read are skipped."""
@@ -319,7 +327,7 @@ def _acting_keys(connection: pymysql.Connection[Any], table: str) -> tuple[str, 
     try:
         lines = _definition(connection, table).splitlines()
     except pymysql.Error as error:
-        if _number_and_text(error)[0] in _DENIED | {_NO_TABLE}:
+        if _number_and_text(error)[0] in _DENIED | _MISSING:
             return ()
         raise
     found = [(key[1], _ACTION.findall(_QUOTED.sub("", line))) for line in lines if (key := _FOREIGN_KEY.match(line))]
@@ -333,13 +341,19 @@ def _definition(connection: pymysql.Connection[Any], table: str) -> str:
 
 def _may_read(connection: pymysql.Connection[Any], table: str) -> bool:
     """Return whether the user may read all columns. The server resolves roles and patterns that grant it."""
+    return _error_of_reading(connection, table) not in _DENIED
+
+
+def _error_of_reading(connection: pymysql.Connection[Any], table: str) -> int | None:
+    """Return the number of the error about a table that is missing, or that the user may not read; None: there is none."""
     try:
         _rows(connection, f"SELECT * FROM {table_text(table, ConnectionType.MYSQL)} LIMIT 0")
     except pymysql.Error as error:
-        if _number_and_text(error)[0] in _DENIED:
-            return False
+        number, _ = _number_and_text(error)
+        if number in _MISSING | _DENIED:
+            return number
         raise
-    return True
+    return None
 
 
 def _seen_ms(connection: pymysql.Connection[Any], table: str) -> int | None:

@@ -57,7 +57,7 @@ _SLOT = (
     "SELECT wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
 )
 _TABLES = f"""
-    SELECT n.nspname || '.' || c.relname,
+    SELECT c.oid::text, n.nspname || '.' || c.relname,
            CASE WHEN c.relreplident = 'd' AND k.indisprimary IS NOT TRUE THEN 'n' ELSE c.relreplident::text END,
            coalesce(k.tells_rows_apart, false), pg_has_role(c.relowner, 'USAGE'),
            CASE WHEN c.relispartition THEN ARRAY(
@@ -71,7 +71,7 @@ _TABLES = f"""
            ) ELSE '{{}}' END
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
-    ORDER BY 1
+    ORDER BY 2
 """
 _RELATIONS = """
     SELECT n.nspname || '.' || c.relname,
@@ -126,6 +126,7 @@ class PostgresUpstream:
             publication = found_publication(connection, names.publication, source_id)
             slot = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
+            found_tables = connection.execute(_TABLES, [SIGNAL_SCHEMA]).fetchall()
             all_tables = {
                 name: FoundTable(
                     replica_identity=identity,
@@ -134,7 +135,7 @@ class PostgresUpstream:
                     ancestors=tuple(ancestors),
                     heirs=tuple(heirs),
                 )
-                for name, identity, has_key, is_owned, ancestors, heirs in connection.execute(_TABLES, [SIGNAL_SCHEMA])
+                for _, name, identity, has_key, is_owned, ancestors, heirs in found_tables
             }
             signals = postgres_signals.found_signals(
                 connection, names.signal_table, publication, may_create_publication=may_create
@@ -152,6 +153,7 @@ class PostgresUpstream:
             money=money,
             failover=failover,
             shapes=shapes,
+            names={object_id: name for object_id, name, *_ in found_tables},
         )
         return database, signals
 

@@ -16,7 +16,8 @@ from lakehold.upstream.silent_changes import Shape
 
 _SHAPES = """
     WITH wanted AS (
-        SELECT c.oid, n.nspname || '.' || c.relname AS "table", c.relowner, c.reltype, c.relkind, c.xmin AS written
+        SELECT c.oid, n.oid AS schema, n.nspname || '.' || c.relname AS "table",
+               c.relowner, c.reltype, c.relkind, c.xmin AS written
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
     ), part AS (
@@ -45,6 +46,7 @@ _SHAPES = """
                     WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped
                     UNION ALL SELECT 'partitions', p.oid::text, i.xmin, i::text
                     FROM part p JOIN pg_inherits i ON i.inhrelid = p.oid WHERE p.root = w.oid AND p.oid <> w.oid
+                    UNION ALL SELECT 'schemas', n.oid::text, n.xmin, n::text FROM pg_namespace n WHERE n.oid = w.schema
                 ) each GROUP BY kind) of_kind),
         'files', (
             SELECT jsonb_object_agg(c.oid, jsonb_build_array(c.relfilenode::text, nullif(c.reltoastrelid, 0)::text))

@@ -10,15 +10,15 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused
 from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.found import (
+    ABSENT,
     OF_DOTTED_SCHEMA,
-    PLAIN,
     TEMPORARY,
     UNLOGGED,
     Found,
 )
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.lost_values import refuse_values
-from lakehold.upstream.unfit import UNFIT_KINDS, unfit
+from lakehold.upstream.unfit import TABLE_KINDS, unfit
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _WAYS_OUT = {
@@ -48,7 +48,7 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
         found = upstream.relations.get(table.upstream)
         if found is None and wanted.capture.database is ConnectionType.POSTGRES:
             continue
-        if found is None:
+        if found is None or found.kind == ABSENT:
             raise UpstreamError(
                 f'table "{table.upstream}" is not in the database of source "{wanted.source}"',
                 code="upstream-table-missing",
@@ -63,7 +63,7 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
                 detail=_WHY[found.kind],
                 hint=_WAYS_OUT[found.kind].format(table_text(table.upstream, wanted.capture.database)),
             )
-        if found.kind not in UNFIT_KINDS | {PLAIN}:
+        if found.kind not in TABLE_KINDS:
             raise UpstreamError(
                 f'"{table.upstream}" in the database of source "{wanted.source}" is a {found.kind}',
                 code="upstream-view",

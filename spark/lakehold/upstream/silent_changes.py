@@ -22,7 +22,7 @@ columns: For each number of a column: its name, the transaction that wrote its r
 files: For each object id of the table, or of its partitions: its file, and the object id of the table for its long values.
 partitions: For each object id of a partition: whether it was created as a partition of this table, without rows.
 labels: The labels of the columns' enums, by object id.
-records: For each kind of record, `columns`, `labels` and `partitions`, and each id: the transaction that wrote
+records: For each kind of record, `columns`, `labels`, `partitions` and `schemas`, and each id: the transaction that wrote
     the record last, and a hash of the record.
 gone: Only in a recorded shape: the numbers of columns that were dropped or renamed, by the name that no column has now.
 """
@@ -55,7 +55,8 @@ def with_gone_names(before: Shape | None, now: Shape) -> Shape:
 
 def _is_moved(before: Shape, now: Shape) -> bool:
     """Return whether the table had another name or schema meanwhile, under which nothing was captured."""
-    return bool(before["name"][0] == now["name"][0] and before["name"] != now["name"])
+    is_renamed = before["name"][0] == now["name"][0] and before["name"] != now["name"]
+    return is_renamed or _has_returned("schemas", before, now)
 
 
 def _has_other_partitions(before: Shape, now: Shape) -> bool:
@@ -73,7 +74,7 @@ def _has_returned(kind: str, before: Shape, now: Shape) -> bool:
     """Return whether a record was written again as it was: it may have been another one meanwhile.
 
     A column or a label had another name, under which messages have its values. A partition was detached, and no message has its
-    changes.
+    changes. A schema had another name, and so its tables had.
     """
     was, records = (shape.get("records", {}).get(kind, {}) for shape in (before, now))
     pairs = ((was[id_], record) for id_, record in records.items() if id_ in was)

@@ -13,6 +13,7 @@ from lakehold.upstream.gaps import (
     tables_awaiting_repair,
     tables_to_retry,
     unconfirmed_tables,
+    unrecorded_gone,
 )
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.silent_changes import SilentChange
@@ -28,8 +29,9 @@ def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iter
     silent = dict(silently_changed(wanted, found))
     names = {table.upstream for table in (*out, *silent) if has_no_key(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
-    if keyless:
-        yield RecordMissed(wanted.capture.topic_prefix, keyless)
+    gone = {table.object_id: table.upstream for table in unrecorded_gone(wanted, found)}
+    if keyless or gone:
+        yield RecordMissed(wanted.capture.topic_prefix, keyless | gone)
     moved = [table for table, change in silent.items() if change is SilentChange.ROWS]
     unrepaired = (*tables_to_retry(wanted, found), *out, *moved)
     requests = {table.upstream: table for table in unrepaired if table.upstream not in names}

@@ -15,7 +15,7 @@ from lakehold.definitions import ConnectionType, full_name_text
 from lakehold.errors import TableLeftOut
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.connector_config import without_tables
-from lakehold.upstream.found import HASHED, VERSIONED, WITHOUT_OVERLAPS, Found
+from lakehold.upstream.found import HASHED, PLAIN, VERSIONED, WITHOUT_OVERLAPS, Found
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -32,8 +32,8 @@ _KINDS = {
     HASHED: (_MORE_COLUMNS, "Index the beginning of a text, as in ALTER TABLE {} ADD UNIQUE (column(200))"),
     WITHOUT_OVERLAPS: (_NOT_READ, "Give {} another key"),
 }
-UNFIT_KINDS = frozenset(_KINDS)
-"""Kinds of tables at which a connector would fail."""
+TABLE_KINDS = frozenset(_KINDS) | {PLAIN}
+"""Kinds of tables of MySQL and MariaDB; at all others than plain ones a connector would fail."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,19 @@
-"""The outcome of comparing a table with its database. Data classes only."""
+"""The outcome of comparing a table with its database, or a view with its query. Data classes only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from lakehold.times import iso
 from lakehold.verify.compared_columns import SkippedColumn
+
+KEYS_SHOWN = 1_000
+"""Once so many keys are known to differ, a comparison ends."""
+
+QUERY = "its query"
+"""What stands for the table in the database if a materialized view is compared with its query."""
 
 
 class Side(StrEnum):
@@ -14,6 +21,8 @@ class Side(StrEnum):
 
     ONLY_IN_DATABASE = "only in the database"
     ONLY_IN_LAKE = "only in the lake"
+    ONLY_IN_QUERY = "only in the query"
+    ONLY_IN_VIEW = "only in the view"
     VALUES_DIFFER = "values differ"
     SEVERAL_ROWS = "several rows of one key"
 
@@ -43,14 +52,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome of comparing a table of the lake with its table in the database.
+    """The outcome of comparing a table of the lake with its table in the database, or a materialized view with its query.
 
     Attributes:
         full_name: Full name of the lake's table.
-        upstream: The table in the database.
+        upstream: The table in the database; `QUERY` of a view.
         at_ms: The time at which the lake's table was read, epoch milliseconds.
         snapshot_id: The lake's snapshot; None: it had none.
-        rows_in_database: How many rows the database had.
+        rows_in_database: How many rows the database, or the query of a view, had.
         rows_in_lake: How many rows the lake had.
         key: Names of the key's columns.
         columns: Names of the compared columns, the key's first.
@@ -90,5 +99,15 @@ class Comparison:
         if self.is_equal:
             return f"{self.full_name} equals {where}: {self.rows_in_lake:,} rows{unresolved}"
         least = "" if self.is_whole else "at least "
-        counts = f"{self.rows_in_lake:,} rows in the lake, {self.rows_in_database:,} in the database"
-        return f"{self.full_name} differs from {where}: {least}{self.different:,} keys; {counts}{unresolved}"
+        return f"{self.full_name} differs from {where}: {least}{self.different:,} keys; {self.counts}{unresolved}"
+
+    @property
+    def counts(self) -> str:
+        """Return how many rows each side has, for people."""
+        lake, other = ("view", "query") if self.upstream == QUERY else ("lake", "database")
+        return f"{self.rows_in_lake:,} rows in the {lake}, {self.rows_in_database:,} in the {other}"
+
+
+def in_order(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Sort differences by key; shorter texts come first, so that numbers are in their order."""
+    return tuple(sorted(differences, key=lambda found: [(len(text or ""), text or "") for text in found.key]))

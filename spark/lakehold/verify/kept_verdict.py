@@ -1,4 +1,4 @@
-"""Shortens a comparison with a database to a verdict, as suites of expectations have them. Pure.
+"""Shortens a comparison with a database or a query to a verdict, as suites of expectations have them. Pure.
 
 lakehold keeps verdicts in the lake and shows them on pages. A suite can contain such a comparison as an expectation.
 """
@@ -12,9 +12,9 @@ from lakehold.errors import LakeholdError
 from lakehold.quality.describe import expected_text
 from lakehold.quality.suites import EQUALS_DATABASE
 from lakehold.quality.verdict import Outcome, Verdict
-from lakehold.state.hold_checks import DATABASE
+from lakehold.state import hold_checks
 from lakehold.times import now_ms
-from lakehold.verify.comparison import Comparison
+from lakehold.verify.comparison import QUERY, Comparison
 
 _KEYS_NAMED = 10
 _CHARACTERS_OF_KEY = 200
@@ -23,7 +23,8 @@ _CHARACTERS_OF_KEY = 200
 def verdict_of(found: Comparison) -> Verdict:
     """Return the verdict of a comparison that has just been made."""
     outcome = Outcome(EQUALS_DATABASE, "", found.is_equal, f"the rows of {found.upstream}", _found(found))
-    return Verdict(found.full_name, found.snapshot_id, found.at_ms, DATABASE, (outcome,), "", now_ms())
+    suite = hold_checks.QUERY if found.upstream == QUERY else hold_checks.DATABASE
+    return Verdict(found.full_name, found.snapshot_id, found.at_ms, suite, (outcome,), "", now_ms())
 
 
 def outcome_of(compare: Callable[[], Comparison], arguments: Mapping[str, Any]) -> Outcome:
@@ -42,7 +43,6 @@ def outcome_of(compare: Callable[[], Comparison], arguments: Mapping[str, Any]) 
 
 
 def _found(found: Comparison) -> str:
-    counts = f"{found.rows_in_lake:,} rows in the lake, {found.rows_in_database:,} in the database"
     unresolved = f"; {found.unresolved:,} keys changed all the time and were not compared" if found.unresolved else ""
     if found.is_equal:
         return f"{found.rows_in_lake:,} equal rows{unresolved}"
@@ -52,7 +52,7 @@ def _found(found: Comparison) -> str:
     differing = "1 key that differs" if found.different == 1 else f"{found.different:,} keys that differ"
     return " ".join(
         [
-            f"{least}{differing}: {'; '.join([*keys, *more])}. {counts}{unresolved}.",
+            f"{least}{differing}: {'; '.join([*keys, *more])}. {found.counts}{unresolved}.",
             *found.reasons,
         ]
     )

@@ -1,4 +1,4 @@
-"""The lake's side of `lakehold verify`: digests of one snapshot of a table, computed where Spark reads it.
+"""Digests of rows of the lake for `lakehold verify`, of a snapshot of a table or of a query, computed where Spark reads them.
 
 Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose digests begin with the same 16 bits (`digest.py`).
 """
@@ -55,12 +55,7 @@ class LakeRows:
                 raise
 
     def _sums(self) -> BucketSums:
-        total = BucketSums()
-        if self.snapshot_id is not None:
-            parts = map_in_arrow(self._frame(), _summing(self.key), _SUMS_DDL)
-            sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
-            total.add_batch(sums.toArrow())
-        return total
+        return FrameRows(self._frame(), self.key).sums() if self.snapshot_id is not None else BucketSums()
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
         """Return the digests of single rows, of those buckets or keys that `selection` names.
@@ -75,12 +70,40 @@ class LakeRows:
         if first_key is not None:
             is_whole = first_key.type == "bigint"
             frame = frame.where(F.col("c0").isin([int(text) if is_whole else text for text in first_key.values]))
-        found = map_in_arrow(frame, _selecting(self.key, selection), ROWS_DDL).toArrow()
-        return list(found.to_batches())
+        return FrameRows(frame, self.key).selected(selection)
 
     def _frame(self) -> DataFrame:
-        table = self.spark.read.option("versionAsOf", str(self.snapshot_id)).table(self.table)
-        return table.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(self.columns)))
+        return numbered(self.spark.read.option("versionAsOf", str(self.snapshot_id)).table(self.table), self.columns)
+
+
+@dataclass(frozen=True)
+class FrameRows:
+    """The digests of a data frame's rows.
+
+    Args:
+        frame: The rows, with the columns of `numbered`.
+        key: How many columns the key has, at least one.
+    """
+
+    frame: DataFrame
+    key: int
+
+    def sums(self) -> BucketSums:
+        """Digest all rows; return the sums of digests by the bucket of their key."""
+        total = BucketSums()
+        parts = map_in_arrow(self.frame, _summing(self.key), _SUMS_DDL)
+        sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
+        total.add_batch(sums.toArrow())
+        return total
+
+    def selected(self, selection: Selection) -> list[pa.RecordBatch]:
+        """Return the digests of single rows, of those buckets or keys that `selection` names."""
+        return list(map_in_arrow(self.frame, _selecting(self.key, selection), ROWS_DDL).toArrow().to_batches())
+
+
+def numbered(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Select `columns`, the key's first, and call them `c0`, `c1`, …: their own names may be anything."""
+    return frame.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
 
 
 def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

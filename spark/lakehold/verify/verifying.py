@@ -34,24 +34,20 @@ from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
 from lakehold.verify.compared_columns import ComparedColumns, compared_columns
-from lakehold.verify.comparison import Comparison, Difference
+from lakehold.verify.comparison import KEYS_SHOWN, Comparison, Difference, in_order
 from lakehold.verify.database_rows import DatabaseRows, TableRows
-from lakehold.verify.digest import BucketSums, Numbers
+from lakehold.verify.digest import Numbers
 from lakehold.verify.lake_rows import LakeRows
 from lakehold.verify.mysql_rows import mysql_rows
 from lakehold.verify.postgres_rows import postgres_rows
 from lakehold.verify.reasons import reason_of_copy, reason_of_standby, reasons
 from lakehold.verify.resolving import Rows, difference, resolve
-from lakehold.verify.selected_rows import FirstKey, Selection, by_key, can_be_sought, differing_keys
+from lakehold.verify.seeming import Seeming, seeming
+from lakehold.verify.selected_rows import FirstKey, Selection, by_key, can_be_sought
 from lakehold.verify.subject import Against, Subject, Subjects
 
 _REACHED_WITHIN_S = 120.0
 _PAUSE_S = 0.3
-_ROWS_AT_ONCE = 1_000_000
-"""About how many rows of differing buckets are fetched at once: their digests are in memory."""
-_KEYS_AT_ONCE = 10_000
-_KEYS_SHOWN = 1_000
-"""Once so many keys are known to differ, the comparison ends."""
 _SOUGHT_AT_MOST = 1_000
 """Up to so many keys are fetched by their values; for more, all rows are read."""
 
@@ -126,16 +122,16 @@ class Verifying:
         differences: list[Difference] = []
         different = unresolved = 0
         is_whole = True
-        for seeming in _seeming(database, lake, theirs, ours):
-            if different >= _KEYS_SHOWN:
+        for found in seeming(database, lake, theirs, ours):
+            if different >= KEYS_SHOWN:
                 is_whole = False
                 break
-            reader = _KeyReader(self, subject, compared, seeming, progress)
-            resolved = resolve(seeming.database, seeming.lake, reader.read_database, reader.read_lake)
+            reader = _KeyReader(self, subject, compared, found, progress)
+            resolved = resolve(found.wanted, found.lake, reader.read_database, reader.read_lake)
             different, unresolved = different + len(resolved.differing), unresolved + len(resolved.unresolved)
             names = [column.name for column in compared.all]
             shown = (difference(*sides, names) for sides in resolved.differing.values())
-            differences += list(shown)[: _KEYS_SHOWN - len(differences)]
+            differences += list(shown)[: KEYS_SHOWN - len(differences)]
         return Comparison(
             subject.full_name,
             subject.upstream,
@@ -146,7 +142,7 @@ class Verifying:
             tuple(column.name for column in compared.key),
             tuple(column.name for column in compared.all),
             compared.skipped,
-            tuple(sorted(differences, key=_by_key)),
+            in_order(differences),
             different,
             is_whole,
             unresolved,
@@ -235,30 +231,6 @@ class Verifying:
         return LakeRows(self.spark(), table, reached.snapshot_id, columns, len(compared.key))
 
 
-@dataclass(frozen=True)
-class _Seeming:
-    """The rows of keys that seem to differ, by the digest of their key."""
-
-    database: Rows
-    lake: Rows
-
-
-def _seeming(database: DatabaseRows, lake: LakeRows, theirs: BucketSums, ours: BucketSums) -> Iterator[_Seeming]:
-    """Yield the keys that seem to differ, in portions: as many buckets as fit in memory, then as many keys of theirs."""
-    buckets = theirs.differing(ours)
-    sizes = np.cumsum((theirs.rows + ours.rows)[buckets])
-    while len(buckets):
-        count = max(1, int(np.searchsorted(sizes, _ROWS_AT_ONCE, side="right")))
-        selection = Selection(buckets[:count])
-        rows = database.selected(selection), lake.selected(selection)
-        keys = differing_keys(*rows)
-        for first in range(0, len(keys), _KEYS_AT_ONCE):
-            some = keys[first : first + _KEYS_AT_ONCE]
-            yield _Seeming(by_key(rows[0], some), by_key(rows[1], some))
-        sizes = sizes[count:] - sizes[count - 1]
-        buckets = buckets[count:]
-
-
 class _KeyReader:
     """Reads the rows of single keys on both sides.
 
@@ -271,13 +243,13 @@ class _KeyReader:
     """
 
     def __init__(
-        self, verifying: Verifying, subject: Subject, compared: ComparedColumns, seeming: _Seeming, progress: Progress
+        self, verifying: Verifying, subject: Subject, compared: ComparedColumns, seeming: Seeming, progress: Progress
     ) -> None:
         self._verifying = verifying
         self._subject = subject
         self._compared = compared
         self._progress = progress
-        self._names = {key: rows[0].names[0] for side in (seeming.lake, seeming.database) for key, rows in side.items()}
+        self._names = {key: rows[0].names[0] for side in (seeming.lake, seeming.wanted) for key, rows in side.items()}
 
     def read_database(self, keys: Sequence[int]) -> Rows:
         """Read rows of the database as they are now."""
@@ -317,11 +289,6 @@ def _missing(subject: Subject) -> UpstreamError:
         detail=f'It feeds "{subject.full_name}".',
         hint=f"{grant} If it was dropped, DROP TABLE {full_name_text(subject.full_name)}.",
     )
-
-
-def _by_key(found: Difference) -> list[tuple[int, str]]:
-    """Return the sort key of a difference: shorter texts come first, so that numbers are in their order."""
-    return [(len(text or ""), text or "") for text in found.key]
 
 
 def _unsigned(keys: Sequence[int]) -> Numbers:

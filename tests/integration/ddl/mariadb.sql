@@ -240,6 +240,14 @@ INSERT INTO whole SELECT seq, 1, 2, 'fourth' FROM seq_1_to_8;
 ----
 equal
 
+-- whole: the table is renamed
+RENAME TABLE whole TO elsewhere;
+DELETE FROM elsewhere WHERE id < 8;
+----
+stopped: table-gone
+database: RENAME TABLE elsewhere TO whole;
+equal
+
 -- parts: partitions are rearranged
 ALTER TABLE parts REORGANIZE PARTITION p2 INTO (PARTITION p2a VALUES LESS THAN (12), PARTITION p2b VALUES LESS THAN (15));
 ALTER TABLE parts REMOVE PARTITIONING;

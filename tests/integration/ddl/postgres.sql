@@ -112,6 +112,15 @@ COMMIT;
 ----
 equal
 
+-- again: the table is dropped
+DROP TABLE again;
+----
+stopped: table-gone
+database: CREATE TABLE again (id int PRIMARY KEY, touched int, note text);
+database: INSERT INTO again SELECT i, 0, 'third ' || i FROM generate_series(20, 40) i;
+database: ALTER TABLE again REPLICA IDENTITY FULL;
+equal
+
 -- given: created
 CREATE TABLE given (id int PRIMARY KEY, touched int, note text, n int);
 INSERT INTO given SELECT i, 0, 'note ' || i, i FROM generate_series(1, 20) i;
@@ -298,6 +307,24 @@ CREATE TABLE moved (LIKE earlier INCLUDING ALL);
 INSERT INTO moved SELECT i, 0, 'new ' || i FROM generate_series(15, 25) i;
 ALTER TABLE moved REPLICA IDENTITY FULL;
 ----
+equal
+
+-- moved: the table is in another schema
+ALTER TABLE moved SET SCHEMA aside;
+UPDATE aside.moved SET note = 'unseen' WHERE id = 16;
+DELETE FROM aside.moved WHERE id = 17;
+----
+stopped: table-gone
+database: ALTER TABLE aside.moved SET SCHEMA public;
+equal
+
+-- moved: its schema has another name
+ALTER TABLE moved SET SCHEMA aside;
+ALTER SCHEMA aside RENAME TO away;
+----
+stopped: table-gone
+database: ALTER SCHEMA away RENAME TO aside;
+database: ALTER TABLE aside.moved SET SCHEMA public;
 equal
 
 -- parts: created

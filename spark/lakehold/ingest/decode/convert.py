@@ -47,14 +47,19 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
 
 
 def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
-    """Write the condition that a part of a value got lost: it is not null in `raw`, and null in `value`. None: it cannot happen.
+    """Write the condition that a part of a value got lost (null in `value`, not in `raw`) or is no text; None: it cannot be.
 
     Args:
-        raw: The value as the parser returns it.
+        raw: The value as the parser returns it; `from_avro` returns the bytes of a text as they are, which may not be UTF-8.
         value: The value that was `converted`.
         schema: Its schema.
         encoding: Its parser.
     """
+    no_text = _no_text(raw, schema) if encoding is Encoding.AVRO else None
+    return no_text or _got_lost(raw, value, schema, encoding)
+
+
+def _got_lost(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
     if (rule := logical_type(schema)) is not None:
         harmless = not rule.fallible or converted(raw, schema, encoding) == raw
         return None if harmless else f"({is_given(raw, schema)} AND {_lost(raw, value, schema)})"
@@ -65,11 +70,25 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
         if not has_text_keys(schema):
             return f"exists(zip_with({raw}, {value}, (r, c) -> {_LOST_IN_PAIR}), b -> b)"
         inner = undecodable(f"{raw}[k]", f"{value}[k]", schema.values, encoding)
-        return inner and f"exists(map_keys({raw}), k -> {inner})"
+        keys = f"NOT is_valid_utf8({_joined(f'map_keys({raw})')})" if encoding is Encoding.AVRO else None
+        return _any(iter((keys, inner and f"exists(map_keys({raw}), k -> {inner})")))
     if schema.type is SchemaType.STRUCT:
         places = ((f"{raw}.{quoted(f.name)}", f"{value}.{quoted(f.name)}", f.schema) for f in schema.fields)
         return _any(undecodable(r, v, s, encoding) for r, v, s in places)
     return None
+
+
+def _no_text(raw: str, schema: ConnectSchema) -> str | None:
+    """Write the condition that a text, or one directly in an array, has other bytes than UTF-8; None for other types."""
+    if schema.type is SchemaType.STRING:
+        return f"NOT is_valid_utf8({raw})"
+    is_array_of_texts = schema.items is not None and schema.items.type is SchemaType.STRING
+    return f"NOT is_valid_utf8({_joined(raw)})" if is_array_of_texts else None
+
+
+def _joined(texts: str) -> str:
+    """Write one text of several, which is UTF-8 if each is; for a higher-order function Spark would compile nothing."""
+    return f"array_join({texts}, ',')"
 
 
 def missing(raw: str, schema: ConnectSchema) -> str | None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from lakehold.ingest.decode.avro_schema import Fields
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
+from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.message_parts import Part, Refused, Version
 from lakehold.ingest.decode.structures import Structure
@@ -117,6 +118,9 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
     for version in value.versions:
         row = version.row
         yield f"({row} IS NOT NULL AND {row}.op IS NULL)", "The envelope has no op."
+        texts = _texts(version)
+        if texts:
+            yield f"NOT is_valid_utf8(concat_ws(',', {', '.join(texts)}))", "The envelope has a text that is not UTF-8."
         after = version.schema.field_named("after")
         for f in after.fields if after is not None else ():
             if f.schema.items is not None and f.schema.items.type is SchemaType.STRING:
@@ -126,6 +130,21 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
                     f"({first} RLIKE {literal(_JAVA_ARRAY)})",
                     f'Column "{f.name}" holds an array of several dimensions, which the connector sends without its values.',
                 )
+
+
+def _texts(version: Version) -> list[str]:
+    """Write the texts around the rows of a record, if its parser may return texts that are not UTF-8."""
+    if version.encoding is not Encoding.AVRO:
+        return []
+    blocks = {name: version.schema.field_named(name) for name in ("source", "transaction")}
+    known = {f for of in (SOURCE, _TRANSACTION) for f, kind in of.values() if kind == "string"}
+    inside = [
+        f"{version.row}.{quoted(name)}.{quoted(f.name)}"
+        for name, schema in blocks.items()
+        for f in (schema.fields if schema is not None else ())
+        if f.name in known and f.schema.type is SchemaType.STRING
+    ]
+    return [f"{version.row}.op", *inside]
 
 
 def field_of(value: Part, name: str, kind: str = "string") -> str:
@@ -150,7 +169,9 @@ def block(value: Part, name: str, wanted: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _first(places: Sequence[str], kind: str) -> str:
-    return f"coalesce({', '.join([*places, f'CAST(NULL AS {kind})'])})"
+    found = f"coalesce({', '.join([*places, f'CAST(NULL AS {kind})'])})"
+    # Also the envelope of a record with an error is read, whose texts may have any bytes.
+    return f"make_valid_utf8({found})" if kind == "string" else found
 
 
 def unavailable(after: Structure) -> str:

@@ -6,14 +6,15 @@ types hold the values of each. `decoded.py` puts the SQL written here into its p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, SchemaType
 from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
 from lakehold.ingest.decode.message_parts import Part
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
-from lakehold.ingest.decode.unify import cast, unify_versions
+from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify, unify_versions
 from lakehold.spark_sql import literal, quoted, struct_type
 
 
@@ -154,5 +155,20 @@ def structure(
             own = schema.field_named(field)
             raw, schema = ("NULL", _NO_STRUCTURE) if own is None else (f"{raw}.{quoted(field)}", own)
         origins.append(Origin(raw, schema, version.encoding))
-    found = unify_versions([column_types(o.schema) for o in origins], stored) if columns is None else columns
+    of_versions = [column_types(o.schema) for o in origins]
+    found = unify_versions(of_versions, stored) if columns is None else columns
+    if columns is not None:
+        _check_fit(of_versions, columns)
     return Structure(name, tuple(origins), found, part.reader)
+
+
+def _check_fit(versions: Iterable[Sequence[ColumnType]], columns: Sequence[ColumnType]) -> None:
+    """Check that the columns hold the values of each version; `before` and `after` may differ in a schema.
+
+    Raises:
+        TypeConflict: A column cannot hold the values of a version.
+    """
+    held = {c.name: c.type for c in columns}
+    for c in itertools.chain.from_iterable(versions):
+        if c.name in held and not same(unify(held[c.name], c.type, c.name), held[c.name]):
+            raise TypeConflict(c.name, held[c.name], c.type)

@@ -262,7 +262,8 @@ def _of_events(  # noqa: PLR0913 - events, a table, and what depends on its key
     all_errors = {
         **errors,
         "after-missing": f"{writes} AND after IS NULL",
-        "unknown-op": "op NOT IN ('c', 'r', 'u', 'd', 't', 'm')",
+        # A row of a snapshot that denies to be one would begin a snapshot, which deletes all rows that it does not have.
+        "unknown-op": "(op NOT IN ('c', 'r', 'u', 'd', 't', 'm') OR op = 'r' AND source.snapshot = 'false')",
     }
     found = " ".join(f"WHEN {condition} THEN {literal(code)}" for code, condition in all_errors.items())
     described = " ".join(f"WHEN {literal(code)} THEN {detail}" for code, detail in details.items())

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
-from lakehold.errors import TableLeftOut
+from lakehold.errors import TableStopped
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, counted
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.committed_transactions import CommittedTransactions
@@ -39,6 +39,11 @@ class RepeatedSnapshot:
     replaces_through: int
     ends: Offsets
 
+    def is_newly_read(self, progress: TableProgress, reached: Offsets) -> bool:
+        """Return whether a reader at the position `reached` has all of the snapshot, and its table the effect not yet."""
+        is_read = all(reached.get(tp, 0) >= end for tp, end in self.ends.items())
+        return is_read and progress.high_water_marks.repeated != self.signal_id
+
 
 @dataclass(frozen=True)
 class Snapshots:
@@ -51,8 +56,11 @@ class Snapshots:
         sync_points: Log positions of tables that joined later: such a table is readable when the others have reached its
             position.
         are_reported: Whether the connector reports when a table's first snapshot is complete; otherwise only messages show it.
-        left_out: The stop of each table that the connector leaves out, or captures again and has not snapshotted since; None:
-            the connector was not inspected.
+        stops: The stop of each table of which the connector sends no changes, or sends them again without a snapshot since;
+            None: upstream was not inspected.
+        returned: Why each table that lacks a snapshot does not continue, if the database did not have it for a while.
+        repairs: Tables that missed changes, each with the repeated snapshot after which it lacks none; None: one that is still
+            to be requested.
     """
 
     awaited: frozenset[str] = frozenset()
@@ -60,15 +68,22 @@ class Snapshots:
     repeated: Mapping[str, RepeatedSnapshot] = field(default_factory=dict)
     sync_points: Mapping[str, LogPosition] = field(default_factory=dict)
     are_reported: bool = False
-    left_out: Mapping[str, TableLeftOut] | None = None
+    stops: Mapping[str, TableStopped] | None = None
+    returned: Mapping[str, TableStopped] = field(default_factory=dict)
+    repairs: Mapping[str, str | None] = field(default_factory=dict)
 
     def reports_complete(self, object_id: str) -> bool:
         """Return whether the connector has reported that the first snapshot of a table was sent completely."""
         return self.are_reported and object_id not in self.awaited
 
-    def may_be_left_out(self, object_id: str) -> bool:
-        """Return whether a table that was left out may be so still, or lacks the snapshot that the connector takes afterwards."""
-        return self.left_out is None or object_id in self.left_out or object_id in self.awaited
+    def must_stay_stopped(self, object_id: str) -> bool:
+        """Return whether a table that was not captured may be so still, or lacks the snapshot that the connector takes then."""
+        return self.stops is None or object_id in self.stops or object_id in self.awaited
+
+    def is_repaired(self, progress: TableProgress) -> bool:
+        """Return whether a table lacks no changes, as far as is known."""
+        had = progress.high_water_marks.repeated
+        return progress.object_id not in self.repairs or (had is not None and had == self.repairs[progress.object_id])
 
     def must_stay_unreadable(self, object_id: str, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable: its snapshot is incomplete, or its sync point is not reached.
@@ -102,12 +117,10 @@ def remove_gone(  # noqa: PLR0913 - a batch, a table, what it did to it, and whe
     Returns:
         The effects on rows of the table, None if nothing was deleted, and the table's progress.
     """
-    high_water_marks = progress.high_water_marks
-    is_read = all(reached.get(tp, 0) >= end for tp, end in snapshot.ends.items())
     table = entry.definition
-    if not table.envelope.has_positions or high_water_marks.repeated == snapshot.signal_id or not is_read:
+    if not table.envelope.has_positions or not snapshot.is_newly_read(progress, reached):
         return None, progress
-    high_water_marks = replace(high_water_marks, repeated=snapshot.signal_id)
+    high_water_marks = replace(progress.high_water_marks, repeated=snapshot.signal_id)
     written = writing.remove_stale(batch, table.full_name, snapshot.replaces_through, high_water_marks, _STEP)
     report = counted(TableReport(table.full_name), written, batch) if written is not None else None
     return report, replace(progress, high_water_marks=high_water_marks)

@@ -1,0 +1,1 @@
+"""Random bad input against the real code: `make fuzz SECONDS=60`."""

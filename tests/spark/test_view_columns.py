@@ -1,0 +1,82 @@
+"""Views of tables whose columns change: what can be followed is followed, anything else stops the view alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehold.errors import DefinitionError
+from tests.conftest import LakeFactory
+from tests.materialized_views import assert_equal_at_every_timestamp
+from tests.published_shop import Shop
+
+pytestmark = pytest.mark.spark
+
+JOINED = "SELECT b.*, a.v AS other FROM shop.t a JOIN shop.t b ON a.id = b.id"
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory) -> Shop:
+    made = Shop(make_lake)
+    made.write((1, "a"), (2, "b"))
+    return made
+
+
+def columns(shop: Shop, view: str) -> dict[str, str]:
+    return {field.name: str(field.field_type) for field in shop.lake.catalog.load_table(view).schema().fields}
+
+
+def test_added_and_wider_columns_are_followed(shop: Shop) -> None:
+    lake = shop.lake
+    lake.sql(f"""
+        ALTER TABLE shop.t ADD COLUMN price INT;
+        CREATE MATERIALIZED VIEW bi.everything KEY (id) AS SELECT * FROM shop.t;
+        CREATE MATERIALIZED VIEW bi.rows AS {JOINED};
+        CREATE MATERIALIZED VIEW bi.named AS SELECT id FROM shop.t;
+    """)
+    views = ("bi.everything", "bi.rows", "bi.named")
+    for view in views:
+        lake.publish(view)
+    lake.sql("INSERT INTO shop.t VALUES (3, 'c', 1)")
+    lake.sql("ALTER TABLE shop.t ADD COLUMN more STRING; ALTER TABLE shop.t ALTER COLUMN price TYPE BIGINT")
+    lake.sql("INSERT INTO shop.t VALUES (9, 'z', 3000000000, 'm')")
+    lake.sql("UPDATE shop.t SET more = 'n', v = 'y' WHERE id = 1")
+    lake.sql("DELETE FROM shop.t WHERE id = 3")
+    for view in views:
+        lake.publish(view)
+        assert lake.verify(view).is_equal
+    assert columns(shop, "bi.everything") == {"id": "long", "v": "string", "price": "long", "more": "string"}
+    assert list(columns(shop, "bi.rows")) == ["id", "v", "price", "other", "more"]
+    assert columns(shop, "bi.named") == {"id": "long"}
+    assert_equal_at_every_timestamp(lake, "bi.named", "SELECT id FROM shop.t")
+
+
+@pytest.mark.parametrize("change", ["RENAME COLUMN v TO w", "DROP COLUMN v"])
+def test_a_view_that_lost_a_column_stops_alone_with_a_way_out(shop: Shop, change: str) -> None:
+    lake = shop.lake
+    stopping = {
+        "bi.plain": "SELECT id, v FROM shop.t",
+        "bi.starred": "SELECT * FROM shop.t",
+        "bi.grouped": "SELECT v, count(*) AS n FROM shop.t GROUP BY v",
+        "bi.computed": "SELECT upper(v) AS v FROM shop.t",
+        "bi.keyed": "SELECT * FROM shop.t",
+    }
+    for view, query in stopping.items():
+        lake.sql(f"CREATE MATERIALIZED VIEW {view} {'KEY (v)' if view == 'bi.keyed' else ''} AS {query}")
+    lake.sql("CREATE MATERIALIZED VIEW bi.named AS SELECT id FROM shop.t")
+    for view in (*stopping, "bi.named"):
+        lake.publish(view)
+    lake.sql(f"ALTER TABLE shop.t {change}")
+    lake.sql("DELETE FROM shop.t WHERE id = 2")
+    for view in stopping:
+        with pytest.raises(DefinitionError, match="has other columns than its table") as stopped:
+            lake.publish(view)
+        assert stopped.value.code == "view-columns"
+        assert "v" in stopped.value.detail
+        assert f"SHOW CREATE MATERIALIZED VIEW {view}" in stopped.value.hint
+    states = {row[0]: row[3] for row in lake.sql("SHOW MATERIALIZED VIEWS").rows}
+    assert states == {**dict.fromkeys(stopping, "stopped"), "bi.named": "idle"}
+    lake.publish("bi.named")
+    assert_equal_at_every_timestamp(lake, "bi.named", "SELECT id FROM shop.t")
+    lake.sql("DROP MATERIALIZED VIEW bi.starred; CREATE MATERIALIZED VIEW bi.starred AS SELECT * FROM shop.t")
+    lake.publish("bi.starred")
+    assert lake.verify("bi.starred").is_equal
