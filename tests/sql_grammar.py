@@ -43,6 +43,8 @@ _VALUES = (
     ("as_of", "AS OF [AT LEAST] time, AS OF EARLIEST or AS OF LATEST"),
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
+    ("subscription_name", "the name of a subscription_option"),
+    ("value", "a column outside the key"),
     ("query", "a SELECT"),
     ("item", "an expression over mz_diff and the columns, or an ordinal"),
 )
@@ -61,6 +63,8 @@ _SAMPLES = {
     ),
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
+    "value": ("total",),
+    "subscription_name": ("ON LAPSE", "RETAIN OUTPUT", "MAX LAG"),
     "column": ("id", "name"),
     "query": (
         "SELECT id FROM shop.orders",
@@ -165,7 +169,8 @@ def forms() -> tuple[Form, ...]:
             "SUBSCRIBE [TO] {table | (query)}\n"
             "  [{WITHIN TIMESTAMP ORDER BY item [{ASC | DESC}] [{NULLS FIRST | NULLS LAST}], …\n"
             "    | ENVELOPE UPSERT (KEY (column, …))\n"
-            "    | ENVELOPE DEBEZIUM (KEY (column, …))}]\n"
+            "    | ENVELOPE DEBEZIUM (KEY (column, …))\n"
+            "    | ENVELOPE HISTORY (KEY (column, …)) [TRACK {(value, …) | ALL EXCEPT (value, …)}]}]\n"
             "  [WITH (SNAPSHOT [[=] {TRUE | FALSE}], PROGRESS [[=] {TRUE | FALSE}])]\n"
             "  [as_of] [UP TO time]",
             ("SUBSCRIBE",),
@@ -174,6 +179,10 @@ def forms() -> tuple[Form, ...]:
         Form(
             "CREATE SUBSCRIPTION [IF NOT EXISTS] name [INTO table]\n  [WITH (subscription_option, …)] AS subscribe",
             ("CREATE SUBSCRIPTION",),
+        ),
+        Form(
+            "ALTER SUBSCRIPTION name {SET (subscription_option, …) | RESET (subscription_name, …)}",
+            ("ALTER SUBSCRIPTION",),
         ),
         Form("DROP SUBSCRIPTION [IF EXISTS] name [CASCADE]", ("DROP SUBSCRIPTION",)),
         Form(
@@ -243,7 +252,10 @@ def summary() -> str:
     explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
     values = [
         *_VALUES,
-        ("subscribe", "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS"),
+        (
+            "subscribe",
+            "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS, and only there with ENVELOPE HISTORY",
+        ),
         (
             "definition",
             "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION, MATERIALIZED VIEW or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",

@@ -15,6 +15,7 @@ from lakehold.lake_parts import LakeParts
 if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
 
+    from lakehold.subscribe.limited_read import Reader
     from lakehold.subscribe.output_batches import Batch
     from lakehold.subscribe.subscription_opening import Opened
 
@@ -44,6 +45,36 @@ class LakeChanges:
         opened = self.open_subscription(text)
         with readable():
             yield from batches(opened.follow(stop or Event()), opened.columns)
+
+    def read(
+        self,
+        text: str,
+        *,
+        resume: str | None = None,
+        max_rows: int | None = None,
+        timeout: float | None = 0.0,
+        stop: Event | None = None,
+    ) -> Reader:
+        """Return a read of a SUBSCRIBE that ends by itself; its `token` continues it later, also in another process.
+
+        It keeps no history: a hold has to keep what the next read needs.
+
+        Args:
+            text: One SUBSCRIBE without PROGRESS.
+            resume: The token of an earlier read of the same statement: the changes after that read come.
+            max_rows: The read ends after the timestamp with which it has so many rows.
+            timeout: Seconds for which to wait for more changes; by default what can be read now comes. None: for ever.
+            stop: Ends the read when set.
+
+        Raises:
+            DefinitionError: The token belongs to another statement or other columns, or is none. Also raises as `follow` does.
+        """
+        from lakehold.sql.parse import parse_subscription
+        from lakehold.subscribe.limited_read import Deadline, open_read
+
+        statement = parse_subscription(text, self._parts.settings.catalog_name)
+        ends = Deadline(stop or Event(), timeout)
+        return open_read(self._parts.subscribing, statement, resume, ends, max_rows)
 
     def changes(  # noqa: PLR0913 - one for each clause
         self,

@@ -184,8 +184,8 @@ class LakeParts:
     @cached_property
     def subscriptions(self) -> Subscriptions:
         """Make the object that manages subscriptions and durable clients."""
+        from lakehold.publish.merged_table import MergeWriting
         from lakehold.publish.subscriptions import Subscriptions
-        from lakehold.publish.view_table import ViewWriting
 
         return Subscriptions(
             self.catalog,
@@ -196,7 +196,7 @@ class LakeParts:
             self._parse_endless,
             self.settings,
             self._guard,
-            ViewWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
+            MergeWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
         )
 
     def _parse_endless(self, text: str) -> Subscribe:

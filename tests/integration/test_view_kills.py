@@ -1,4 +1,4 @@
-"""Real `lakehold publish` processes that refresh a view are killed: each timestamp is merged exactly once."""
+"""Real `lakehold publish` processes that refresh a view or keep a history are killed: each timestamp is merged exactly once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ ENDS_WITHIN_S = 240
 
 
 class Shop:
-    """A lake with a foreign table and a view of it, whose rows are counts: a repeated merge would show."""
+    """A lake with a foreign table, and `bi.v`, which has its rows: a repeated merge would show."""
 
     def __init__(self, directory: Path) -> None:
+        self.name = "bi.v"
         self.lake: Lake = connect(str(directory / "lake"), foreign_lag_ms=0)
         self.written = 0
         self.lake.catalog.create_namespace("shop")
@@ -40,7 +41,7 @@ class Shop:
         chosen = {"warehouse": self.lake.settings.warehouse, "foreign_lag_ms": "0", "lease_ms": "1500", **settings}
         chosen |= {"lease_renew_ms": "300"}
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("lakehold")), "publish", "bi.v", "--quiet"],
+            [str(Path(sys.executable).with_name("lakehold")), "publish", self.name, "--quiet"],
             env={**os.environ, **{f"LAKEHOLD_{name.upper()}": value for name, value in chosen.items()}},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -71,11 +72,21 @@ class Shop:
 def shop(tmp_path: Path) -> Shop:
     made = Shop(tmp_path)
     made.write()
-    made.lake.sql("CREATE MATERIALIZED VIEW bi.v AS SELECT id FROM shop.t")
     return made
 
 
 def test_a_refresh_killed_around_its_commit_loses_and_repeats_nothing(shop: Shop) -> None:
+    shop.lake.sql("CREATE MATERIALIZED VIEW bi.v AS SELECT id FROM shop.t")
+    assert_killed_around_commits(shop)
+
+
+def test_a_history_killed_around_its_commit_loses_and_repeats_nothing(shop: Shop) -> None:
+    shop.lake.sql("CREATE SUBSCRIPTION h INTO bi.v AS SUBSCRIBE shop.t ENVELOPE HISTORY (KEY (id))")
+    shop.name = "h"
+    assert_killed_around_commits(shop)
+
+
+def assert_killed_around_commits(shop: Shop) -> None:
     for point in ("before-publish", "after-publication"):
         shop.write()
         code, errors = shop.published(kill_at=point)

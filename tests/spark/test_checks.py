@@ -203,6 +203,24 @@ def test_outputs_that_no_subscribe_writes_fail_their_checks(
     assert [name for name, *_ in failed(lake.check("s.out"))] == broken
 
 
+@pytest.mark.parametrize(
+    ("ranges", "wrong"),
+    [
+        ("(1, 10, 20), (1, 20, 30), (1, 40, NULL), (NULL, 10, 20), (NULL, 20, NULL)", 0),
+        ("(1, 10, 21), (1, 20, NULL)", 1),
+        ("(1, 10, NULL), (1, 20, NULL)", 1),
+        ("(1, 10, 10), (2, 20, 10)", 2),
+    ],
+)
+def test_ranges_that_no_history_has_fail_their_check(lake: Lake, ranges: str, wrong: int) -> None:
+    lake.sql(
+        "CREATE NAMESPACE s; CREATE TABLE s.h USING iceberg AS SELECT id, timestamp_millis(f) AS valid_from, "
+        f"timestamp_millis(t) AS valid_to, t IS NULL AS is_current FROM VALUES {ranges} AS r(id, f, t)"
+    )
+    expect(lake, "s.h", {"type": "expect_ranges_to_follow", "kwargs": {"key": ["id"]}})
+    assert [len(examples) for *_, examples in failed(lake.check("s.h"))] == [wrong] * (wrong > 0)
+
+
 def test_a_raw_diff_of_zero_fails_its_check(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.raw USING iceberg AS SELECT * FROM VALUES "
              "(1, false, 1), (2, true, NULL), (3, false, 0) AS t(mz_timestamp, mz_progressed, mz_diff)")  # fmt: skip

@@ -146,6 +146,24 @@ def test_acknowledging_a_delivery_acknowledges_those_before_it(lake: Lake) -> No
     assert list(client.deliveries()) == []
 
 
+def test_a_run_ends_by_rows_and_by_time(lake: Lake) -> None:
+    program = Program(lake)
+    client = lake.durable("app", program.text)
+    client.run(program.on_snapshot, program.on_update, max_rows=1)
+    for id_ in (3, 4, 5):
+        add(lake, id_)
+    client.run(program.on_snapshot, program.on_update, max_rows=2)
+    assert (program.snapshots, program.changed) == ([[(1, 1), (1, 2)]], [[(1, 3)], [(1, 4)]])
+    seen = []
+    for delivery in client.deliveries(timeout=60, max_rows=2):
+        seen.append([row[1:] for row in delivery])
+        delivery.acknowledge()
+        if len(seen) == 1:
+            add(lake, 6)
+    assert seen == [[(1, 5)], [(1, 6)]]
+    assert list(client.deliveries(timeout=0)) == []
+
+
 def test_a_client_follows_until_it_is_stopped(lake: Lake) -> None:
     program, stop = Program(lake), threading.Event()
 

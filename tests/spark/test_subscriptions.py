@@ -246,6 +246,33 @@ def test_show_create_recreates_the_same_subscription(shop: Shop) -> None:
     assert shop.hold.max_lag_ms == 90 * 60_000
 
 
+def test_options_change_while_name_table_and_statement_stay(shop: Shop) -> None:
+    shop.subscribe()
+    shop.lake.publish("s")
+    shop.lake.sql("ALTER SUBSCRIPTION s SET (ON LAPSE = 'resnapshot', RETAIN OUTPUT = '2 weeks', MAX LAG = '90m')")
+    assert shop.hold.max_lag_ms == 90 * 60_000
+    ((_, created),) = shop.lake.sql("SHOW CREATE SUBSCRIPTION s").rows
+    assert all(option in created for option in ("ON LAPSE 'resnapshot'", "RETAIN OUTPUT '2 weeks'", "MAX LAG '90m'"))
+    lapse(shop)
+    (report,) = shop.lake.publish("s")
+    assert report.restarted
+    shop.lake.sql("ALTER SUBSCRIPTION s RESET (ON LAPSE, MAX LAG)")
+    definition = shop.lake.definitions.definitions().subscription("s").definition
+    assert (definition.on_lapse, definition.retain_output_ms) == ("stop", 14 * DAY_MS)
+    assert shop.hold.max_lag_ms == shop.lake.settings.default_max_lag_ms
+    for statement, code, hint in [
+        ("ALTER SUBSCRIPTION s RENAME TO t", "syntax", "create another subscription"),
+        ("ALTER SUBSCRIPTION s SET (INTO = 'bi.other')", "syntax", "the options here are"),
+        ("ALTER SUBSCRIPTION t SET (MAX LAG = '1h')", "subscription-missing", ""),
+        ("ALTER SUBSCRIPTION s SET (MAX LAG = '900 days', RETAIN OUTPUT = '1 day')", "hold-max-lag", "shorter"),
+    ]:
+        with pytest.raises(LakeholdError) as refused:
+            shop.lake.sql(statement)
+        assert refused.value.code == code, statement
+        assert hint in refused.value.hint
+    assert shop.lake.definitions.definitions().subscription("s").definition == definition
+
+
 def _exists(catalog: Catalog, name: str) -> bool:
     try:
         catalog.load_table(name)

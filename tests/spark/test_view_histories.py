@@ -1,4 +1,4 @@
-"""Materialized views over random histories of tables equal their queries, however the refreshes divide the history."""
+"""Materialized views and ranges over random histories of tables equal their queries, however publishing divides them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.conftest import LakeFactory
+from tests.history_tables import assert_shows
 from tests.materialized_views import assert_equal_at_every_timestamp
 from tests.random_histories import FORMATS, ROW_CHANGES, Change, History
 
@@ -20,6 +21,7 @@ VIEWS = {
     "bi.by_key": ("KEY (k)", "SELECT k, count(*) AS n, max(v) AS highest FROM s.t GROUP BY k"),
     "bi.null_keys": ("KEY (v)", "SELECT v, count(*) AS n FROM s.u GROUP BY v"),
 }
+HISTORY = "SELECT k, max(v) AS v FROM s.t GROUP BY k"
 HISTORIES = st.lists(
     st.tuples(st.sampled_from(TABLES), st.one_of(ROW_CHANGES, ROW_CHANGES, st.just(REFRESH))), min_size=8, max_size=12
 )
@@ -43,12 +45,14 @@ def test_views_over_random_histories_equal_their_queries(
         history.apply(("insert", [(0, 0), (1, 1), (1, None), (2, None)]))
     for name, (key, query) in VIEWS.items():
         lake.sql(f"CREATE MATERIALIZED VIEW {name} {key} AS {query}")
+    lake.sql(f"CREATE SUBSCRIPTION h INTO bi.h AS SUBSCRIBE ({HISTORY}) ENVELOPE HISTORY (KEY (k))")
     for table, change in [*changes, (TABLES[0], REFRESH)]:
         note(f"{table}: {change}")
         if change != REFRESH:
             histories[table].apply(change)
             continue
-        for name in VIEWS:
+        for name in (*VIEWS, "h"):
             lake.publish(name)
     for name, (_, query) in VIEWS.items():
         assert assert_equal_at_every_timestamp(lake, name, query, [t for t in TABLES if t in query]) >= 1
+    assert assert_shows(lake, "bi.h", HISTORY, [version.mz_timestamp for version in histories["s.t"].versions]) >= 1

@@ -15,6 +15,7 @@ import typer
 
 from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
+from lakehold.cli.option_types import Format, MaxRows, Quiet, ResumeFile, Timeout, Warehouse
 from lakehold.cli.progress import open_progress
 from lakehold.cli.script_text import script_text
 from lakehold.cli.stack import app as stack_app
@@ -47,19 +48,6 @@ def _options(
     ] = False,
 ) -> None:
     """Take the options that belong to no command."""
-
-
-Warehouse = Annotated[
-    str | None,
-    typer.Option(
-        "--warehouse", "-w", metavar="PATH|URI", help="The lake; else LAKEHOLD_WAREHOUSE, lakehold.toml, ./lake."
-    ),
-]
-Format = Annotated[
-    OutputFormat | None,
-    typer.Option("--format", help="Default: table on a terminal, json (one object a line) otherwise."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 def _examples(*commands: str) -> str:
@@ -156,10 +144,13 @@ def backfill(
         "lakehold subscribe \"SUBSCRIBE shop.orders AS OF '2026-11-21 12:00'\"",
     )
 )
-def subscribe(
+def subscribe(  # noqa: PLR0913 - a command's options
     text: Annotated[str, typer.Argument(metavar="SUBSCRIBE", help="A table, or a whole SUBSCRIBE statement.")],
     *,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C or UP TO.")] = False,
+    max_rows: MaxRows = None,
+    timeout: Timeout = None,
+    resume_file: ResumeFile = None,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
@@ -170,12 +161,13 @@ def subscribe(
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
-        from lakehold.cli.subscribe import run_subscribe
+        from lakehold.cli.subscribe import ReadLimits, run_subscribe
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
             shown = open_progress(sys.stderr, quiet=quiet or sys.stdout.isatty())
-            if not run_subscribe(lake, text, output, shown, follow=follow):
+            limits = ReadLimits(max_rows=max_rows, timeout_s=timeout, resume_file=resume_file)
+            if not run_subscribe(lake, text, output, shown, limits, follow=follow):
                 raise typer.Exit(INTERRUPTED)
 
 

@@ -178,6 +178,23 @@ class HoldCommands:
         self._check_not_kept(self._changeable(name, "drop"), "dropped")
         self.change(lambda holds: rules.dropped(holds, name))
 
+    def set_max_lag(self, subscriber_id: str, max_lag_ms: int | None) -> None:
+        """Change how far the hold of a subscriber may lag; None: the lake's setting. Callers check privileges first.
+
+        Raises:
+            DefinitionError: It is longer than the setting `max_max_lag_ms` allows.
+        """
+
+        def changed(holds: Holds) -> Holds:
+            return tuple(
+                replace(hold, max_lag_ms=self._allowed_lag_ms(max_lag_ms, hold.name))
+                if hold.kept_by == subscriber_id
+                else hold
+                for hold in holds
+            )
+
+        self.change(changed)
+
     def change(self, apply: Callable[[Holds], Holds]) -> Holds:
         """Replace the holds by `apply(current)` in one commit, and return the new ones.
 
@@ -256,14 +273,7 @@ class HoldCommands:
 
     def _drafted(self, new: NewHold, declared: Mapping[str, str]) -> Hold:
         """Build the hold that `new` asks for; its time may still be unknown."""
-        max_lag_ms = self._settings.default_max_lag_ms if new.max_lag_ms is None else new.max_lag_ms
-        if max_lag_ms > self._settings.max_max_lag_ms:
-            raise DefinitionError(
-                f'the MAX LAG of hold "{new.wanted_name}" is too long',
-                code="hold-max-lag",
-                detail=f"It is {max_lag_ms} ms; the setting max_max_lag_ms allows {self._settings.max_max_lag_ms}.",
-                hint="Choose a shorter one, or raise the setting.",
-            )
+        max_lag_ms = self._allowed_lag_ms(new.max_lag_ms, new.wanted_name)
         tables = tuple(
             HeldTable(declared[name], name, is_fed=True) if name in declared else self._frontiers.holdable(name)
             for name in new.tables
@@ -284,6 +294,18 @@ class HoldCommands:
             kept_by=new.kept_by,
             keeper=new.keeper,
         )
+
+    def _allowed_lag_ms(self, max_lag_ms: int | None, name: str) -> int:
+        """Return the MAX LAG of the hold `name`, by default the lake's, after checking that it is allowed."""
+        found_ms = self._settings.default_max_lag_ms if max_lag_ms is None else max_lag_ms
+        if found_ms > self._settings.max_max_lag_ms:
+            raise DefinitionError(
+                f'the MAX LAG of hold "{name}" is too long',
+                code="hold-max-lag",
+                detail=f"It is {found_ms} ms; the setting max_max_lag_ms allows {self._settings.max_max_lag_ms}.",
+                hint="Choose a shorter one, or raise the setting.",
+            )
+        return found_ms
 
     def _frontiers_of(self, tables: Sequence[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
         """Read the frontiers of `tables`, and of all tables whose first readable time a hold waits for."""

@@ -14,11 +14,10 @@ from threading import Event
 import pyarrow as pa
 
 from lakehold.failpoints import failpoint
-from lakehold.publish.follower import Complete
 from lakehold.publish.input_hold import InputHold
 from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
-from lakehold.subscribe.output_batches import OutputChunk, Row
+from lakehold.subscribe.output_batches import Complete, OutputChunk, Row
 from lakehold.subscribe.row_values import tuples
 
 QUIET_S = 10.0

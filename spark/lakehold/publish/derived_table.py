@@ -20,6 +20,9 @@ EPOCH_PROPERTY = "lakehold.epoch"
 PUBLISHER_PROPERTY = "lakehold.publisher"
 """In snapshot summaries: the process that made the snapshot."""
 
+RESTARTED_PROPERTY = "lakehold.restarted-at"
+"""In table properties, and in snapshot summaries of appended outputs: the time of the last snapshot taken after a lapse."""
+
 
 @dataclass(frozen=True)
 class Published:
@@ -90,6 +93,10 @@ class DerivedTable(ABC):
     @abstractmethod
     def published(self, table: Table | None = None) -> Published | None:
         """Return how far the table is complete; None if nothing has been published."""
+
+    @abstractmethod
+    def remove_rows_before(self, before_ms: int) -> bool:
+        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it."""
 
     def check_continues(self, table: Table, expected: Published | None, epoch: int) -> None:
         """Check that the table ends where a commit continues, and that no later publisher has taken over.

@@ -21,6 +21,7 @@ from lakehold.publish.input_hold import InputHold
 from lakehold.settings import Settings
 from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
+from lakehold.subscribe.limited_read import Deadline, up_to_rows
 from lakehold.subscribe.output_batches import Row
 from lakehold.subscribe.subscription_opening import Opened
 
@@ -90,6 +91,9 @@ class DurableClient:
         on_snapshot: Callable[[Iterator[Row]], None],
         on_update: Callable[[int, Iterator[Row]], None],
         stop: Event | None = None,
+        *,
+        max_rows: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Call back with all changes until now; with `stop` follow the lake until it is set.
 
@@ -99,20 +103,24 @@ class DurableClient:
             on_snapshot: Takes all rows of a snapshot: once at the beginning, and again after a lapse.
             on_update: Takes a timestamp and its rows.
             stop: Ends the run when set; checked between two timestamps.
+            max_rows: The run ends after the timestamp with which it has so many rows.
+            timeout: Seconds for which to wait for more changes.
 
         Raises:
             SubscriberBusy: Another process runs the client.
             SubscriberLapsed: Its hold was moved past its position.
             DefinitionError: The client exists with another statement, or its tables cannot be read.
         """
-        for delivery in self.deliveries(stop):
+        for delivery in self.deliveries(stop, max_rows=max_rows, timeout=timeout):
             if delivery.is_snapshot:
                 on_snapshot(iter(delivery))
             else:
                 on_update(delivery.timestamp, iter(delivery))
             delivery.acknowledge()
 
-    def deliveries(self, stop: Event | None = None) -> Generator[Delivery, None, None]:
+    def deliveries(
+        self, stop: Event | None = None, *, max_rows: int | None = None, timeout: float | None = None
+    ) -> Generator[Delivery, None, None]:
         """Yield deliveries, which the client acknowledges itself; `run` does that for callbacks. Raises as `run` does.
 
         Acknowledging a delivery acknowledges all before it.
@@ -122,7 +130,8 @@ class DurableClient:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
             position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
-            output = self._follower.output(opened, stop)
+            ends = stop if timeout is None else Deadline(stop or Event(), timeout)
+            output = up_to_rows(self._follower.output(opened, ends), max_rows)
             yield from DeliveryRun(position, subscriber.position_ms).of(output, stop, is_snapshot=is_snapshot)
 
     def forget(self) -> None:

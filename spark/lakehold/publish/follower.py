@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
-from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
@@ -20,13 +20,6 @@ from lakehold.timeline.timelines import common_window
 
 POLL_S = 0.5
 """How often a follower polls the lake."""
-
-
-@dataclass(frozen=True)
-class Complete:
-    """A mark in the output: all rows below `until_ms` (exclusive) have come."""
-
-    until_ms: int
 
 
 @dataclass(frozen=True)

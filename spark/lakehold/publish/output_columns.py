@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -10,6 +11,8 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
+
+from lakehold.errors import DefinitionError
 
 TIME_COLUMN = "mz_timestamp"
 
@@ -27,6 +30,20 @@ _PROPERTIES = {
 
 class ColumnsUnfit(Exception):
     """Columns that a table cannot have; the text is a sentence without its full stop."""
+
+
+@contextmanager
+def unfit_refused(full_name: str) -> Iterator[None]:
+    """Turn `ColumnsUnfit` of the output table `full_name` into the error that users see."""
+    try:
+        yield
+    except ColumnsUnfit as error:
+        raise DefinitionError(
+            f'table "{full_name}" cannot take the output of its subscription',
+            code="output-columns",
+            detail=f"{error}.",
+            hint="Name or CAST columns: SUBSCRIBE (SELECT …). A table's columns keep their types.",
+        ) from error
 
 
 def create_table(catalog: Catalog, full_name: str, columns: pa.Schema, properties: Mapping[str, str]) -> Table:

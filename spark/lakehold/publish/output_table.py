@@ -16,15 +16,17 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehold.errors import DefinitionError
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
 from lakehold.iceberg.data_tables import POSITION_PROPERTY
-from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
-from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, create_table, evolve_table
-
-RESTARTED_PROPERTY = "lakehold.restarted-at"
-"""In snapshot summaries and table properties: the time of the last snapshot that replaced all earlier rows."""
+from lakehold.publish.derived_table import (
+    EPOCH_PROPERTY,
+    PUBLISHER_PROPERTY,
+    RESTARTED_PROPERTY,
+    DerivedTable,
+    Published,
+)
+from lakehold.publish.output_columns import DAY_MS, create_table, evolve_table, unfit_refused
 
 MANIFESTS_MOST = 100
 """Number of manifests at which the next commit merges the small ones."""
@@ -75,17 +77,10 @@ class OutputTable(DerivedTable):
             DefinitionError: A table cannot have a column's type, or cannot change to it.
         """
         table = self.table()
-        try:
+        with unfit_refused(self.full_name):
             if table is not None:
                 return evolve_table(table, columns)
             return create_table(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._object_id})
-        except ColumnsUnfit as error:
-            raise DefinitionError(
-                f'table "{self.full_name}" cannot take the output of its subscription',
-                code="output-columns",
-                detail=f"{error}.",
-                hint="Name or CAST columns: SUBSCRIBE (SELECT …). A table's columns keep their types.",
-            ) from error
 
     def publish(self, publication: Publication, epoch: int, publisher: str) -> int:
         """Commit `publication` to the table, and return the id of the new snapshot.

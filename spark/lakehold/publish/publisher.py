@@ -17,14 +17,14 @@ from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.publish.derived_table import DerivedTable, Published
-from lakehold.publish.follower import Complete, Follower
+from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
-from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
 from lakehold.times import now_ms
 
@@ -171,6 +171,13 @@ class Publisher(ABC):
         self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
         self._input_hold.advance(complete.until_ms)
 
+    def _remove_old_rows(self) -> None:
+        """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
+        definition = self._entry.definition
+        retain_ms = definition.retain_output_ms if isinstance(definition, Subscription) else None
+        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
+            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
+
 
 class SubscriptionPublisher(Publisher):
     """A publisher that appends the output of a subscription to its output table.
@@ -241,12 +248,6 @@ class SubscriptionPublisher(Publisher):
             snapshot_id=snapshot_id,
             restarted=publication.restarted_at_ms is not None,
         )
-
-    def _remove_old_rows(self) -> None:
-        """Remove rows older than RETAIN OUTPUT from the output."""
-        retain_ms = self._entry.definition.retain_output_ms
-        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
-            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
 
 
 def subscriber_of(entry: DerivedEntry) -> Subscriber:

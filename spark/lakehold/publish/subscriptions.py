@@ -19,15 +19,18 @@ from lakehold.model.readers import ReaderError
 from lakehold.publish.derived_table import DerivedTable
 from lakehold.publish.durable import DurableClient
 from lakehold.publish.follower import Follower
+from lakehold.publish.history_publisher import HistoryPublisher
+from lakehold.publish.history_table import HistoryTable
 from lakehold.publish.input_hold import InputHold
+from lakehold.publish.merged_table import MergeWriting
 from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import Publisher, SubscriptionPublisher
 from lakehold.publish.view_columns import column_types
 from lakehold.publish.view_publisher import ViewPublisher
-from lakehold.publish.view_table import ViewTable, ViewWriting
+from lakehold.publish.view_table import ViewTable
 from lakehold.settings import Settings
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
-from lakehold.subscribe.statement import Subscribe
+from lakehold.subscribe.statement import HistoryEnvelope, Subscribe, refuse_history
 from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.times import iso, now_ms
 
@@ -61,7 +64,7 @@ class Subscriptions:
         parse: Parses the text of a SUBSCRIBE.
         settings: Says how long a lease lasts.
         guard: Checks the privileges of programs that open durable clients.
-        writing: Writes to the tables of views.
+        writing: Writes to the tables of views and histories.
     """
 
     catalog: Catalog
@@ -72,7 +75,7 @@ class Subscriptions:
     parse: Callable[[str], Subscribe]
     settings: Settings
     guard: Guard
-    writing: ViewWriting
+    writing: MergeWriting
 
     @contextmanager
     def begin(self, entry: DerivedEntry, tables: Mapping[str, str]) -> Iterator[None]:
@@ -124,11 +127,16 @@ class Subscriptions:
             DefinitionError: There is no such view or subscription.
         """
         entry = self.definitions.definitions().derived(name)
-        kind = ViewPublisher if isinstance(entry.definition, MaterializedView) else SubscriptionPublisher
+        output = self._output(entry)
+        kind: type[Publisher] = SubscriptionPublisher
+        if isinstance(output, HistoryTable):
+            kind = HistoryPublisher
+        elif isinstance(output, ViewTable):
+            kind = ViewPublisher
         return kind(
             entry,
             self._follower_of(entry.definition),
-            self._output(entry),
+            output,
             self._input_hold(entry),
             self.store,
             self.settings,
@@ -172,6 +180,7 @@ class Subscriptions:
             PermissionDenied: The program's role lacks SELECT on a table that it reads.
         """
         follower = self._follower(text)
+        refuse_history(self.parse(text))
         self.guard.check(f'open durable client "{name}"', privileges.selecting(follower.statement.tables))
         hold = NewHold(
             name=f"client_{name}",
@@ -234,10 +243,11 @@ class Subscriptions:
             except NotReadable:
                 return None
         opened = follower.from_snapshot(at_ms)
+        columns, output = opened.subscription.relation.columns, self._output(entry)
         if isinstance(definition, MaterializedView):
-            column_types(
-                definition.full_name, opened.subscription.relation.columns
-            )  # raises if a table cannot have them
+            column_types(definition.full_name, columns)  # raises if a table cannot have them
+        elif isinstance(output, HistoryTable):
+            output.check(columns)
         return at_ms
 
     def _progress(self, entry: DerivedEntry, subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
@@ -263,11 +273,18 @@ class Subscriptions:
         match entry.definition:
             case MaterializedView() as view:
                 return ViewTable(self.catalog, view, entry.object_id, self.writing)
-            case Subscription(into=into):
+            case Subscription(into=into, subscribe=subscribe):
+                shape = self.parse(subscribe).shape
+                if isinstance(shape, HistoryEnvelope):
+                    return HistoryTable(self.catalog, into, entry.object_id, shape, self.writing)
                 return OutputTable(self.catalog, into, entry.object_id)
 
     def _follower(self, text: str) -> Follower:
-        return Follower(self.subscribing, self.parse(text))
+        """Make the reader of the SUBSCRIBE `text`; of one with ENVELOPE HISTORY it reads the changes."""
+        statement = self.parse(text)
+        if isinstance(statement.shape, HistoryEnvelope):
+            statement = replace(statement, shape=statement.shape.changes)
+        return Follower(self.subscribing, statement)
 
     def _follower_of(self, definition: Derived) -> Follower:
         follower = self._follower(definition.subscribe)

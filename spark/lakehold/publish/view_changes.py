@@ -28,7 +28,10 @@ from lakehold.times import iso
 
 _STATE, _DIFF = "mz_state", "mz_diff"
 _CHANGES = "lakehold_changes"
-_NUMBER, _COPIES, _ROW_STATE = "_lh_number", "_lh_copies", "_lh_state"
+_NUMBER, _COPIES = "_lh_number", "_lh_copies"
+ROW_STATE = "_lh_state"
+"""The column with which MERGE knows the state of a row."""
+
 _VIOLATION = "lakehold: a key exists already: "
 _LONGEST_KEY = 200
 _KEYS_NAMED = 10
@@ -80,6 +83,12 @@ class Changes(ABC):
     def _names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def statements(self, chunks: Iterable[pa.Table]) -> Iterator[Callable[[], None]]:
+        """Yield the statements that bring all `chunks` into the table, to be run one after the other."""
+        for chunk in chunks:
+            if chunk.num_rows:
+                yield from self.writes(chunk)
+
     @abstractmethod
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield the statements that merge a chunk, to be run one after the other."""
@@ -123,7 +132,7 @@ class Changes(ABC):
             some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED).to_pylist()
             raise self._violation([_key_text(key.values()) for key in some], violated.num_rows)
 
-    def _violation(self, keys: Sequence[str], count: int = 1) -> KeyViolated:
+    def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
         timestamp = int(self.summary["lakehold.timestamp"])
         several = "1 key" if count == 1 else f"{count:,} keys"
         named = ", ".join(f"({key})" for key in keys) + (", …" if count > len(keys) else "")
@@ -202,12 +211,24 @@ class KeyedChanges(Changes):
         yield partial(self._merge, chunk)
 
     def _merge(self, chunk: pa.Table) -> None:
-        rows = self._rows(chunk).append_column(_ROW_STATE, chunk.column(_STATE))
-        frame = self._frame(rows, _ROW_STATE)
+        rows = self._rows(chunk).append_column(ROW_STATE, chunk.column(_STATE))
+        self._run_merge(rows, self._clauses(set(pc.unique(chunk.column(_STATE)).to_pylist())))
+
+    def _run_merge(self, rows: pa.Table, clauses: Sequence[str], *conditions: str) -> None:
+        """Run the MERGE that finds `rows`, which have a state, by their key and the further `conditions`."""
+        frame = self._frame(rows, ROW_STATE)
         keys = [column for column in self.columns if column.name in self.key]
         ((totals),) = frame.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(keys)).toArrow().to_pylist()
-        states = set(pc.unique(chunk.column(_STATE)).to_pylist())
-        statement = self._statement(rows, [*equal_rows.ranges(keys, totals, "t.")], states)
+        of_key = {column.name: column.type for column in keys}
+
+        def equal(name: str) -> str:
+            # `<=>` shuffles the whole table, `=` does not.
+            operator = "<=>" if rows.column(name).null_count else "="
+            sides = (equal_rows.exactly(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
+            return f" {operator} ".join(sides)
+
+        matched = " AND ".join([*map(equal, self.key), *equal_rows.ranges(keys, totals, "t."), *conditions])
+        statement = f"MERGE INTO {self.name} t USING {_CHANGES} s ON {matched} {' '.join(clauses)}"
         try:
             with self.reading(), temp_view(frame, _CHANGES), snapshot_properties(self.spark, self.summary):
                 self.spark.sql(statement)
@@ -217,31 +238,26 @@ class KeyedChanges(Changes):
                 raise
             raise self._violation([after.partition("\x1f")[0]]) from None
 
-    def _statement(self, rows: pa.Table, ranges: Sequence[str], states: set[str]) -> str:
-        of_key = {column.name: column.type for column in self.columns if column.name in self.key}
+    def _refused(self) -> str:
+        """Write the clause that refuses a new key which the table has already."""
+        shown = ", ', ', ".join(f"coalesce(CAST(s.{quoted(name)} AS string), 'null')" for name in self.key)
+        text = f"concat({literal(_VIOLATION)}, left(concat({shown}), {_LONGEST_KEY}), '\\u001f')"
+        first = self.columns[0]
+        refused = f"t.{quoted(first.name)} = CAST(raise_error({text}) AS {first.spark_type})"
+        return f"WHEN MATCHED AND s.{ROW_STATE} = 'insert' THEN UPDATE SET {refused}"
 
-        def equal(name: str) -> str:
-            # `<=>` shuffles the whole table, `=` does not.
-            operator = "<=>" if rows.column(name).null_count else "="
-            sides = (equal_rows.exactly(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
-            return f" {operator} ".join(sides)
-
-        condition = " AND ".join([*map(equal, self.key), *ranges])
+    def _clauses(self, states: set[str]) -> list[str]:
         names = [quoted(column.name) for column in self.columns]
         clauses = []
         if "insert" in states:
-            shown = ", ', ', ".join(f"coalesce(CAST(s.{quoted(name)} AS string), 'null')" for name in self.key)
-            text = f"concat({literal(_VIOLATION)}, left(concat({shown}), {_LONGEST_KEY}), '\\u001f')"
-            first = self.columns[0]
-            refused = f"t.{names[0]} = CAST(raise_error({text}) AS {first.spark_type})"
-            clauses.append(f"WHEN MATCHED AND s.{_ROW_STATE} = 'insert' THEN UPDATE SET {refused}")
+            clauses.append(self._refused())
         if "delete" in states:
-            clauses.append(f"WHEN MATCHED AND s.{_ROW_STATE} = 'delete' THEN DELETE")
+            clauses.append(f"WHEN MATCHED AND s.{ROW_STATE} = 'delete' THEN DELETE")
         if "upsert" in states:
             clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)}")
         if states - {"delete"}:
             values = ", ".join(f"s.{name}" for name in names)
             clauses.append(
-                f"WHEN NOT MATCHED AND s.{_ROW_STATE} <> 'delete' THEN INSERT ({', '.join(names)}) VALUES ({values})"
+                f"WHEN NOT MATCHED AND s.{ROW_STATE} <> 'delete' THEN INSERT ({', '.join(names)}) VALUES ({values})"
             )
-        return f"MERGE INTO {self.name} t USING {_CHANGES} s ON {condition} {' '.join(clauses)}"
+        return clauses

@@ -23,12 +23,8 @@ def column_types(full_name: str, columns: pa.Schema) -> tuple[ColumnType, ...]:
     Raises:
         DefinitionError: A table cannot have them.
     """
-    names = [name.lower() for name in columns.names]
-    repeated = sorted({name for name in names if names.count(name) > 1})
     try:
-        if repeated:
-            raise TypeError(f"More than one column is called {', '.join(repeated)}")
-        return tuple(ColumnType(field.name, from_spark(spark_type(field.type))) for field in columns)
+        return types_of(columns)
     except TypeError as error:
         raise DefinitionError(
             f'materialized view "{full_name}" cannot have the columns of its query',
@@ -36,6 +32,19 @@ def column_types(full_name: str, columns: pa.Schema) -> tuple[ColumnType, ...]:
             detail=f"{error}.",
             hint="Name columns with AS, and CAST them to types that a table can have.",
         ) from None
+
+
+def types_of(columns: pa.Schema) -> tuple[ColumnType, ...]:
+    """Return the columns of a table for `columns`.
+
+    Raises:
+        TypeError: A table cannot have them; the text is a sentence without its full stop.
+    """
+    names = [name.lower() for name in columns.names]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise TypeError(f"More than one column is called {', '.join(repeated)}")
+    return tuple(ColumnType(field.name, from_spark(spark_type(field.type))) for field in columns)
 
 
 def followed(

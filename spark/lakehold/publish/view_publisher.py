@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from threading import Event
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from lakehold.definitions import MaterializedView
@@ -18,15 +17,16 @@ from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import ReaderError
+from lakehold.publish.counted_chunks import ColumnsChanged, Counted
 from lakehold.publish.derived_table import Published
-from lakehold.publish.follower import Complete, Follower
+from lakehold.publish.follower import Follower
 from lakehold.publish.publisher import QUIET_S, Publisher, PublishReport
 from lakehold.publish.view_changes import KeyViolated
 from lakehold.publish.view_columns import other_columns
 from lakehold.publish.view_table import ViewTable
 from lakehold.spark_errors import described, readable
 from lakehold.state.lease import HeldLease
-from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class ViewPublisher(Publisher):
                     if follower is not self._follower:
                         follower, is_done = self._follower, False
                         break
-            except _ColumnsChanged:
+            except ColumnsChanged:
                 is_done = False  # Opening again compares the columns with the table's.
             except KeyViolated as violated:
                 if follower.is_net:
@@ -123,7 +123,7 @@ class ViewPublisher(Publisher):
         for timestamp_ms, outputs in groupby(follower.output(opened, stop), key=_timestamp):
             if timestamp_ms is not None:
                 chunks = (each.rows for each in outputs if isinstance(each, OutputChunk))
-                yield self._refresh(timestamp_ms, _Counted(chunks, opened.subscription.output.schema), lease, epoch)
+                yield self._refresh(timestamp_ms, Counted(chunks, opened.subscription.output.schema), lease, epoch)
                 is_moved = True
                 continue
             for complete in outputs:
@@ -136,7 +136,7 @@ class ViewPublisher(Publisher):
                 if ends:
                     self._input_hold.advance(complete.until_ms, at_once=True)
 
-    def _refresh(self, timestamp_ms: int, counted: _Counted, lease: HeldLease, epoch: int) -> PublishReport:
+    def _refresh(self, timestamp_ms: int, counted: Counted, lease: HeldLease, epoch: int) -> PublishReport:
         becomes = Published(timestamp_ms + 1, epoch, lease.holder)
         is_restart = self._restarts_at_ms is not None
         lease.confirm()
@@ -156,31 +156,6 @@ class ViewPublisher(Publisher):
             snapshot_id=snapshot_id,
             restarted=is_restart,
         )
-
-
-class _ColumnsChanged(Exception):
-    """The query's result has other columns from a timestamp onward."""
-
-
-class _Counted:
-    """Chunks that are counted as they are read.
-
-    Args:
-        chunks: The chunks.
-        columns: The columns that they have, unless a table that the query reads has changed.
-    """
-
-    def __init__(self, chunks: Iterable[pa.Table], columns: pa.Schema) -> None:
-        self._chunks = chunks
-        self._columns = columns
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        for chunk in self._chunks:
-            if (chunk.schema.names, chunk.schema.types) != (self._columns.names, self._columns.types):
-                raise _ColumnsChanged
-            self.rows += chunk.num_rows
-            yield chunk
 
 
 def _timestamp(each: OutputChunk | Complete) -> int | None:

@@ -1,67 +1,33 @@
-"""The table of a materialized view: each timestamp of its query's output is merged into it, and published as one snapshot.
-
-The statements of a timestamp commit to a branch, chunk by chunk, so that an output of any size fits in memory. One small commit
-then makes the branch the table's state, and records the position with it. A killed refresh leaves a branch that nobody reads;
-the next refresh removes it.
-"""
+"""The table of a materialized view: each timestamp of its query's output is merged into it, and published as one snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 
 from lakehold.definitions import MaterializedView
-from lakehold.errors import LakeholdError
-from lakehold.holds.tags import TableTags
 from lakehold.iceberg.data_tables import (
-    POSITION_PROPERTY,
     SINCE_PROPERTY,
     SOURCE_PROPERTY,
     TIMESTAMP_PROPERTY,
-    DataTables,
     TableState,
 )
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.ingest.write.write_audit_publish import Publishing
-from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
+from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
-from lakehold.publish.output_table import RESTARTED_PROPERTY
+from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, RowChanges
 from lakehold.publish.view_columns import column_types, followed
 from lakehold.session import row_by_row
-from lakehold.spark_sql import quoted_table
 
 
-@dataclass(frozen=True)
-class ViewWriting:
-    """The means to write the tables of a lake's views.
-
-    Args:
-        spark: Returns the session.
-        catalog_name: Spark's name of the lake's catalog.
-        tables: Reads the tables' metadata, and moves their branches.
-        tags: Shows which tables are held.
-        buckets: The number of buckets of a new table with a key.
-    """
-
-    spark: Callable[[], SparkSession]
-    catalog_name: str
-    tables: DataTables
-    tags: TableTags
-    buckets: int
-
-
-class ViewTable(DerivedTable):
+class ViewTable(MergedTable):
     """The table of one materialized view.
 
     Args:
@@ -73,19 +39,9 @@ class ViewTable(DerivedTable):
     owner_property = SOURCE_PROPERTY
     hint = "Give the view another name, or drop the table."
 
-    def __init__(self, catalog: Catalog, view: MaterializedView, object_id: str, writing: ViewWriting) -> None:
-        super().__init__(catalog, view.full_name, object_id)
+    def __init__(self, catalog: Catalog, view: MaterializedView, object_id: str, writing: MergeWriting) -> None:
+        super().__init__(catalog, view.full_name, object_id, writing)
         self._view = view
-        self._writing = writing
-        self._name = quoted_table(writing.catalog_name, self.full_name)
-
-    def published(self, table: Table | None = None) -> Published | None:
-        """Return how far the view is refreshed; None if it never was."""
-        table = table or self.table()
-        if table is None or POSITION_PROPERTY not in table.properties:
-            return None
-        found = table.properties
-        return Published(int(found[POSITION_PROPERTY]), int(found[EPOCH_PROPERTY]), found[PUBLISHER_PROPERTY])
 
     def prepare(self, columns: pa.Schema, filled: Collection[str] = ()) -> None:
         """Create the table with the `columns` of the query's result, or follow their changes.
@@ -101,8 +57,8 @@ class ViewTable(DerivedTable):
         state, spark = self._writing.tables.table_state(self.full_name), self._writing.spark()
         if state is None:
             # The files are ordered by the key, and so found by it, whether it is unique or not.
-            key = self._spelt(self._view.key, wanted)
-            properties = {SOURCE_PROPERTY: self._object_id, KEY: key_text(self._spelt(self._view.unique_key, wanted))}
+            key = spelt(self._view.key, wanted)
+            properties = {SOURCE_PROPERTY: self._object_id, KEY: key_text(spelt(self._view.unique_key, wanted))}
             statements = evolve.create_statements(self._name, key, wanted, self._writing.buckets, properties)
             namespace = self._name.rsplit(".", 1)[0]
             evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, namespace))
@@ -135,27 +91,20 @@ class ViewTable(DerivedTable):
             CommitConflict: Another writer changed the table meanwhile; nothing was published.
             KeyViolated: A key is not unique, and the view does not keep such rows.
         """
-        writing = self._writing
         state = self._state()
         self.check_continues(state.table, after, becomes.epoch)
         summary = {SOURCE_PROPERTY: self._object_id, TIMESTAMP_PROPERTY: str(timestamp_ms)}
         if replaces:
             summary[RESTARTED_PROPERTY] = str(timestamp_ms)
         changes = self._changes(state, summary, is_first=after is None or replaces)
-        if state.snapshot_id is None:
-            # A branch begins at a snapshot: this one has no rows.
-            changes.begin()
-            state = self._state()
-        properties = {
-            POSITION_PROPERTY: str(becomes.position_ms),
-            EPOCH_PROPERTY: str(becomes.epoch),
-            PUBLISHER_PROPERTY: becomes.publisher,
-            **({SINCE_PROPERTY: str(timestamp_ms)} if after is None else {}),
-        }
-        publishing = Publishing(writing.spark(), writing.tables, confirm, writing.tags.is_held)
+        properties = {SINCE_PROPERTY: str(timestamp_ms)} if after is None else {}
         violations = self._violations(state, changes, is_first=after is None or replaces)
         writes = _writes(changes, chunks, properties, violations, replaces=replaces)
-        return publishing.run_together(writes, state, properties).snapshot_id
+        return self._run_together(writes, properties, becomes, changes, confirm)
+
+    def remove_rows_before(self, before_ms: int) -> bool:
+        """Raise an error: a view has no RETAIN OUTPUT."""
+        raise NotImplementedError
 
     def key_violations(self) -> int:
         """Return how many keys have several rows now."""
@@ -166,19 +115,9 @@ class ViewTable(DerivedTable):
         if self._view.key == self._view.unique_key:
             return None
         columns = {column.name: column for column in changes.columns}
-        key = [columns[name] for name in self._spelt(self._view.key, changes.columns)]
+        key = [columns[name] for name in spelt(self._view.key, changes.columns)]
         count = 0 if is_first else int(state.properties.get(KEY_VIOLATIONS, 0))
         return KeyViolations(self._name, key, count, changes.reading)
-
-    def _state(self) -> TableState:
-        state = self._writing.tables.table_state(self.full_name)
-        if state is None:
-            raise LakeholdError(
-                f'table "{self.full_name}" was dropped while it was written',
-                code="table-missing",
-                hint="Refresh again.",
-            )
-        return state
 
     def _changes(self, state: TableState, summary: dict[str, str], *, is_first: bool) -> Changes:
         spark, columns = self._writing.spark(), stored_columns(state)
@@ -189,16 +128,10 @@ class ViewTable(DerivedTable):
             full_name=self.full_name,
             name=self._name,
             columns=columns,
-            key=self._spelt(self._view.unique_key, columns),
+            key=spelt(self._view.unique_key, columns),
             summary=summary,
             reading=reading,
         )
-
-    def _spelt(self, key: Iterable[str], columns: Iterable[ColumnType]) -> tuple[str, ...]:
-        """Return the columns of a key as the table spells them."""
-        spelt = {column.name.lower(): column.name for column in columns}
-        exact = set(spelt.values())
-        return tuple(name if name in exact else spelt[name.lower()] for name in key)
 
 
 def _writes(

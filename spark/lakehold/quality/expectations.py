@@ -131,6 +131,25 @@ class ExpectMzStatesToFollow(_RowsThatShouldNotBe):
         )
 
 
+class ExpectRangesToFollow(_RowsThatShouldNotBe):
+    """An expectation that the ranges of each key follow each other: none is empty, none overlap, and only the last is current.
+
+    It is for tables of subscriptions with ENVELOPE HISTORY. A gap between two ranges is a time at which no row had the key.
+    """
+
+    key: list[str]
+
+    @classmethod
+    def query(cls, arguments: Mapping[str, Any]) -> str:
+        """Select ranges that are wrong in themselves, or that the next one of their key begins in."""
+        key = _names(arguments["key"])
+        return (
+            f"SELECT * FROM (SELECT *, lead(valid_from) OVER (PARTITION BY {key} ORDER BY valid_from) AS next_from "
+            "FROM {batch}) WHERE is_current IS DISTINCT FROM (valid_to IS NULL) OR valid_from IS NULL "
+            "OR valid_to <= valid_from OR next_from < coalesce(valid_to, timestamp '9999-12-31')"
+        )
+
+
 class ExpectMzTimestampsNotToGoBack(_RowsThatShouldNotBe):
     """An expectation that `mz_timestamp` never decreases along `order`.
 

@@ -16,7 +16,7 @@ from lakehold.definitions import Connection, Definition, MaterializedView, Sourc
 from lakehold.errors import LakeholdError
 from lakehold.model.lake_definitions import AnyEntry, Definitions, Entry
 from lakehold.sql.plan_holds import needs_holds
-from lakehold.sql.statement_effects import ChangeTable, DropDefinitions, Plan, PutDefinition
+from lakehold.sql.statement_effects import ChangeDefinition, DropDefinitions, Plan, PutDefinition
 from lakehold.sql.statement_plan import plan
 from lakehold.sql.statements import ParsedStatement
 from lakehold.state.holds import Holds
@@ -68,8 +68,8 @@ def apply_plan(
         match effect:
             case PutDefinition(definition, sql):
                 definitions = definitions.with_entry(_entry(object_id(definition), definition, sql))
-            case ChangeTable(table):
-                definitions = definitions.with_entry(_changed(table, definitions))
+            case ChangeDefinition(definition):
+                definitions = definitions.with_entry(_changed(definition, definitions))
             case DropDefinitions(dropped):
                 for definition in dropped:
                     definitions = definitions.without(definition)
@@ -93,10 +93,12 @@ def _entry(object_id: str, definition: Definition, sql: str) -> AnyEntry:
             return Entry(object_id, definition, sql, created_at_ms)
 
 
-def _changed(definition: Table | MaterializedView, definitions: Definitions) -> AnyEntry:
+def _changed(definition: Table | Subscription | MaterializedView, definitions: Definitions) -> AnyEntry:
     match definition:
         case Table(full_name=name):
             return replace(definitions.table(name), definition=definition)
+        case Subscription(name=name):
+            return replace(definitions.subscription(name), definition=definition)
         case MaterializedView(full_name=name):
             return replace(definitions.view(name), definition=definition)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
-from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret
+from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret, Subscription
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
@@ -178,6 +179,19 @@ def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
     return found
 
 
+def parse_option_names(cursor: Cursor, options: OptionSet) -> tuple[str, ...]:
+    """Parse `(NAME, …)`.
+
+    Raises:
+        StatementError: An option is unknown.
+    """
+    cursor.expect_symbol("(")
+    found = [_name(cursor, options)]
+    while cursor.more():
+        found.append(_name(cursor, options))
+    return tuple(found)
+
+
 def spoken(name: str) -> str:
     """Write a stored name of an option as in a statement."""
     return f'"{name}"' if "." in name else name.replace("_", " ").upper()
@@ -333,3 +347,13 @@ def duration_ms(options: Mapping[str, OptionValue], name: str) -> int | None:
     """Return the option `name`, which is a duration in milliseconds; None if the statement does not have it."""
     value = options.get(name)
     return value if isinstance(value, int) else None
+
+
+def with_options(subscription: Subscription, options: Mapping[str, OptionValue | None]) -> Subscription:
+    """Set the options that a statement has; None sets an option to its default."""
+    found: dict[str, Any] = {}
+    if "on_lapse" in options:
+        found["on_lapse"] = OnLapse(str(options["on_lapse"] or OnLapse.STOP.value))
+    durations = {"retain_output": "retain_output_ms", "max_lag": "max_lag_ms"}
+    found |= {field: options[name] for name, field in durations.items() if name in options}
+    return replace(subscription, **found)

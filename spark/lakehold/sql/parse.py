@@ -10,7 +10,7 @@ from lakehold.settings import DEFAULT_CATALOG
 from lakehold.sql.cursor import Cursor, did_you_mean
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
-from lakehold.sql.parse_alter import parse_alter_table, parse_alter_view
+from lakehold.sql.parse_alter import parse_alter_subscription, parse_alter_table, parse_alter_view
 from lakehold.sql.parse_create import parse_connection, parse_table
 from lakehold.sql.parse_foreign import changes_for_spark, parse_foreign
 from lakehold.sql.parse_holds import (
@@ -172,6 +172,7 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("CREATE", "MATERIALIZED", "VIEW"): parse_create_view,
     ("ALTER", "TABLE"): parse_alter_table,
     ("ALTER", "MATERIALIZED", "VIEW"): parse_alter_view,
+    ("ALTER", "SUBSCRIPTION"): parse_alter_subscription,
     ("ALTER", "SOURCE"): _alter_source,
     ("DROP", "CONNECTION"): lambda cursor: _drop(cursor, ObjectKind.CONNECTION),
     ("DROP", "SOURCE"): lambda cursor: _drop(cursor, ObjectKind.SOURCE),

@@ -1,15 +1,16 @@
-"""`ALTER TABLE | MATERIALIZED VIEW … SET (RETAIN HISTORY = '…')` and `RESET (RETAIN HISTORY)`.
+"""ALTER: options of tables, views and subscriptions that may change, each with SET and RESET.
 
 Every other ALTER TABLE is Spark's.
 """
 
 from __future__ import annotations
 
+from lakehold.definitions import OptionValue
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import table_reference
-from lakehold.sql.options import RETENTION, parse_options
-from lakehold.sql.statements import RetainHistory
+from lakehold.sql.options import RETENTION, SUBSCRIPTION, parse_option_names, parse_options
+from lakehold.sql.statements import AlterSubscription, RetainHistory
 
 
 def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
@@ -30,6 +31,21 @@ def parse_alter_view(cursor: Cursor) -> RetainHistory:
         statement = RetainHistory(name, None)
     cursor.expect_end()
     return statement
+
+
+def parse_alter_subscription(cursor: Cursor) -> AlterSubscription:
+    """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
+    name = cursor.object_name("a subscription name")
+    if cursor.word() not in ("SET", "RESET"):
+        hint = "its name, table and SUBSCRIBE stay: create another subscription, and then drop this one"
+        raise cursor.error("SET", "RESET", hint=hint)
+    options: dict[str, OptionValue | None]
+    if cursor.choose("SET", "RESET") == "SET":
+        options = {**parse_options(cursor, SUBSCRIPTION)}
+    else:
+        options = dict.fromkeys(parse_option_names(cursor, SUBSCRIPTION))
+    cursor.expect_end()
+    return AlterSubscription(name, options)
 
 
 def _is_own(cursor: Cursor) -> bool:

@@ -8,7 +8,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import table_reference
 from lakehold.sql.parse_as_of import parse_as_of, parse_timestamp
-from lakehold.sql.parse_envelope import parse_envelope
+from lakehold.sql.parse_envelope import parse_changes_envelope
 from lakehold.sql.statements import PlacedChanges
 from lakehold.subscribe.statement import Changes, OutputShape, Raw
 from lakehold.timeline.as_of import AsOf
@@ -65,7 +65,7 @@ def _parse_changes(cursor: Cursor, first: Token) -> Changes:
         if option == "NET":
             net = True
         else:
-            shape = parse_envelope(cursor)
+            shape = parse_changes_envelope(cursor)
     if not cursor.accept_symbol(")"):
         raise cursor.error(*(['","'] if options else []), '")"')
     return Changes(table, as_of, up_to_ms, shape, net)

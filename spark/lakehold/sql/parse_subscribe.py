@@ -13,6 +13,8 @@ from lakehold.sql.parse_as_of import parse_as_of, parse_timestamp
 from lakehold.sql.parse_envelope import parse_envelope
 from lakehold.sql.queries import missing_namespace, parse_query
 from lakehold.subscribe.statement import (
+    DebeziumEnvelope,
+    HistoryEnvelope,
     OrderedWithin,
     OrderItem,
     OutputShape,
@@ -24,7 +26,12 @@ from lakehold.subscribe.statement import (
 from lakehold.timeline.as_of import LATEST
 
 _ORDER_BY = "WITHIN TIMESTAMP ORDER BY"
-_MODIFIERS = (_ORDER_BY, "ENVELOPE UPSERT", "ENVELOPE DEBEZIUM")
+_ENVELOPES = {
+    UpsertEnvelope: "ENVELOPE UPSERT",
+    DebeziumEnvelope: "ENVELOPE DEBEZIUM",
+    HistoryEnvelope: "ENVELOPE HISTORY",
+}
+_MODIFIERS = (_ORDER_BY, *_ENVELOPES.values())
 _CLAUSES = (_ORDER_BY, "ENVELOPE", "WITH", "AS OF", "UP TO")
 _DIRECTIONS = ("ASC", "DESC")
 _NULLS = (["NULLS", "FIRST"], ["NULLS", "LAST"])
@@ -34,7 +41,8 @@ _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES"})
 def parse_subscribe(cursor: Cursor) -> Subscribe:
     """Parse `[TO] namespace.table | (query)`, then one modifier, WITH, AS OF and UP TO in any order, each at most once.
 
-    A modifier is WITHIN TIMESTAMP ORDER BY, ENVELOPE UPSERT or ENVELOPE DEBEZIUM.
+    A modifier is WITHIN TIMESTAMP ORDER BY or an envelope. ENVELOPE HISTORY is parsed anywhere, and refused where rows go to a
+    reader.
     """
     first = cursor.last
     cursor.accept("TO")
@@ -54,7 +62,7 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
                 options = _options(cursor)
             case "ENVELOPE":
                 shape = parse_envelope(cursor)
-                modifier = "ENVELOPE UPSERT" if isinstance(shape, UpsertEnvelope) else "ENVELOPE DEBEZIUM"
+                modifier = _ENVELOPES[type(shape)]
             case _:
                 modifier = _ORDER_BY
                 shape = OrderedWithin(_order_items(cursor))

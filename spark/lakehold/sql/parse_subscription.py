@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lakehold.definitions import OnLapse, OptionValue, Subscription
+from lakehold.definitions import OptionValue, Subscription
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import check_stored_name, new_table_name
-from lakehold.sql.options import SUBSCRIPTION, duration_ms, parse_options
+from lakehold.sql.options import SUBSCRIPTION, parse_options, with_options
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.statements import CreateSubscription
 from lakehold.subscribe.statement import Subscribe
@@ -38,11 +38,8 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
         into=".".join(into) if into is not None else f"{namespace}.{name}",
         subscribe=subscribe.text,
         tables=subscribe.tables,
-        on_lapse=OnLapse(str(options.get("on_lapse", OnLapse.STOP.value))),
-        retain_output_ms=duration_ms(options, "retain_output"),
-        max_lag_ms=duration_ms(options, "max_lag"),
     )
-    return CreateSubscription(subscription, if_not_exists)
+    return CreateSubscription(with_options(subscription, options), if_not_exists)
 
 
 def check_endless(subscribe: Subscribe) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from lakehold.holds.retention import RETAIN_HISTORY, RETAIN_HISTORY_PROPERTY
 from lakehold.model.lake_definitions import Definitions
 from lakehold.spark_sql import alter_table, literal, quoted, table_properties
-from lakehold.sql.statement_effects import ChangeTable, Plan, RunOnSpark
+from lakehold.sql.statement_effects import ChangeDefinition, Plan, RunOnSpark
 
 
 def retain_history(name: str, retained_ms: int | None, definitions: Definitions) -> Plan:
@@ -18,14 +18,14 @@ def retain_history(name: str, retained_ms: int | None, definitions: Definitions)
     if name in definitions.views:
         view = definitions.views[name].definition
         changed = replace(view, retain_history_ms=retained_ms)
-        return Plan((ChangeTable(changed),) if changed != view else ())
+        return Plan((ChangeDefinition(changed),) if changed != view else ())
     if name not in definitions.tables:
         return Plan((_property(name, retained_ms),))
     table = definitions.tables[name].definition
     options = {option: value for option, value in table.options.items() if option != RETAIN_HISTORY}
     if retained_ms is not None:
         options[RETAIN_HISTORY] = retained_ms
-    return Plan((ChangeTable(replace(table, options=options)),) if options != table.options else ())
+    return Plan((ChangeDefinition(replace(table, options=options)),) if options != table.options else ())
 
 
 def _property(name: str, retained_ms: int | None) -> RunOnSpark:

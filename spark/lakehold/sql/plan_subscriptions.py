@@ -1,13 +1,17 @@
-"""Checks of subscriptions, views and their tables against the definitions.
+"""Checks of subscriptions, views and their tables against the definitions, and the plan of ALTER SUBSCRIPTION.
 
 The output table is the one that CREATE SUBSCRIPTION … INTO names: lakehold appends the output of the SUBSCRIBE to it.
 """
 
 from __future__ import annotations
 
-from lakehold.definitions import Derived, MaterializedView, Subscription, described
+from collections.abc import Mapping
+
+from lakehold.definitions import Derived, MaterializedView, OptionValue, Subscription, described
 from lakehold.errors import DefinitionError
-from lakehold.model.lake_definitions import Definitions
+from lakehold.model.lake_definitions import Definitions, Entry
+from lakehold.sql.options import with_options
+from lakehold.sql.statement_effects import ChangeDefinition, Plan, SetMaxLag
 
 
 def check_subscription(subscription: Subscription, definitions: Definitions) -> None:
@@ -28,6 +32,16 @@ def check_subscription(subscription: Subscription, definitions: Definitions) -> 
             hint="Choose another one: CREATE SUBSCRIPTION … INTO namespace.table.",
         )
     _check_inputs(subscription, definitions)
+
+
+def alter_subscription(entry: Entry[Subscription], options: Mapping[str, OptionValue | None]) -> Plan:
+    """Plan the change of a subscription's options; None sets one to its default."""
+    changed = with_options(entry.definition, options)
+    if changed == entry.definition:
+        return Plan()
+    # The hold has its own MAX LAG. If the process dies between the two changes, the statement can run again.
+    lag = (SetMaxLag(changed, entry.object_id),) if changed.max_lag_ms != entry.definition.max_lag_ms else ()
+    return Plan((*lag, ChangeDefinition(changed)))
 
 
 def check_view(view: MaterializedView, definitions: Definitions) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakehold.definitions import described
+from lakehold.definitions import Subscription, described
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.sql.result import Result
-from lakehold.sql.statement_effects import BeginSubscription, DropHolds, EndSubscription, NameHold, Plan
+from lakehold.sql.statement_effects import (
+    BeginSubscription,
+    ChangeDefinition,
+    DropHolds,
+    EndSubscription,
+    NameHold,
+    Plan,
+)
 from lakehold.sql.statements import (
     CreateRole,
     DropRole,
@@ -62,6 +69,8 @@ def check_privileges(plan: Plan, guard: Guard) -> None:
             case BeginSubscription(new):
                 needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.into.rpartition(".")[0]))
                 guard.check(f"create {described(new)}", needed)
+            case ChangeDefinition(Subscription() as changed):
+                guard.check(f"alter {described(changed)}", privileges.creating_in(changed.into.rpartition(".")[0]))
             case EndSubscription(entry, _):
                 ended = entry.definition
                 guard.check(f"drop {described(ended)}", privileges.creating_in(ended.into.rpartition(".")[0]))

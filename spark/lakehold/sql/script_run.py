@@ -28,7 +28,7 @@ from lakehold.sql.run_upstream import Upstream, explain, reconciled
 from lakehold.sql.spark_statements import run_on_spark, with_full_name
 from lakehold.sql.statement_effects import (
     BeginSubscription,
-    ChangeTable,
+    ChangeDefinition,
     DropDefinitions,
     DropHolds,
     DropIcebergTable,
@@ -52,6 +52,7 @@ from lakehold.sql.statement_effects import (
     Release,
     Rows,
     RunOnSpark,
+    SetMaxLag,
 )
 from lakehold.sql.statements import CreateTable, ParsedStatement
 from lakehold.sql.transactions import Transaction, units
@@ -177,6 +178,9 @@ class Runner:
             return self._run_together([parsed])
         check_privileges(change.plans[0], self.roles.guard)
         with reconciled(change, self.store, self.upstream) as notices:
+            for effect in change.plans[0].effects:
+                if isinstance(effect, SetMaxLag):
+                    self.holds.set_max_lag(effect.object_id, effect.definition.max_lag_ms)
             if change.plans[0].definition_effects:
                 self._commit(change)
         result = self._apply_effects(change.plans[0])
@@ -242,7 +246,13 @@ class Runner:
         for effect in plan.effects:
             match effect:
                 case (
-                    PutDefinition() | ChangeTable() | DropDefinitions() | BeginSubscription() | Reconcile() | Release()
+                    PutDefinition()
+                    | ChangeDefinition()
+                    | DropDefinitions()
+                    | BeginSubscription()
+                    | SetMaxLag()
+                    | Reconcile()
+                    | Release()
                 ):
                     pass  # done around the commit
                 case DropIcebergTable(full_name):

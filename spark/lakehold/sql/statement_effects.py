@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakehold.definitions import Definition, Derived, MaterializedView, Table
+from lakehold.definitions import Definition, Derived, MaterializedView, Subscription, Table
 from lakehold.holds.commands import NewHold
 from lakehold.model.lake_definitions import DerivedEntry
 from lakehold.sql.statements import PlacedChanges, RoleStatement
@@ -23,10 +23,10 @@ class PutDefinition:
 
 
 @dataclass(frozen=True)
-class ChangeTable:
-    """The replacement of a table's or view's definition by `table`; the object keeps its id."""
+class ChangeDefinition:
+    """The replacement of an object's definition by `definition`; the object keeps its id."""
 
-    table: Table | MaterializedView
+    definition: Table | Subscription | MaterializedView
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,14 @@ class BeginSubscription:
     """The creation of a new subscription's or view's hold before it is declared, so that it never exists without."""
 
     definition: Derived
+
+
+@dataclass(frozen=True)
+class SetMaxLag:
+    """The change, before the commit, of how far a subscription's hold may lag its tables, to the MAX LAG of `definition`."""
+
+    definition: Subscription
+    object_id: str
 
 
 @dataclass(frozen=True)
@@ -181,10 +189,10 @@ class Notice:
     text: str
 
 
-DefinitionEffect = PutDefinition | ChangeTable | DropDefinitions
+DefinitionEffect = PutDefinition | ChangeDefinition | DropDefinitions
 HoldEffect = PutHold | MoveHold | NameHold | DropHolds
 UpstreamEffect = Reconcile | Release
-SubscriptionEffect = BeginSubscription | EndSubscription | ListSubscriptions | ListViews
+SubscriptionEffect = BeginSubscription | SetMaxLag | EndSubscription | ListSubscriptions | ListViews
 Effect = (
     DefinitionEffect
     | HoldEffect

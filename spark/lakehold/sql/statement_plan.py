@@ -34,7 +34,7 @@ from lakehold.sql.plan_holds import (
 from lakehold.sql.plan_retention import retain_history
 from lakehold.sql.plan_show import show, show_create
 from lakehold.sql.plan_sources import check_source, read_by_others
-from lakehold.sql.plan_subscriptions import check_no_output, check_subscription, check_view
+from lakehold.sql.plan_subscriptions import alter_subscription, check_no_output, check_subscription, check_view
 from lakehold.sql.render import differences
 from lakehold.sql.statement_effects import (
     BeginSubscription,
@@ -60,6 +60,7 @@ from lakehold.sql.statement_effects import (
 from lakehold.sql.statements import (
     AdvanceHold,
     AlterSource,
+    AlterSubscription,
     Begin,
     Commit,
     CreateConnection,
@@ -132,6 +133,8 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions)
+        case AlterSubscription(name, options):
+            return alter_subscription(definitions.subscription(name), options)
         case Drop() as drop:
             return _drop(parsed, drop, definitions, holds)
         case CreateHold() as create:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakehold.definitions import Connection, MaterializedView, Source, Subscription, Table
+from lakehold.definitions import Connection, MaterializedView, OptionValue, Source, Subscription, Table
 from lakehold.holds.commands import NewHold
 from lakehold.sql.dialect import StatementText
 from lakehold.state.roles import Grant
@@ -275,6 +276,14 @@ class RetainHistory:
     retained_ms: int | None
 
 
+@dataclass(frozen=True)
+class AlterSubscription:
+    """A statement `ALTER SUBSCRIPTION name SET (option = value, …)`, or RESET of options to their defaults (None)."""
+
+    name: str
+    options: Mapping[str, OptionValue | None]
+
+
 Statement = (
     CreateConnection
     | CreateSource
@@ -282,6 +291,7 @@ Statement = (
     | CreateSubscription
     | CreateMaterializedView
     | RetainHistory
+    | AlterSubscription
     | AlterSource
     | ExplainDefinition
     | Drop

@@ -26,6 +26,13 @@ class OutputChunk:
     rows: pa.Table
 
 
+@dataclass(frozen=True)
+class Complete:
+    """A mark in the output: all rows below `until_ms` (exclusive) have come."""
+
+    until_ms: int
+
+
 class Batch:
     """The complete rows of one timestamp; with PROGRESS also the progress rows around them.
 
@@ -62,11 +69,11 @@ class Batch:
             self._kept = list(self._unread)
 
 
-def batches(chunks: Iterable[OutputChunk | None], columns: tuple[str, ...]) -> Iterator[Batch]:
+def batches(chunks: Iterable[OutputChunk | Complete], columns: tuple[str, ...]) -> Iterator[Batch]:
     """Group chunks, which come with ascending timestamps, into batches.
 
-    None ends a batch without waiting for the next chunk. A batch that its reader has dropped is not kept in memory when the next
-    batch is requested.
+    `Complete` ends a batch without waiting for the next chunk. A batch that its reader has dropped is not kept in memory when the
+    next batch is requested.
     """
     reader = _ChunkReader(iter(chunks))
     while reader.skip_ends():
@@ -86,8 +93,8 @@ def batches(chunks: Iterable[OutputChunk | None], columns: tuple[str, ...]) -> I
 class _ChunkReader:
     """A reader of chunks that can look one chunk ahead."""
 
-    def __init__(self, chunks: Iterator[OutputChunk | None]) -> None:
-        self._chunks = chunks
+    def __init__(self, chunks: Iterator[OutputChunk | Complete]) -> None:
+        self._chunks = (chunk if isinstance(chunk, OutputChunk) else None for chunk in chunks)
         self._next: OutputChunk | None = None
 
     @property

@@ -16,11 +16,13 @@ from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.sorting import Sorting, SortItem
 from lakehold.subscribe.statement import (
     DebeziumEnvelope,
+    HistoryEnvelope,
     OrderedWithin,
     OrderItem,
     OutputShape,
     Raw,
     UpsertEnvelope,
+    find_column,
 )
 
 _PROGRESSED = pa.field("mz_progressed", pa.bool_())
@@ -59,7 +61,7 @@ class Output:
         sorting = Sorting()
         match self.shape:
             case UpsertEnvelope(columns) | DebeziumEnvelope(columns):
-                key = tuple(_place(name, names) for name in columns)
+                key = tuple(find_column(name, names) for name in columns)
                 leads = key == tuple(range(len(key)))  # then rows in their normal order are in key order
                 sorting = Sorting() if leads else Sorting(first=key)
             case OrderedWithin(items):
@@ -130,6 +132,8 @@ class Output:
                 return upsert(diffs, self.key)
             case DebeziumEnvelope():
                 return debezium(diffs, self.key)
+            case HistoryEnvelope():
+                raise TypeError(self.shape)  # `Subscribing.open` refuses it.
             case other:
                 assert_never(other)
 
@@ -145,19 +149,6 @@ def _by_timestamp(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     begins = [*np.flatnonzero(np.diff(timestamps, prepend=-1)), len(timestamps)]
     for begin, end in itertools.pairwise(begins):
         yield int(timestamps[begin]), rows.slice(begin, end - begin)
-
-
-def _place(name: str, names: Sequence[str]) -> int:
-    """Find the column called `name`; an exact match wins over one that differs in case."""
-    exact = [place for place, known in enumerate(names) if known == name]
-    found = exact or [place for place, known in enumerate(names) if known.lower() == name.lower()]
-    if len(found) == 1:
-        return found[0]
-    raise DefinitionError(
-        f'there are {len(found)} columns "{name}"' if found else f'there is no column "{name}"',
-        code="column-ambiguous" if found else "column-missing",
-        detail=f"Columns: {', '.join(names)}.",
-    )
 
 
 def _sort_item(item: OrderItem, names: Sequence[str]) -> SortItem:

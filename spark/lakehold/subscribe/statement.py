@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.errors import DefinitionError
@@ -117,7 +117,70 @@ class DebeziumEnvelope:
     key: tuple[str, ...]
 
 
-OutputShape = Raw | OrderedWithin | UpsertEnvelope | DebeziumEnvelope
+@dataclass(frozen=True)
+class HistoryEnvelope:
+    """The output option `ENVELOPE HISTORY (KEY (…)) [TRACK …]`, which only a subscription has: its table keeps ranges of time.
+
+    Attributes:
+        key: The columns of the key.
+        track: Columns whose changes begin a new range; empty: all, except those of `untracked`.
+        untracked: Columns whose changes update the current range.
+    """
+
+    key: tuple[str, ...]
+    track: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> DebeziumEnvelope:
+        """Return the output option whose rows the ranges are made of."""
+        return DebeziumEnvelope(self.key)
+
+    def tracked(self, names: Sequence[str]) -> frozenset[str]:
+        """Return which of the columns `names` are tracked.
+
+        Raises:
+            DefinitionError: A column of the envelope does not exist or is ambiguous.
+        """
+        of_key = {find_column(name, names) for name in self.key}
+        named = {find_column(name, names) for name in (*self.track, *self.untracked)}
+        values = set(range(len(names))) - of_key
+        return frozenset(names[place] for place in (named if self.track else values - named))
+
+
+OutputShape = Raw | OrderedWithin | UpsertEnvelope | DebeziumEnvelope | HistoryEnvelope
+
+
+def find_column(name: str, names: Sequence[str]) -> int:
+    """Find the column called `name`; an exact match wins over one that differs in case.
+
+    Raises:
+        DefinitionError: The column does not exist or is ambiguous.
+    """
+    exact = [place for place, known in enumerate(names) if known == name]
+    found = exact or [place for place, known in enumerate(names) if known.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    raise DefinitionError(
+        f'there are {len(found)} columns "{name}"' if found else f'there is no column "{name}"',
+        code="column-ambiguous" if found else "column-missing",
+        detail=f"Columns: {', '.join(names)}.",
+    )
+
+
+def refuse_history(statement: Subscribe) -> None:
+    """Refuse ENVELOPE HISTORY where rows go to a reader.
+
+    Raises:
+        DefinitionError: The statement has it.
+    """
+    if isinstance(statement.shape, HistoryEnvelope):
+        raise DefinitionError(
+            "ENVELOPE HISTORY is for subscriptions",
+            code="envelope-history",
+            detail="It keeps ranges of time in a table, where later changes end them.",
+            hint="CREATE SUBSCRIPTION name AS SUBSCRIBE … ENVELOPE HISTORY …; to read changes, write ENVELOPE DEBEZIUM.",
+        )
 
 
 def enveloped(envelope: str | None, key: tuple[str, ...]) -> Raw | UpsertEnvelope | DebeziumEnvelope:

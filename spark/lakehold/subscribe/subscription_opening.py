@@ -13,11 +13,11 @@ from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
 from lakehold.subscribe import metrics
 from lakehold.subscribe.incremental_opening import QueryOpening
-from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.output_shape import Output
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
-from lakehold.subscribe.statement import Raw, Subscribe
+from lakehold.subscribe.statement import Raw, Subscribe, refuse_history
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
 from lakehold.timeline.timelines import Timelines, common_window, together
@@ -61,10 +61,10 @@ class Opened:
         with self.read_leases.acquire(tuple(self.timelines), self.window.as_of_ms):
             yield from self.subscription.chunks(self.timelines, self.window)
 
-    def follow(self, stop: Event) -> Iterator[OutputChunk | None]:
+    def follow(self, stop: Event) -> Iterator[OutputChunk | Complete]:
         """Read the output and follow the lake, until UP TO if there is one.
 
-        None marks that a batch is complete while the next one does not exist yet.
+        `Complete` marks that a batch is complete while the next one does not exist yet.
 
         Args:
             stop: Ends the subscription when set; checked before each poll of the lake.
@@ -72,10 +72,10 @@ class Opened:
         with self.read_leases.acquire(tuple(self.timelines), self.window.as_of_ms) as lease:
             yield from self._follow(stop, lease)
 
-    def _follow(self, stop: Event, lease: ReadLease) -> Iterator[OutputChunk | None]:
+    def _follow(self, stop: Event, lease: ReadLease) -> Iterator[OutputChunk | Complete]:
         yield from self.subscription.chunks(self.timelines, self.window)
         lease.move(max(self.window.as_of_ms, self.window.until_ms - 1))
-        yield None
+        yield Complete(self.window.until_ms)
         subscription, up_to_ms = self.subscription, self.subscription.statement.up_to_ms
         until_ms = reported_ms = self.window.until_ms
         while (up_to_ms is None or until_ms < up_to_ms) and not stop.wait(_POLL_S):
@@ -93,7 +93,7 @@ class Opened:
                 yield from subscription.output.progressed(upper_ms, upper_ms)
             until_ms = upper_ms
             lease.move(until_ms - 1)
-            yield None
+            yield Complete(until_ms)
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,11 @@ class Subscribing:
             is_users: Whether a person wrote it, so that settings may switch its output option off.
 
         Raises:
-            DefinitionError: A table or column does not exist.
+            DefinitionError: A table or column does not exist, or the statement is for subscriptions only.
             NotReadable: AS OF is outside the readable window.
             StatementBounds: UP TO is before AS OF.
         """
+        refuse_history(statement)
         if is_users:
             self._check_enabled(statement)
         names = statement.tables

@@ -219,7 +219,7 @@ def evolution(  # noqa: PLR0913 - a table, its state, and what comes
             types[column.name] = unify(present[column.name], column.type, column.name)
         except TypeConflict as conflict:
             raise _impossible(table, conflict) from conflict
-        statements += _altered(name, quoted(column.name), present[column.name], types[column.name])
+        statements += altered(name, quoted(column.name), present[column.name], types[column.name])
     columns = tuple(ColumnType(n, t, initial=initial[n]) for n, t in types.items())
     require_names(table, columns, {name for name in partitions if name not in present})
     return Evolution(tuple(statements), columns, added=tuple(added))
@@ -259,7 +259,7 @@ def remembering(
     return statements
 
 
-def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
+def altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
     """Write statements that turn `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
     if same(old, new):
         return []
@@ -270,14 +270,14 @@ def _altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[
             for field in new.fields:
                 inner = f"{path}.{quoted(field.name)}"
                 if field.name in stored:
-                    statements += _altered(table, inner, stored[field.name], field.field_type)
+                    statements += altered(table, inner, stored[field.name], field.field_type)
                 else:
                     statements.append(alter_table(table, f"ADD COLUMN {inner} {spark_text(field.field_type)}"))
             return statements
         case ListType(), ListType():
-            return _altered(table, f"{path}.element", old.element_type, new.element_type)
+            return altered(table, f"{path}.element", old.element_type, new.element_type)
         case MapType(), MapType():
-            return _altered(table, f"{path}.value", old.value_type, new.value_type)
+            return altered(table, f"{path}.value", old.value_type, new.value_type)
         case _:
             return [alter_table(table, f"ALTER COLUMN {path} TYPE {spark_text(new)}")]
 

@@ -1,0 +1,115 @@
+"""A table that output is merged into: a materialized view's, or a subscription's with ENVELOPE HISTORY.
+
+The statements of one commit run on a branch, chunk by chunk, so that an output of any size fits in memory. One small commit
+then makes the branch the table's state, and records the position with it. A killed publisher leaves a branch that nobody reads;
+the next commit removes it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from lakehold.errors import LakeholdError
+from lakehold.holds.tags import TableTags
+from lakehold.iceberg.data_tables import POSITION_PROPERTY, DataTables, TableState
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.write.write_audit_publish import Publishing
+from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
+from lakehold.publish.view_changes import Changes
+from lakehold.spark_sql import quoted_table
+
+
+@dataclass(frozen=True)
+class MergeWriting:
+    """The means to write the tables of a lake that output is merged into.
+
+    Args:
+        spark: Returns the session.
+        catalog_name: Spark's name of the lake's catalog.
+        tables: Reads the tables' metadata, and moves their branches.
+        tags: Shows which tables are held.
+        buckets: The number of buckets of a new table with a key.
+    """
+
+    spark: Callable[[], SparkSession]
+    catalog_name: str
+    tables: DataTables
+    tags: TableTags
+    buckets: int
+
+
+class MergedTable(DerivedTable, ABC):
+    """The table of one view, or the history of one subscription.
+
+    Args:
+        catalog: The lake's catalog.
+        full_name: The table's full name; the table need not exist yet.
+        object_id: Object id of the view or subscription.
+        writing: Writes to the table.
+    """
+
+    def __init__(self, catalog: Catalog, full_name: str, object_id: str, writing: MergeWriting) -> None:
+        super().__init__(catalog, full_name, object_id)
+        self._writing = writing
+        self._name = quoted_table(writing.catalog_name, self.full_name)
+
+    def published(self, table: Table | None = None) -> Published | None:
+        """Return how far the table is complete; None if nothing has been published."""
+        table = table or self.table()
+        if table is None or POSITION_PROPERTY not in table.properties:
+            return None
+        found = table.properties
+        return Published(int(found[POSITION_PROPERTY]), int(found[EPOCH_PROPERTY]), found[PUBLISHER_PROPERTY])
+
+    def _run_together(
+        self,
+        writes: Iterable[Callable[[], None]],
+        properties: dict[str, str],
+        becomes: Published,
+        changes: Changes,
+        confirm: Callable[[], None],
+    ) -> int:
+        """Run statements, publish them as one commit, and return the table's snapshot afterwards.
+
+        Args:
+            writes: The statements. They may add to `properties`.
+            properties: Properties of the table that the commit sets.
+            becomes: The progress that it records.
+            changes: Gives a table without a snapshot its first one.
+            confirm: Raises `LeaseLost` if another process has the lease.
+        """
+        writing, state = self._writing, self._state()
+        if state.snapshot_id is None:
+            # A branch begins at a snapshot: this one has no rows.
+            changes.begin()
+            state = self._state()
+        properties |= {
+            POSITION_PROPERTY: str(becomes.position_ms),
+            EPOCH_PROPERTY: str(becomes.epoch),
+            PUBLISHER_PROPERTY: becomes.publisher,
+        }
+        publishing = Publishing(writing.spark(), writing.tables, confirm, writing.tags.is_held)
+        return publishing.run_together(writes, state, properties).snapshot_id
+
+    def _state(self) -> TableState:
+        state = self._writing.tables.table_state(self.full_name)
+        if state is None:
+            raise LakeholdError(
+                f'table "{self.full_name}" was dropped while it was written',
+                code="table-missing",
+                hint="Publish again.",
+            )
+        return state
+
+
+def spelt(key: Iterable[str], columns: Iterable[ColumnType]) -> tuple[str, ...]:
+    """Return the columns of a key as a table with `columns` spells them."""
+    of_table = {column.name.lower(): column.name for column in columns}
+    exact = set(of_table.values())
+    return tuple(name if name in exact else of_table[name.lower()] for name in key)
