@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.io import load_file_io
 
@@ -17,6 +18,7 @@ from lakehold.errors import UpstreamUnavailable
 from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.lake import Lake
 from lakehold.quality.pages import Pages
+from lakehold.state.schema_files import system_tables
 from lakehold.times import now_ms
 from tests import faulty_s3
 from tests.catalog_servers import s3_server
@@ -117,6 +119,26 @@ def test_a_change_of_the_state_makes_four_requests_and_reads_nothing_again(
         wait_for_deletions()
         # A file of rows, a manifest, a manifest list, and metadata.
         assert store.requests - before == {"PUT state": 4}
+
+
+def test_the_metadata_of_several_tables_is_requested_side_by_side(s3_server: S3Server, tmp_path: Path) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        place = s3_server.new_lake(tmp_path, store.endpoint)
+        names = ["shop.a", "shop.b", "shop.c"]
+        with lakehold.connect(**place) as lake:
+            lake.catalog.create_namespace("shop")
+            for name in names:
+                lake.catalog.create_table(name, pa.schema([("k", pa.int64())]))
+        # The store answers only when the metadata of all tables is requested.
+        of_tables = {"HEAD metadata": Barrier(len(names))}
+        store.meetings = {"HEAD state": Barrier(len(system_tables())), **of_tables}
+        with lakehold.connect(**place) as lake:
+            store.meetings = of_tables
+            assert list(lake.timelines.readable(names)) == names
+        store.meetings = {}
+        with lakehold.connect(**place) as lake:
+            store.meetings = of_tables
+            assert [report.error for report in lake.maintain(names, dry_run=True)] == [None, None, None]
 
 
 def test_the_files_of_many_timestamps_are_requested_side_by_side(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 from typer.core import TyperGroup
@@ -46,3 +49,23 @@ def test_each_example_is_a_line_of_its_own(name: str) -> None:
     examples = [line.strip() for line in help_of((name,), 80).splitlines() if line.startswith("  lakehold ")]
     assert len(examples) > 1
     assert all(example.startswith(f"lakehold {name}") for example in examples)
+
+
+def test_the_version_is_shown() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.output) == (0, f"lakehold {metadata.version('lakehold')}\n")
+
+
+def test_help_and_version_import_no_engine() -> None:
+    script = """
+import sys
+from lakehold.cli import main
+sys.argv = ["lakehold", sys.argv[1]]
+try:
+    main()
+finally:
+    print([name for name in ("pyspark", "pyiceberg", "pyarrow", "pandas", "sqlglot", "sqlalchemy") if name in sys.modules])
+"""
+    for option in ("--help", "--version"):
+        ran = subprocess.run([sys.executable, "-c", script, option], capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "[]"), ran.stderr

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from lakehold.errors import LakeholdError
 from lakehold.pyspark_conflict import refuse_overwritten_pyspark
 
+_ALLOCATIONS = 100_000
+"""New objects after which Python searches for garbage."""
+
 
 def main() -> None:
     """Run the `lakehold` command; refuse to start where importing `pyspark` fails for a reason that is known."""
+    # Imports make a million objects that stay: by default, the garbage collector searches them again and again.
+    gc.set_threshold(_ALLOCATIONS)
     try:
         refuse_overwritten_pyspark()
     except LakeholdError as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +17,9 @@ from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.option_types import Format, MaxRows, Quiet, ResumeFile, Timeout, Warehouse
 from lakehold.cli.progress import open_progress
+from lakehold.cli.script_text import script_text
 from lakehold.cli.stack import app as stack_app
-from lakehold.errors import LakeholdError, bad_byte
+from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
 
 app = typer.Typer(
@@ -31,6 +32,22 @@ app = typer.Typer(
 )
 app.add_typer(spark_app, name="spark")
 app.add_typer(stack_app, name="stack")
+
+
+def _show_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"lakehold {metadata.version('lakehold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
 
 
 def _examples(*commands: str) -> str:
@@ -57,7 +74,7 @@ def sql(
     """Run SQL: define sources and tables, or query with Spark."""
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
-        script = _script(text, file)
+        script = script_text(text, file)
         from lakehold.lake import connect
 
         with connect(warehouse) as lake:
@@ -366,20 +383,3 @@ def reported(output: Output, code: int = 1) -> Iterator[None]:
         # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
-
-
-def _script(text: str | None, file: Path | None) -> str:
-    if (text is None) == (file is None):
-        raise LakeholdError("expected SQL text or --file, one of them", code="usage", hint='lakehold sql "SHOW TABLES"')
-    if text is not None:
-        return text
-    name = "standard input" if str(file) == "-" else f'file "{file}"'
-    try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else Path(str(file)).read_bytes()
-        return io.StringIO(content.decode(), newline=None).read()
-    except OSError as error:
-        raise LakeholdError(f"{name} cannot be read", code="usage", detail=f"{error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise LakeholdError(
-            f"{name} is not UTF-8", code="usage", detail=bad_byte(error), hint="Convert it to UTF-8."
-        ) from error

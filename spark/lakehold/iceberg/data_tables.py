@@ -22,6 +22,7 @@ from lakehold.iceberg.attempts import read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.table_properties import set_property
 from lakehold.iceberg.views import is_view
 
@@ -153,6 +154,11 @@ class DataTables:
         self._catalog = catalog
         self._remembered: LRUCache[tuple[str, int], ColumnBounds | None] = LRUCache(MANIFESTS_REMEMBERED)
         self._remembering = threading.Lock()
+
+    def read_ahead(self, full_names: Collection[str]) -> None:
+        """Read the metadata of several tables at once where that saves time, before each of them is loaded."""
+        if isinstance(self._catalog, RememberingSqlCatalog):
+            self._catalog.read_ahead(full_names)
 
     def table_state(self, full_name: str) -> TableState | None:
         """Load the table `full_name`; None if it does not exist.

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from urllib.parse import urlsplit
 
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
@@ -19,6 +24,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, and_, or_, select, update
 
 from lakehold.iceberg import metadata_files
+from lakehold.iceberg.attempts import MALFORMED
 from lakehold.iceberg.deletion import delete
 from lakehold.iceberg.metadata_files import MetadataFile
 
@@ -29,6 +35,9 @@ REMEMBERED_BYTES = 128 * 2**20
 
 _LEAST_BYTES = 40_000
 """What a metadata file counts beside its snapshots: its schema and properties, as Python objects."""
+
+_READ_AT_ONCE = 32
+"""Metadata files that are read side by side."""
 
 
 def _size(file: MetadataFile) -> int:
@@ -64,6 +73,30 @@ class RememberingSqlCatalog(SqlCatalog):
             seen = metadata_files.read(load_file_io(self.properties, location), location, seen)
             self._remember(names, seen)
         return seen
+
+    def read_ahead(self, names: Collection[str]) -> None:
+        """Read the metadata files of tables side by side, if an object store has them, so that loading the tables reads none.
+
+        Nothing is raised for a table whose file is not read: loading the table does that.
+        """
+        found = self._locations(names)
+        far = {name: location for name, location in found.items() if urlsplit(location).scheme not in ("", "file")}
+        if len(far) > 1:
+            with ThreadPoolExecutor(min(len(far), _READ_AT_ONCE), thread_name_prefix="lakehold-metadata") as threads:
+                deque(threads.map(self._try_to_read, far, far.values()), maxlen=0)
+
+    def _try_to_read(self, names: Identifier, location: str) -> None:
+        with suppress(OSError, *MALFORMED):
+            self.file_of(names, location)
+
+    def _locations(self, names: Collection[str]) -> dict[Identifier, str]:
+        """Return where the metadata of those tables in `names` that exist is; one statement for all."""
+        wanted = {Catalog.identifier_to_tuple(name) for name in names}
+        columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+        with self.engine.connect() as connection:
+            rows = connection.execute(select(*columns).where(IcebergTables.catalog_name == self.name)).all()
+        located = {(*namespace.split("."), name): location for namespace, name, location in rows}
+        return {name: location for name, location in located.items() if name in wanted and location}
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -93,7 +93,9 @@ class Survey:
         held = {t.full_name for hold in protecting(self.holds.holds(), definitions) for t in hold.tables}
         alone = cache(self._alone)
         found = []
-        for name in dict.fromkeys(names) if names is not None else self._all_names():
+        wanted = tuple(dict.fromkeys(names)) if names is not None else self._all_names()
+        self.timelines.tables.read_ahead(wanted)
+        for name in wanted:
             table = self._table(name)
             searches = orphans or names is not None or self._is_search_due(table)
             scope = self._scope(name, table, definitions, named=names is not None, searches=searches)

@@ -25,8 +25,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from lakehold.errors import LakeholdError, SettingsError
 from lakehold.iceberg.object_stores import checksum_variables
 from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.settings import Settings
+from lakehold.state.format_version import FORMAT_VERSION, KEEPER, PROPERTY, format_version, refuse_newer
 from lakehold.state.schema_files import SYSTEM_NAMESPACE, TableSchema, system_tables
 
 logger = logging.getLogger(__name__)
@@ -73,8 +75,9 @@ def _open(settings: Settings) -> Catalog:
     try:
         if isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
             _write_ahead(catalog)
-        for schema in system_tables():
-            _ensure(catalog, schema)
+        if isinstance(catalog, RememberingSqlCatalog):
+            catalog.read_ahead([schema.table for schema in system_tables()])
+        _bring_up_to_date(catalog, settings)
     except BaseException:
         catalog.close()
         raise
@@ -87,16 +90,36 @@ def _write_ahead(catalog: SqlCatalog) -> None:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
 
 
-def _ensure(catalog: Catalog, schema: TableSchema) -> None:
+def _bring_up_to_date(catalog: Catalog, settings: Settings) -> None:
+    """Create missing system tables and columns, unless a later lakehold has written the lake; then the lake has this format."""
+    keeper = _load(catalog, KEEPER)
+    if keeper is not None:
+        refuse_newer(keeper.properties, settings.warehouse)
+    for schema in system_tables():
+        table = keeper if schema.table == KEEPER else _load(catalog, schema.table)
+        if table is None:
+            _create(catalog, schema)
+        else:
+            _evolve(table, schema)
+    if keeper is not None and format_version(keeper.properties) < FORMAT_VERSION:
+        with catalog.load_table(KEEPER).transaction() as transaction:
+            transaction.set_properties({PROPERTY: str(FORMAT_VERSION)})
+        logger.info("the lake has format %s now", FORMAT_VERSION)
+
+
+def _load(catalog: Catalog, name: str) -> Table | None:
     try:
-        table = catalog.load_table(schema.table)
+        return catalog.load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError):
-        catalog.create_namespace_if_not_exists(SYSTEM_NAMESPACE)
-        catalog.create_table(
-            schema.table, schema=schema.schema, partition_spec=schema.partition_spec, properties=dict(schema.properties)
-        )
-    else:
-        _evolve(table, schema)
+        return None
+
+
+def _create(catalog: Catalog, schema: TableSchema) -> None:
+    properties = {**schema.properties, **({PROPERTY: str(FORMAT_VERSION)} if schema.table == KEEPER else {})}
+    catalog.create_namespace_if_not_exists(SYSTEM_NAMESPACE)
+    catalog.create_table(
+        schema.table, schema=schema.schema, partition_spec=schema.partition_spec, properties=properties
+    )
 
 
 def _evolve(table: Table, schema: TableSchema) -> None:

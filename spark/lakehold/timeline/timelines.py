@@ -178,7 +178,10 @@ class Timelines:
         """Build the timelines of those tables in `names` that exist and are readable now."""
         defined, readers = self.definitions.definitions(), cache(self.batches.readers)
         found: dict[str, Timeline] = {}
-        for name in dict.fromkeys(names):
+        wanted = tuple(dict.fromkeys(names))
+        if len(wanted) > 1:
+            self.tables.read_ahead(wanted)
+        for name in wanted:
             with suppress(DefinitionError):
                 found[name] = self._timeline(name, defined, readers)
         return found
