@@ -52,6 +52,7 @@ class Benchmark(StrEnum):
     DIFF_MANY = "diff-many"
     DIFF_SHARED = "diff-shared"
     PUBLISH_SHARED = "publish-shared"
+    VIEWS = "views"
     SNAPSHOT = "snapshot"
     CHANGES = "changes"
     NET = "net"
@@ -104,6 +105,7 @@ def main(
         Benchmark.PUBLISH_SHARED: lambda lake, directory: shared_diffs.published(
             lake, directory, sized(1_000_000), (1, 8, 32), runs
         ),
+        Benchmark.VIEWS: lambda lake, directory: shared_diffs.refreshed(lake, directory, sized(1_000_000), (32,), runs),
         Benchmark.SNAPSHOT: lambda lake, directory: diffs.first_snapshot(lake, directory, sized(10_000_000), 1),
         Benchmark.CHANGES: lambda lake, _: changes.in_queries(lake, sized(1_000_000), runs),
         Benchmark.NET: lambda lake, directory: changes.net(

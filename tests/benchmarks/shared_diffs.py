@@ -1,4 +1,4 @@
-"""Many subscriptions over the same changes of one table in one process, against one alone, read and published."""
+"""Many subscriptions or views over the same changes of one table in one process, against one alone."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ _KINDS = (
     "(SELECT n, k FROM bench.{table} WHERE n NOT IN ({n}, 50)) ENVELOPE DEBEZIUM (KEY (k))",
 )
 """Statements with different shapes, projections and filters, which subscriptions use in turns."""
+
+_VIEWS = (
+    "KEY (k) AS SELECT * FROM bench.{table}",
+    "KEY (k) AS SELECT k, upper(v) AS v FROM bench.{table} WHERE n < {n}",
+    "KEY (n) AS SELECT n, count(*) AS rows, sum(k) AS total FROM bench.{table} GROUP BY n",
+    "AS SELECT n, length(v) AS length FROM bench.{table} WHERE n NOT IN ({n}, 50)",
+    "KEY (b) AS SELECT k % 10 AS b, sum(n) AS total FROM bench.{table} GROUP BY k % 10",
+    "KEY (k) AS SELECT k, n FROM bench.{table}",
+    "KEY (n, b) AS SELECT n, k % 2 AS b, count(*) AS rows FROM bench.{table} GROUP BY n, k % 2",
+    "AS SELECT * FROM bench.{table} WHERE n = {n}",
+)
+"""Materialized views, which lakehold uses in turns."""
 
 Ask = Callable[[Lake, str, range], object]
 """A function that reads the newest changes through the subscriptions of a group."""
@@ -63,11 +75,27 @@ def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], run
         for number in numbers:
             assert reader.publish(f"s{group}_{number}")
 
-    return _figures("subscriptions published", table, counts, runs, ask, goals=False)
+    return _figures("subscriptions published", table, counts, runs, ask, each=None)
+
+
+def refreshed(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
+    """Refresh as many materialized views as each of `counts`, one after the other."""
+    table = Table(lake, directory, "viewed", rows)
+    for group, count in ((_ALONE, len(_VIEWS)), *((str(count), count) for count in counts)):
+        for number in range(count):
+            view = _VIEWS[number % len(_VIEWS)].format(table="viewed", n=number + 20)
+            lake.sql(f"CREATE MATERIALIZED VIEW out.v{group}_{number} {view}")
+            lake.publish(f"out.v{group}_{number}")
+
+    def ask(reader: Lake, group: str, numbers: range) -> None:
+        for number in numbers:
+            assert reader.publish(f"out.v{group}_{number}")
+
+    return _figures("views refreshed", table, counts, runs, ask, each=0.3)
 
 
 def _figures(
-    what: str, table: Table, counts: Sequence[int], runs: int, ask: Ask, *, goals: bool = True
+    what: str, table: Table, counts: Sequence[int], runs: int, ask: Ask, *, each: float | None = 0.1
 ) -> list[Figure]:
     """Measure `ask` for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
 
@@ -101,7 +129,7 @@ def _figures(
             tuple(took[count][warm]),
             "one alone, the mean of eight kinds",
             tuple(alone[warm]),
-            goal=1 + 0.1 * count if goals else None,
+            goal=1 + each * count if each is not None else None,
         )
         for count in counts
     ]

@@ -82,10 +82,14 @@ def test_backfill_lets_new_tables_catch_up_and_a_stopped_one_is_red_alone(
 
 def test_subscriptions_publish_and_announce_their_outputs(orchestrated: Orchestrated) -> None:
     lake = orchestrated.lake
-    lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.orders")
+    lake.sql("""
+        CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.orders;
+        CREATE MATERIALIZED VIEW bi.ids KEY (id) AS SELECT id FROM shop.orders;
+        CREATE MATERIALIZED VIEW bi.count AS SELECT count(*) AS n FROM bi.ids;
+    """)
     run = orchestrated.airflow.run("lakehold_subscriptions")
-    assert (run.state, run.labels) == ("success", {"publish[0]": "changes"})
-    assert [name for name, _ in run.events] == ["orchestrated.bi.changes"]
+    assert (run.state, run.labels) == ("success", {"publish[0]": "bi.ids, bi.count, changes"})
+    assert [name for name, _ in run.events] == [f"orchestrated.bi.{name}" for name in ("ids", "count", "changes")]
     assert lake.catalog.load_table("bi.changes").scan().count() > 0
     assert "rows of" in run.log
     again = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])

@@ -76,7 +76,7 @@ def test_pages_of_checks_are_written_and_forgotten(make_lake: LakeFactory, s3_se
 
 
 def test_a_slow_and_busy_store_loses_nothing(make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path) -> None:
-    """Run batches, reads and maintenance on a store that takes 20 ms a request and answers 503 to 5 % of them."""
+    """Run batches, reads, a view and maintenance on a store that takes 20 ms a request and answers 503 to 5 % of them."""
     with faulty_s3.in_front_of(s3_server.endpoint, delay_s=0.02, failing=0.05) as store:
         place = s3_server.new_lake(tmp_path, store.endpoint)
         place["catalog_properties"] |= {
@@ -92,7 +92,12 @@ def test_a_slow_and_busy_store_loses_nothing(make_lake: LakeFactory, s3_server: 
             assert not batch.stopped
             if offset == 0:
                 first_ms = batch.timestamp_ms
-                lake.sql("CREATE HOLD h ON shop.items")
+                lake.sql(
+                    "CREATE HOLD h ON shop.items; "
+                    "CREATE MATERIALIZED VIEW shop.seen KEY (id) AS SELECT id, upper(v) AS v FROM shop.items"
+                )
+        assert len(lake.publish("shop.seen")) == 3
+        assert lake.verify("shop.seen").is_equal
         lake.sql(
             "CREATE TABLE shop.big USING iceberg AS SELECT id, sha2(string(id), 512) AS v FROM range(0, 150000, 1, 1)"
         )
