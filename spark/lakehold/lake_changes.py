@@ -1,4 +1,4 @@
-"""Reading how the tables of a lake change: the methods of `Lake` that follow a SUBSCRIBE, or return changes as Arrow.
+"""Reading a lake's tables and how they change: the methods of `Lake` that open queries, follow a SUBSCRIBE, or return changes.
 
 Methods import what only they need, so that a short process loads only what it uses.
 """
@@ -7,6 +7,7 @@ Methods import what only they need, so that a short process loads only what it u
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from lakehold.lake_parts import LakeParts
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehold.subscribe.limited_read import Reader
     from lakehold.subscribe.output_batches import Batch
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LakeChanges:
-    """The part of a lake that reads changes."""
+    """The part of a lake that reads tables and their changes as streams."""
 
     _parts: LakeParts
 
@@ -103,6 +105,31 @@ class LakeChanges:
 
         as_of = AsOf(since, at_least=at_least)
         return self._parts.read_changes(Changes(table, as_of, until, enveloped(envelope, tuple(key)), net))
+
+    @contextmanager
+    def open_query(self, text: str, spark: SparkSession | None = None) -> Iterator[DataFrame]:
+        """Open a query as a data frame of Spark's that can be read inside the block; nothing is read before.
+
+        Args:
+            text: One SELECT, at the latest time or `AS OF` another one, maybe over `CHANGES(…)`.
+            spark: A session of `another_session` to read in; by default the lake's own.
+
+        Raises:
+            StatementError: The text is not one query, or Spark cannot read it.
+            NotReadable: A table cannot be read at that time.
+        """
+        from lakehold.spark_errors import readable
+        from lakehold.sql.one_query import parse_one_query
+        from lakehold.sql.reads import LakeReads
+
+        subscribing = self._parts.subscribing if spark is None else self._parts.subscribing.within(spark)
+        parsed = parse_one_query(text, self._parts.settings.catalog_name)
+        with readable(), LakeReads(subscribing).opened(parsed) as frame:
+            yield frame
+
+    def another_session(self) -> AbstractContextManager[SparkSession]:
+        """Open one more Spark session like the lake's, with settings and views of its own, until the block ends."""
+        return self._parts.another_session()
 
     def open_subscription(self, text: str) -> Opened:
         """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""

@@ -291,6 +291,10 @@ class LakeParts:
             self.settings.catalog_name,
         )
 
+    def another_session(self) -> AbstractContextManager[SparkSession]:
+        """Open one more session like the lake's until the block ends."""
+        return self._another_session(self._spark())
+
     def read_changes(self, changes: Changes) -> RecordBatchReader:
         """Open the changes of a table as a stream of Arrow batches."""
         from lakehold.spark_errors import readable

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakehold.cli.command_output import Output, OutputFormat, error_lines, open_output
+from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.option_types import Format, MaxRows, Quiet, ResumeFile, Timeout, Warehouse
 from lakehold.cli.progress import open_progress
 from lakehold.cli.script_text import script_text
+from lakehold.cli.serve import serve
 from lakehold.cli.stack import app as stack_app
 from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
@@ -311,6 +310,9 @@ def publish(  # noqa: PLR0913 - a command's options
             raise typer.Exit(code)
 
 
+app.command(epilog=_examples("lakehold serve", "lakehold serve --port 32011 --tokens tokens"))(serve)
+
+
 @app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))
 def status(
     *,
@@ -369,17 +371,3 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-@contextmanager
-def reported(output: Output, code: int = 1) -> Iterator[None]:
-    """End the command with an exit code, and without a traceback, when an error of lakehold is raised inside."""
-    try:
-        yield
-    except LakeholdError as error:
-        output.error(error)
-        raise typer.Exit(code) from None
-    except BrokenPipeError:
-        # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None

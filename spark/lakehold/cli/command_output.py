@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, TextIO, assert_never
 
+import typer
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
@@ -174,3 +178,17 @@ def open_output(wanted: OutputFormat | None, stdout: TextIO, stderr: TextIO) -> 
             return CsvOutput(stdout, stderr)
         case other:
             assert_never(other)
+
+
+@contextmanager
+def reported(output: Output, code: int = 1) -> Iterator[None]:
+    """End the command with an exit code, and without a traceback, when an error of lakehold is raised inside."""
+    try:
+        yield
+    except LakeholdError as error:
+        output.error(error)
+        raise typer.Exit(code) from None
+    except BrokenPipeError:
+        # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,11 +38,21 @@ def run_on_spark(
     Raises:
         LakeholdError: Spark refused or failed. If Spark reports a position, this is a `StatementError`.
     """
+    with opened_on_spark(spark, statement, views or {}) as frame:
+        columns = tuple(frame.columns)
+        return Result(columns, fetched(frame) if columns else [])
+
+
+@contextmanager
+def opened_on_spark(
+    spark: SparkSession, statement: RunOnSpark, views: Mapping[PlacedChanges, DataFrame]
+) -> Iterator[DataFrame]:
+    """Open one statement as a data frame that can be read inside the block; arguments and errors as in `run_on_spark`."""
     try:
-        with without_pyspark_log(), changes_as_views(spark, statement, views or {}) as text:
-            frame = spark.sql(text)
-            columns = tuple(frame.columns)
-            return Result(columns, fetched(frame) if columns else [])
+        with without_pyspark_log(), changes_as_views(spark, statement, views) as text:
+            yield spark.sql(text)
+    except LakeholdError:
+        raise
     except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
         raise _translated(error, statement) from None
 

@@ -61,14 +61,19 @@ def is_beyond_python(array: pa.Array) -> bool:
 
 def fetched(frame: DataFrame) -> list[tuple[Any, ...]]:
     """Fetch the rows of a data frame as `tuples`; types that Arrow lacks become text, as Spark casts them."""
+    return tuples(of_arrow_types(frame).toArrow())
+
+
+def of_arrow_types(frame: DataFrame) -> DataFrame:
+    """Cast columns whose types Arrow lacks to text; the columns are then called c0, c1 and so on."""
     if not any(_is_beyond_arrow(field.dataType) for field in frame.schema.fields):
-        return tuples(frame.toArrow())
+        return frame
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
     columns = [
         F.col(field.name).cast("string") if _is_beyond_arrow(field.dataType) else F.col(field.name)
         for field in numbered.schema.fields
     ]
-    return tuples(numbered.select(*columns).toArrow())
+    return numbered.select(*columns)
 
 
 def _is_beyond_arrow(kind: DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Spark types of Arrow columns, for data frames that are made from Arrow tables of diffs."""
+"""Spark types of Arrow columns, and Arrow types of Spark's, for data frames that are made from Arrow tables or become them."""
 
 from __future__ import annotations
 
@@ -50,3 +50,35 @@ def spark_type(of: pa.DataType) -> spark.DataType:
             f'Spark has no type for "{of}"', code="unsupported-type", hint="Leave the column out: SUBSCRIBE (SELECT …)."
         )
     return _FLAT[of]
+
+
+_FLAT_ARROW = {kind: of for of, kind in _FLAT.items()}
+
+
+def arrow_schema_of(columns: spark.StructType) -> pa.Schema:
+    """Return the Arrow schema for `columns`, whose types Arrow has."""
+    return pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in columns.fields])
+
+
+def _arrow_type(of: spark.DataType) -> pa.DataType:  # noqa: PLR0911 - one for each type
+    match of:
+        case spark.DecimalType():
+            return pa.decimal128(of.precision, of.scale)
+        case spark.TimestampType():
+            return pa.timestamp("us", "UTC")
+        case spark.TimestampNTZType():
+            return pa.timestamp("us")
+        case spark.MapType():
+            return pa.map_(_arrow_type(of.keyType), _arrow_type(of.valueType))
+        case spark.ArrayType():
+            return pa.list_(pa.field("element", _arrow_type(of.elementType)))
+        case spark.StructType():
+            return pa.struct(list(arrow_schema_of(of)))
+        case spark.StringType():  # with a length or a collation, too
+            return pa.string()
+        case spark.TimeType():
+            return pa.time64("us")
+        case spark.DayTimeIntervalType():
+            return pa.duration("us")
+        case _:
+            return _FLAT_ARROW[of]

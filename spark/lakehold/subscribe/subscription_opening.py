@@ -6,8 +6,11 @@ The command line, SQL, `lake.follow`, publishers and durable clients all open a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError
 from lakehold.settings import Settings
@@ -39,6 +42,11 @@ class Opened:
     def columns(self) -> tuple[str, ...]:
         """Return the names of the output's columns."""
         return self.subscription.columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the names and types of the output's columns."""
+        return self.subscription.output.schema
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -111,6 +119,11 @@ class Subscribing:
     reading: DiffReading
     settings: Settings
     read_leases: ReadLeases
+
+    def within(self, session: SparkSession) -> Subscribing:
+        """Return the same for another session, in which all that Spark reads is read."""
+        on_spark = replace(self.reading.spark, session=lambda: session)
+        return replace(self, reading=replace(self.reading, spark=on_spark))
 
     def open(self, statement: Subscribe, *, is_users: bool = True) -> Opened:
         """Open `statement` on the lake as it is now.

@@ -1,0 +1,46 @@
+"""`lakehold serve`: a lake for programs that are not Python, until Ctrl-C.
+
+The command `lakehold` always imports this module, so that the command below imports what only the server needs.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakehold.cli.command_output import OutputFormat, open_output, reported
+from lakehold.cli.interrupt import stop_on_signal
+from lakehold.cli.option_types import Warehouse
+
+
+def serve(  # noqa: PLR0913 - a command's options
+    *,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port; 0 takes a free one.")] = 32_010,
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", metavar="FILE", help="One token a line, then the role that it has.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", metavar="FILE", help="Certificate of TLS, as PEM.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Key of the certificate, as PEM.")] = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Serve the lake to ADBC and JDBC, over Arrow Flight SQL.
+
+    Clients read tables and follow changes; of all that changes a lake they may run statements on holds only. The address
+    is written once clients can connect. Ctrl-C ends the server.
+    """
+    with reported(open_output(OutputFormat.TABLE, sys.stdout, sys.stderr)):
+        from lakehold.lake import connect
+        from lakehold.serve.serving import Door, served
+
+        stop = stop_on_signal()
+        door = Door(host=host, port=port, tokens=tokens, certificate=certificate, key=key)
+        with connect(warehouse) as lake, served(lake, door) as address:
+            typer.echo(address)
+            stop.wait()

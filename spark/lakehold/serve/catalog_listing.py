@@ -1,0 +1,172 @@
+"""The lake's catalog as clients list it: schemas, tables and their columns and keys. No Spark is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.exceptions import NoSuchTableError
+
+from lakehold.ingest.envelope.stored_key import stored_key
+from lakehold.lake import Lake
+from lakehold.serve.sql_info import SQL_INFO_SCHEMA, sql_info
+from lakehold.subscribe.project import arrow_schema, readable_columns
+
+_SYSTEM_SCHEMA = "mz_catalog"
+_TABLE, _SYSTEM_TABLE = "TABLE", "SYSTEM TABLE"
+_TABLE_TYPES = (_SYSTEM_TABLE, _TABLE)
+
+
+def _schema(**columns: str) -> pa.Schema:
+    """Declare columns by type; `!` marks one that is never null."""
+    kinds = {"binary": pa.binary(), "int32": pa.int32(), "uint8": pa.uint8(), "utf8": pa.utf8(), "bool": pa.bool_()}
+    kinds["list"] = pa.list_(pa.field("item", pa.utf8(), nullable=False))
+    return pa.schema(
+        [pa.field(name, kinds[kind.rstrip("!")], nullable=kind[-1] != "!") for name, kind in columns.items()]
+    )
+
+
+_CATALOGS = _schema(catalog_name="utf8!")
+_SCHEMAS = _schema(catalog_name="utf8", db_schema_name="utf8!")
+_TABLES = _schema(catalog_name="utf8", db_schema_name="utf8", table_name="utf8!", table_type="utf8!")
+_TABLES_WITH_COLUMNS = _TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+_TYPES = _schema(table_type="utf8!")
+_PRIMARY_KEYS = _schema(
+    catalog_name="utf8",
+    db_schema_name="utf8",
+    table_name="utf8!",
+    column_name="utf8!",
+    key_name="utf8",
+    key_sequence="int32!",
+)
+_FOREIGN_KEYS = _schema(
+    pk_catalog_name="utf8",
+    pk_db_schema_name="utf8",
+    pk_table_name="utf8!",
+    pk_column_name="utf8!",
+    fk_catalog_name="utf8",
+    fk_db_schema_name="utf8",
+    fk_table_name="utf8!",
+    fk_column_name="utf8!",
+    key_sequence="int32!",
+    fk_key_name="utf8",
+    pk_key_name="utf8",
+    update_rule="uint8!",
+    delete_rule="uint8!",
+)
+_TYPE_INFO = _schema(
+    type_name="utf8!",
+    data_type="int32!",
+    column_size="int32",
+    literal_prefix="utf8",
+    literal_suffix="utf8",
+    create_params="list",
+    nullable="int32!",
+    case_sensitive="bool!",
+    searchable="int32!",
+    unsigned_attribute="bool",
+    fixed_prec_scale="bool!",
+    auto_increment="bool",
+    local_type_name="utf8",
+    minimum_scale="int32",
+    maximum_scale="int32",
+    sql_data_type="int32!",
+    datetime_subcode="int32",
+    num_prec_radix="int32",
+    interval_precision="int32",
+)
+
+_SCHEMA_OF: Mapping[str, pa.Schema] = {
+    "CommandGetSqlInfo": SQL_INFO_SCHEMA,
+    "CommandGetCatalogs": _CATALOGS,
+    "CommandGetDbSchemas": _SCHEMAS,
+    "CommandGetTables": _TABLES,
+    "CommandGetTableTypes": _TYPES,
+    "CommandGetPrimaryKeys": _PRIMARY_KEYS,
+    "CommandGetExportedKeys": _FOREIGN_KEYS,
+    "CommandGetImportedKeys": _FOREIGN_KEYS,
+    "CommandGetCrossReference": _FOREIGN_KEYS,
+    "CommandGetXdbcTypeInfo": _TYPE_INFO,
+}
+
+
+def listing_schema(name: str, command: Any) -> pa.Schema | None:
+    """Return the columns of the answer to a command; None if the command lists nothing."""
+    if name == "CommandGetTables" and command.include_schema:
+        return _TABLES_WITH_COLUMNS
+    return _SCHEMA_OF.get(name)
+
+
+def listing(lake: Lake, name: str, command: Any) -> pa.Table:
+    """Answer a command that lists; Iceberg has no foreign keys, and clients make no tables that would need types."""
+    catalog = lake.settings.catalog_name
+    if name == "CommandGetSqlInfo":
+        return sql_info(command.info)
+    rows: list[dict[str, Any]] = []
+    wanted = command.catalog if name != "CommandGetCatalogs" and _is_given(command, "catalog") else catalog
+    if name == "CommandGetTableTypes":
+        rows = [{"table_type": kind} for kind in _TABLE_TYPES]
+    elif wanted == catalog:
+        rows = [{"catalog_name": catalog, **row} for row in _in_the_lake(lake, name, command)]
+    return pa.Table.from_pylist(rows, listing_schema(name, command))
+
+
+def _in_the_lake(lake: Lake, name: str, command: Any) -> Iterator[dict[str, Any]]:
+    match name:
+        case "CommandGetCatalogs":
+            yield {}
+        case "CommandGetDbSchemas":
+            yield from ({"db_schema_name": schema} for schema in _schemas(lake, command))
+        case "CommandGetTables":
+            yield from _tables(lake, command)
+        case "CommandGetPrimaryKeys":
+            yield from _primary_key(lake, command.db_schema, command.table)
+
+
+def _schemas(lake: Lake, command: Any) -> list[str]:
+    found = (".".join(parts) for parts in lake.catalog.list_namespaces())
+    return sorted(schema for schema in found if _matches(command, "db_schema_filter_pattern", schema))
+
+
+def _tables(lake: Lake, command: Any) -> Iterator[dict[str, Any]]:
+    for schema in _schemas(lake, command):
+        kind = _SYSTEM_TABLE if schema == _SYSTEM_SCHEMA else _TABLE
+        if command.table_types and kind not in command.table_types:
+            continue
+        for *_, table in sorted(lake.catalog.list_tables(schema)):
+            if not _matches(command, "table_name_filter_pattern", table):
+                continue
+            row = {"db_schema_name": schema, "table_name": table, "table_type": kind}
+            try:
+                columns = {"table_schema": _columns(lake, f"{schema}.{table}")} if command.include_schema else {}
+            except NoSuchTableError:  # dropped since it was listed
+                continue
+            yield {**row, **columns}
+
+
+def _columns(lake: Lake, full_name: str) -> bytes:
+    found = arrow_schema(readable_columns(lake.catalog.load_table(full_name).schema()))
+    return bytes(found.serialize().to_pybytes())
+
+
+def _primary_key(lake: Lake, schema: str, table: str) -> Iterator[dict[str, Any]]:
+    state = lake.tables.table_state(f"{schema}.{table}") if schema and table else None
+    for place, column in enumerate(stored_key(state) if state is not None else (), 1):
+        row = {"db_schema_name": schema, "table_name": table, "column_name": column.name}
+        yield {**row, "key_name": None, "key_sequence": place}
+
+
+def _is_given(command: Any, field: str) -> bool:
+    return field in command.DESCRIPTOR.fields_by_name and bool(command.HasField(field))
+
+
+def _matches(command: Any, field: str, name: str) -> bool:
+    """Return whether a name is like the pattern in a field, if the field is given: `%` is any text, `_` any character."""
+    if not command.HasField(field):
+        return True
+    escaped = re.sub(
+        r"\\?(.)", lambda part: {"%": ".*", "_": "."}.get(part[0], re.escape(part[1])), getattr(command, field)
+    )
+    return re.fullmatch(escaped, name, re.DOTALL) is not None

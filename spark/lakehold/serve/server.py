@@ -1,0 +1,199 @@
+"""The server: requests of Arrow Flight SQL, each answered by the module that knows how.
+
+The server keeps nothing between two requests: a prepared statement is its text, and a ticket says all that its rows need. So a
+client that goes away leaves nothing behind, and may go on at another server of the same lake.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakehold.errors import LakeholdError, UpstreamUnavailable
+from lakehold.serve.catalog_listing import listing, listing_schema
+from lakehold.serve.clients import CLIENT, NoHandshake, Recognition
+from lakehold.serve.faults import reported
+from lakehold.serve.messages import message, packed, unpacked
+from lakehold.serve.parameters import bound, parameter_schema, with_nulls
+from lakehold.serve.statement_rows import Statements
+from lakehold.serve.streaming import Read, Rows, RowStream, columns_alone
+from lakehold.serve.tokens import Tokens
+
+_CREATE_PREPARED, _CLOSE_PREPARED = "CreatePreparedStatement", "ClosePreparedStatement"
+_NO_ROWS_CHANGED = 0
+"""Drivers of JDBC take -1, which means unknown, for a query, and run the statement once more."""
+
+
+class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """A server of Flight SQL over one lake. It listens as soon as it is made.
+
+    Args:
+        address: `grpc://host:port` or `grpc+tls://host:port`; port 0 takes a free one.
+        statements: Runs the statements.
+        tokens: The tokens that admit clients.
+        tls: The certificate and its key, as PEM; None: no TLS.
+    """
+
+    def __init__(
+        self, address: str, statements: Statements, tokens: Tokens, tls: tuple[bytes, bytes] | None = None
+    ) -> None:
+        super().__init__(
+            address,
+            auth_handler=NoHandshake(),
+            tls_certificates=[tls] if tls else None,
+            middleware={CLIENT: Recognition(tokens)},
+        )
+        self._statements = statements
+        self._is_closing = threading.Event()
+
+    def close(self) -> None:
+        """End what clients read, and stop."""
+        self._is_closing.set()
+        self.shutdown()
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
+        """Describe the rows of a command, and give the ticket for them."""
+        with reported():
+            name, command = _command(descriptor)
+            schema = self._schema(context, name, command)
+            text = _text_of(name, command)
+            ticket = descriptor.command
+            if text is not None:
+                ticket = packed(message("TicketStatementQuery", statement_handle=text.encode()))
+            return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(flight.Ticket(ticket), [])], -1, -1)
+
+    def get_schema(self, context: Any, descriptor: Any) -> flight.SchemaResult:
+        """Describe the rows of a command."""
+        with reported():
+            return flight.SchemaResult(self._schema(context, *_command(descriptor)))
+
+    def do_get(self, context: Any, ticket: Any) -> flight.FlightDataStream:
+        """Send the rows of a ticket."""
+        with reported():
+            name, command = unpacked(ticket.ticket)
+            if listing_schema(name, command) is not None:
+                return flight.RecordBatchStream(listing(self._statements.lake, name, command))
+            stream = RowStream(self._read(context, _needed_text(name, command)), partial(self._is_over, context))
+            return flight.GeneratorStream(stream.schema(), _batches(stream))
+
+    def do_action(self, context: Any, action: Any) -> list[bytes]:
+        """Prepare a statement, which runs nothing, or forget it, which needs nothing."""
+        with reported():
+            if action.type == _CLOSE_PREPARED:
+                return []
+            if action.type == _CREATE_PREPARED:
+                _, request = unpacked(action.body.to_pybytes())
+                return [self._prepared(context, request.query)]
+            raise _unsupported(action.type)
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - the signature is Flight's
+        """List the actions."""
+        return [(_CREATE_PREPARED, "Prepares a statement."), (_CLOSE_PREPARED, "Forgets a prepared statement.")]
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Take the values of a prepared statement's parameters, or run a statement that has no rows."""
+        with reported():
+            name, command = _command(descriptor)
+            text = _needed_text(name, command)
+            if name == "CommandPreparedStatementQuery":
+                handle = bound(text, (chunk.data for chunk in reader)).encode()
+                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+            else:
+                self._run(context, text)
+                answer = message("DoPutUpdateResult", record_count=_NO_ROWS_CHANGED)
+            writer.write(answer.SerializeToString())
+
+    def list_flights(self, context: Any, criteria: Any) -> Iterator[flight.FlightInfo]:  # noqa: ARG002
+        """List nothing: the commands of Flight SQL list what the lake has."""
+        return iter(())
+
+    def _schema(self, context: Any, name: str, command: Any) -> pa.Schema:
+        listed = listing_schema(name, command)
+        return listed if listed is not None else self._columns(context, _needed_text(name, command))
+
+    def _columns(self, context: Any, text: str) -> pa.Schema:
+        read = self._read(context, with_nulls(text))
+        with closing(RowStream(columns_alone(read), partial(self._is_over, context))) as stream:
+            return stream.schema()
+
+    def _prepared(self, context: Any, text: str) -> bytes:
+        changes = self._statements.admitted(with_nulls(text)).changes
+        columns = pa.schema([]) if changes else self._columns(context, text)
+        parameters = parameter_schema(text)
+        answer = message(
+            "ActionCreatePreparedStatementResult",
+            prepared_statement_handle=text.encode(),
+            dataset_schema=columns.serialize().to_pybytes() if len(columns) else b"",
+            parameter_schema=parameters.serialize().to_pybytes() if len(parameters) else b"",
+            is_update=changes,
+        )
+        return packed(answer)
+
+    def _run(self, context: Any, text: str) -> None:
+        stream = RowStream(self._read(context, text), partial(self._is_over, context))
+        stream.schema()
+        for _ in stream.tables():
+            pass
+
+    def _read(self, context: Any, text: str) -> Read:
+        role = context.get_middleware(CLIENT).role
+
+        def read(stop: threading.Event) -> Rows:
+            yield from self._statements.rows(self._statements.admitted(text), role, stop)
+
+        return read
+
+    def _is_over(self, context: Any) -> bool:
+        """Return whether the client has left. A server that stops raises: rows that end without error are complete."""
+        if self._is_closing.is_set():
+            hint = "Connect again when the server runs."
+            raise UpstreamUnavailable("the server stops", code="server-stops", hint=hint)
+        return bool(context.is_cancelled())
+
+
+def _batches(stream: RowStream) -> Iterator[pa.Table]:
+    with reported():
+        yield from stream.tables()
+
+
+def _command(descriptor: Any) -> tuple[str, Any]:
+    return unpacked(descriptor.command or b"")
+
+
+_TEXT_FIELDS: dict[str, Callable[[Any], bytes | str]] = {
+    "CommandStatementQuery": lambda command: command.query,
+    "CommandStatementUpdate": lambda command: command.query,
+    "CommandPreparedStatementQuery": lambda command: command.prepared_statement_handle,
+    "CommandPreparedStatementUpdate": lambda command: command.prepared_statement_handle,
+    "TicketStatementQuery": lambda command: command.statement_handle,
+}
+
+
+def _text_of(name: str, command: Any) -> str | None:
+    """Return the text of the statement in a command; None if there is none."""
+    found = _TEXT_FIELDS[name](command) if name in _TEXT_FIELDS else None
+    try:
+        return found.decode() if isinstance(found, bytes) else found
+    except UnicodeDecodeError:
+        raise _unsupported("a handle that this server did not give") from None
+
+
+def _needed_text(name: str, command: Any) -> str:
+    text = _text_of(name, command)
+    if text is None:
+        raise _unsupported(name)
+    return text
+
+
+def _unsupported(what: str) -> LakeholdError:
+    return LakeholdError(
+        f"the server does not answer {what[:100]}",
+        code="flight-request",
+        detail="It runs statements and prepared statements, and lists catalogs, schemas, tables and keys.",
+    )

@@ -1,0 +1,112 @@
+"""The rows of a client's statement, as a stream of Arrow tables."""
+
+from __future__ import annotations
+
+from threading import Event, Lock
+from typing import Any
+
+import pyarrow as pa
+
+from lakehold.lake import Lake
+from lakehold.serve.admission import Admitted, Kind, admitted
+from lakehold.serve.query_sessions import QuerySessions
+from lakehold.serve.streaming import Rows
+from lakehold.spark_errors import readable
+from lakehold.sql.result import Result
+from lakehold.subscribe.on_spark import streamed
+from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.row_values import of_arrow_types
+from lakehold.subscribe.spark_types import arrow_schema_of
+
+_NOTICES = pa.schema([pa.field("notice", pa.utf8())])
+
+
+class Statements:
+    """The statements that clients run on a lake.
+
+    Attributes:
+        lake: The lake, through which all clients read.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self._sessions = QuerySessions(lake)
+        self._of_roles: dict[str | None, Lake] = {}
+        self._opening = Lock()
+
+    def close(self) -> None:
+        """Close what was opened for the clients' queries and roles."""
+        self._sessions.close()
+        for lake in self._of_roles.values():
+            lake.close()
+
+    def admitted(self, text: str) -> Admitted:
+        """Parse a statement, and check that a client may run it."""
+        return admitted(text, self.lake.settings.catalog_name, self._is_other_catalog)
+
+    def rows(self, statement: Admitted, role: str | None, stop: Event) -> Rows:
+        """Yield the columns of a statement's rows, then the rows, as they come. What has effects runs after the columns.
+
+        Args:
+            statement: The statement.
+            role: The role of the client.
+            stop: Ends the rows when set.
+        """
+        match statement.kind:
+            case Kind.SUBSCRIPTION:
+                yield from self._subscription(statement.text, stop)
+            case Kind.QUERY:
+                yield from self._query(statement.text, stop)
+            case Kind.ANSWER:
+                found = _as_table(self._of(role).sql(statement.text))
+                yield found.schema
+                yield found
+            case Kind.HOLD_CHANGE:
+                yield _NOTICES
+                notices = self._of(role).sql(statement.text).notices
+                yield pa.Table.from_pydict({"notice": list(notices)}, _NOTICES)
+
+    def _subscription(self, text: str, stop: Event) -> Rows:
+        opened = self.lake.open_subscription(text)
+        yield opened.schema
+        with readable():
+            for chunk in opened.follow(stop):
+                if isinstance(chunk, OutputChunk):
+                    yield chunk.rows
+
+    def _query(self, text: str, stop: Event) -> Rows:
+        with self._sessions.borrowed(stop) as session, self.lake.open_query(text, session) as frame:
+            rows = of_arrow_types(frame)
+            types = arrow_schema_of(rows.schema).types
+            schema = pa.schema(list(zip(frame.columns, types, strict=True)))
+            yield schema
+            yield from streamed(rows, schema)
+
+    def _of(self, role: str | None) -> Lake:
+        """Return the lake as a program with this role has it."""
+        if role == self.lake.settings.role:
+            return self.lake
+        with self._opening:
+            if role not in self._of_roles:
+                self._of_roles[role] = Lake(self.lake.settings.model_copy(update={"role": role}), self.lake.spark)
+            return self._of_roles[role]
+
+    def _is_other_catalog(self, name: str) -> bool:
+        return self.lake.spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
+
+
+def _as_table(result: Result) -> pa.Table:
+    columns = zip(*result.rows, strict=True) if result.rows else ([] for _ in result.columns)
+    arrays = [_as_array(list(values)) for values in columns]
+    return pa.Table.from_arrays(
+        arrays, schema=pa.schema(list(zip(result.columns, (a.type for a in arrays), strict=True)))
+    )
+
+
+def _as_array(values: list[Any]) -> pa.Array:
+    """Convert the values of a short answer; those without a common type become text, and nothing but nulls counts as text."""
+    try:
+        found = pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else str(value) for value in values], pa.utf8())
+    return found.cast(pa.utf8()) if pa.types.is_null(found.type) else found
