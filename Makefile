@@ -42,14 +42,20 @@ stack-down: setup ## Stop the stack
 	@$(BIN)/lakehold stack down
 
 ##@ Check
-test: setup-stack setup-browser lint types ## Run every check and every test
+test: setup-stack setup-browser lint types build/spark-classes.jsa ## Run every check and every test
 	@$(PYTEST) -m "not soak" --durations 30 --durations-min 10
+
+build/spark-classes.jsa: requirements.lock
+	@$(BIN)/python -m tests.spark_archive
 
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
 
-soak: setup-stack ## Run the tests that take longer than a CI run may
+soak: setup-stack ## Run the tests that take longer than a CI run may, and the random ones with more examples
 	@$(BIN)/pytest -m soak --verbose --capture no
+	@REPLAY_EXAMPLES=20 INCREMENTAL_HISTORIES=4 INCREMENTAL_QUERIES=6 TRANSACTION_EXAMPLES=2000 $(BIN)/pytest --verbose \
+		tests/spark/test_replay.py tests/spark/test_changes.py tests/spark/test_incremental_queries.py \
+		tests/property/test_transactions.py
 
 fuzz: setup ## Try random bad input for SECONDS (60) of each kind; SEED repeats a run
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

@@ -18,10 +18,13 @@ from pyspark.sql import SparkSession
 from lakehold.lake import Lake, connect
 from lakehold.session import session_conf
 from tests.kafka_broker import broker
+from tests.spark_archive import start_quickly
 from tests.spark_connect import session_settings, spark_connect
 from tests.stack_fixtures import database, stack, stack_directory
 
 __all__ = ["broker", "database", "spark_connect", "stack", "stack_directory"]
+
+start_quickly(os.environ)
 
 _names = itertools.count()
 
@@ -36,7 +39,10 @@ hypothesis_settings.load_profile("repeatable")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each worker whole files; those that need the stack go to two workers, each of which starts one, and begin first."""
+    """Give each worker whole files, and tests that share servers to the workers that start these; such tests begin first.
+
+    Two workers start a stack each, one worker the Spark Connect server, and one the single servers.
+    """
     groups = {item: _group(item) for item in items}
     on_stack = list(dict.fromkeys(item.path for item, group in groups.items() if group == "stack"))
     for item, group in groups.items():
@@ -47,14 +53,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _STACKS = 2
-_FIRST = (*(f"stack{number}" for number in range(_STACKS)), "servers")
+_FIRST = (*(f"stack{number}" for number in range(_STACKS)), "connect", "servers")
 
 
 def _group(item: pytest.Item) -> str:
-    """Return the group of a test: of the stack, of single servers, or of its file."""
+    """Return the group of a test: of the stack, of a Spark Connect server, of single servers, or of its file."""
+    fixtures: Sequence[str] = getattr(item, "fixturenames", ())
+    if "spark_connect" in fixtures and "stack_directory" not in fixtures:
+        return "connect"
     if item.get_closest_marker("stack") is None:
         return item.path.stem
-    fixtures: Sequence[str] = getattr(item, "fixturenames", ())
     is_alone = "broker" in fixtures or item.path.parent.name == "contract"
     return "servers" if is_alone and "stack_directory" not in fixtures else "stack"
 

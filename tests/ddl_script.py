@@ -92,6 +92,11 @@ def rounds(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield [step for step in row if step is not None]
 
 
+def first_rounds(steps: Sequence[Step], count: int) -> list[Step]:
+    """Return the steps of the first rounds."""
+    return [step for row in itertools.islice(rounds(steps), count) for step in row]
+
+
 @dataclass
 class Load:
     """A client that inserts, updates and deletes rows of tables, and changes their keys, while statements alter the tables.

@@ -99,6 +99,8 @@ def _figures(
 ) -> list[Figure]:
     """Measure `ask` for each of `counts`, beside the mean of each kind alone, in turns over the same changes.
 
+    The goal is that each one takes at most the share `each` of one alone; None: no goal.
+
     Each count and each kind alone has its own lake in this process, so that no measurement uses another one's cached diffs.
     """
     took: dict[int, list[float]] = {count: [] for count in counts}

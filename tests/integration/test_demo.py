@@ -75,6 +75,7 @@ def test_the_recorded_shop_is_equal_to_postgresql_and_readable(tmp_path: Path) -
             }, "the example files describe the shop's tables"
 
 
+@pytest.mark.soak
 @pytest.mark.stack
 def test_a_live_shop_is_equal_to_postgresql_at_the_end_and_leaves_the_stack_as_it_was(
     stack: StackAddresses, stack_directory: Path, tmp_path: Path

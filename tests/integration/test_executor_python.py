@@ -94,6 +94,7 @@ def test_without_lakehold_on_executors_batches_from_kafka_run_and_other_large_re
             assert f"Install lakehold {metadata.version('lakehold')} for Python 3." in refused.stderr
 
 
+@pytest.mark.soak
 def test_another_version_of_lakehold_on_an_executor_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older = tmp_path / "older" / "lakehold-0.0.1.dist-info"
     older.mkdir(parents=True)

@@ -27,7 +27,6 @@ from py4j.protocol import Py4JJavaError
 
 from lakehold import artifacts
 from lakehold.lake import connect
-from tests.doc_pages import ROOT
 from tests.runnable_pages import checked
 from tests.waiting import wait_for
 
@@ -84,7 +83,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(shop: Path) -> Iterator[Server]:
-    command, _, _ = checked(PAGE, __file__)
+    command, *_ = checked(PAGE, __file__)
     assert command == "lakehold serve --warehouse lake\n"
     server = Server(shop)
     yield server
@@ -98,7 +97,7 @@ def address(server: Server) -> str:
 
 
 def test_the_program_on_the_page_reads_and_follows_with_adbc(address: str, shop: Path) -> None:
-    *_, program = checked(PAGE, __file__)
+    *_, program, _ = checked(PAGE, __file__)
     assert DEFAULT in program
     printed = StringIO()
     with redirect_stdout(printed):
@@ -133,7 +132,8 @@ class Jdbc:
             classpath=str(jar), javaopts=["--add-opens=java.base/java.nio=ALL-UNNAMED", "-Xmx256m"], die_on_exit=True
         )
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-        (url,) = re.findall(r"^jdbc:\S+useEncryption=false$", (ROOT / PAGE).read_text(), re.MULTILINE)
+        *_, urls = checked(PAGE, __file__)
+        (url,) = re.findall(r"^jdbc:\S+useEncryption=false$", urls, re.MULTILINE)
         given = self._gateway.jvm.java.util.Properties()
         for name, value in properties.items():
             given.setProperty(name, value)
@@ -199,14 +199,14 @@ def test_jdbc_reads_prepares_lists_and_follows(jdbc: Jdbc, shop: Path) -> None:
 
 
 def test_other_machines_need_tls_and_a_token(shop: Path) -> None:
-    _, command, _ = checked(PAGE, __file__)
+    _, command, tokens, *_ = checked(PAGE, __file__)
     options = command.split()[4:]
     exposed = Server(shop, *options[:2])
     _, stderr = exposed.process.communicate(timeout=120)
     assert (exposed.process.returncode, "code: serve-exposed" in stderr) == (1, True)
 
     certificate = self_signed(shop)
-    (shop / "tokens").write_text(f"{TOKEN} bi\n")
+    (shop / "tokens").write_text(tokens.replace("5f1d…c09a", TOKEN).replace("77e2…41bd", TOKEN[::-1]))
     server = Server(shop, *options)
     port = server.address().rpartition(":")[2]
     trusted = {"adbc.flight.sql.client_option.tls_root_certs": certificate}

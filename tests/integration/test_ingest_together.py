@@ -139,7 +139,7 @@ def test_a_transaction_topic_is_fetched_and_read_once(
         broker.delete_topic(topic)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_sources_that_drift_apart_meet_again(fed: Fed, seed: int) -> None:
     random = Random(seed)
     for _ in range(4):

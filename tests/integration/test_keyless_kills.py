@@ -19,11 +19,13 @@ pytestmark = pytest.mark.spark
 LEASE_MS = 3_000
 
 
-def test_killed_batches_are_finished_once(tmp_path: Path) -> None:
+def test_killed_batches_are_finished_once(spark_connect: str, tmp_path: Path) -> None:
     directory = tmp_path / "topics"
     directory.mkdir()
     lake = connect(str(tmp_path / "lake"))
-    processes = IngestProcesses(tmp_path / "lake", "shop", {"lease_ms": LEASE_MS, "lease_renew_ms": 500})
+    processes = IngestProcesses(
+        tmp_path / "lake", "shop", {"lease_ms": LEASE_MS, "lease_renew_ms": 500, "spark_remote": spark_connect}
+    )
     lake.sql(
         f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON;"
         "CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE DEBEZIUM"

@@ -79,7 +79,10 @@ def _assert_equal(names: Sequence[str], found: Sequence[Sequence[str]], wanted: 
         assert {n: v for n, v in zip(names, row, strict=True) if v != dict(zip(names, wanted, strict=True))[n]} == {}
 
 
-@pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])
+@pytest.mark.parametrize(
+    "value_format",
+    ["FORMAT JSON", pytest.param("FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry", marks=pytest.mark.soak)],
+)
 def test_columns_of_postgres_are_as_declared_and_skipped_ones_are_reported(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, value_format: str
 ) -> None:

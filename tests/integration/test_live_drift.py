@@ -76,6 +76,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_are_fetched(
     shop.follow_until_nothing_is_reported()
 
 
+@pytest.mark.soak
 def test_changes_of_tables_that_were_out_of_the_publication_between_inspections_are_fetched(shop: Shop) -> None:
     execute(shop.database, ["ALTER PUBLICATION lake DROP TABLE orders"])
     _change(shop, "orders", "items")
@@ -93,6 +94,7 @@ def test_changes_of_tables_that_were_out_of_the_publication_between_inspections_
 _MADE_AGAIN = "CREATE PUBLICATION lake FOR TABLE orders, items WITH (publish_via_partition_root = true)"
 
 
+@pytest.mark.soak
 def test_tables_of_a_publication_created_again_at_once_are_snapshotted_again(shop: Shop) -> None:
     execute(shop.database, ["DROP PUBLICATION lake", _MADE_AGAIN])
     _change(shop, "orders", "items")
@@ -125,6 +127,7 @@ def test_a_table_created_again_under_its_name_has_no_rows_of_the_earlier_one(sho
     shop.follow_until_equal("orders", "items")
 
 
+@pytest.mark.soak
 def test_changes_of_a_table_that_the_connector_excluded_are_fetched(shop: Shop) -> None:
     name = shop.database.name
     with ConnectClient(shop.database.addresses.connect) as worker:
@@ -243,6 +246,7 @@ def _follow_until_whole(shop: Shop, table: str) -> None:
     assert shop.rows(table) == shop.wanted(table)
 
 
+@pytest.mark.soak
 def test_joining_tables_without_a_primary_key_get_a_hint_how_to_fetch_their_rows(shop: Shop) -> None:
     for table in ("keyless", "keyed_later"):
         execute(

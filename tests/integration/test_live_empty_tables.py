@@ -87,6 +87,7 @@ def test_empty_tables_of_postgresql_exist_in_the_lake(shop: Shop) -> None:
     assert lake.sql(f"SELECT count(*) FROM shop.first AS OF {line.since_ms}").rows == [(0,)]
 
 
+@pytest.mark.soak
 def test_empty_tables_of_mariadb_exist_in_the_lake(mariadb_shop: MariaDbShop) -> None:  # noqa: F811
     shop = mariadb_shop
     of_columns = (

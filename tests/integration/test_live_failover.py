@@ -103,7 +103,7 @@ def _settings(file: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("stack", "failover_slots")
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("restarts", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_nobody_notices_a_failover(shop: Shop, server: ReplicatedServer, restarts: bool) -> None:
     server.wait_until_copied(shop.database.name)
     server.have_primary_wait()
@@ -165,6 +165,7 @@ def test_a_primary_that_did_not_wait_for_its_standby_leaves_doubt(shop: Shop, se
     _take_again(shop)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("stack")
 def test_a_slot_that_the_standby_did_not_copy_is_lost(shop: Shop, server: ReplicatedServer) -> None:
     wait_for(lambda: _commit_ends_where_the_lake_is(shop), "the lake knows where its last commit ends")
@@ -201,6 +202,7 @@ def test_a_user_without_the_right_to_ask_for_timelines_is_found(server: Replicat
     assert may_ask("GRANT EXECUTE ON FUNCTION pg_control_system() TO poor")
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("stack", "failover_slots")
 def test_standbys_copy_the_slot_of_an_earlier_lakehold(shop: Shop, server: ReplicatedServer) -> None:
     server.wait_until_copied(shop.database.name)

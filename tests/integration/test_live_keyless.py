@@ -60,6 +60,7 @@ def wanted(shop: Shop, table: str) -> list[str]:
     return sorted(map(repr, shop.query(f"SELECT * FROM {table}")))
 
 
+@pytest.mark.soak
 def test_pgbench(shop: Shop) -> None:
     execute(shop.database, [f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()])
     execute(shop.database, [*FIRST_ROWS])
@@ -94,6 +95,7 @@ def test_pgbench(shop: Shop) -> None:
         follow(shop, *TABLES)
 
 
+@pytest.mark.soak
 def test_a_table_that_joins_and_gets_a_primary_key_later(shop: Shop) -> None:
     shop.upstream("keyed", rows=20)
     shop.lake.sql(shop.creating("keyed"))

@@ -123,6 +123,7 @@ def test_tables_are_captured_and_join(shop: Shop) -> None:
     assert status_of(shop.lake).notices == ()
 
 
+@pytest.mark.soak
 def test_a_table_is_dropped_and_created_again_while_changes_run(shop: Shop) -> None:
     shop.lake.sql(CREATING_ITEMS)
     shop.follow("shop.orders", "more.items")
@@ -212,6 +213,7 @@ def test_changes_of_a_table_out_of_the_connectors_list_are_fetched(shop: Shop, s
     wait_for(quiet, "the lake has all missed changes")
 
 
+@pytest.mark.soak
 def test_a_lost_connector_of_an_earlier_lakehold_is_created_again_with_the_types_of_its_tables(
     shop: Shop, stack: StackAddresses
 ) -> None:
@@ -239,6 +241,7 @@ def test_a_lost_connector_of_an_earlier_lakehold_is_created_again_with_the_types
     assert shop.rows("more.items")[-1][0] == "4"
 
 
+@pytest.mark.soak
 def test_tables_are_truncated_without_waiting_for_an_end(shop: Shop) -> None:
     """Truncate tables: Debezium sends the BEGIN of a TRUNCATE, which commits by itself, but no END."""
     server = shop.server
@@ -275,6 +278,7 @@ def test_a_purged_log_is_reported_and_a_snapshot_has_its_changes(shop: Shop, sta
     shop.follow("shop.orders", "shop.customers")
 
 
+@pytest.mark.soak
 def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
     chunks, chunk_rows, changes = 20, 1_024, 20_000
     shop.server.execute(
@@ -296,6 +300,7 @@ def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Sho
     assert shop.server.rows(f"SELECT id FROM {shop.signal_table}") == [("seen",)], "no signal is left"
 
 
+@pytest.mark.soak
 def test_a_table_joins_when_the_user_may_have_a_signal_table(poor: Shop) -> None:
     with pytest.raises(LakeholdError) as refusal:
         poor.lake.sql(CREATING_ITEMS)

@@ -99,6 +99,7 @@ def shop(
         found.lake.sql("DROP SOURCE shop CASCADE")
 
 
+@pytest.mark.soak
 def test_a_history_with_equal_rows_is_followed_and_resnapshotted(shop: Shop) -> None:
     shop.execute("SET GLOBAL binlog_row_image = MINIMAL")
     with pytest.raises(UpstreamError) as refused:
@@ -158,6 +159,7 @@ def test_a_snapshot_that_was_interrupted_is_repeated_at_one_position(shop: Shop,
     shop.follow("history", "orders")
 
 
+@pytest.mark.soak
 def test_a_table_that_joins_and_gets_a_primary_key_later(shop: Shop) -> None:
     shop.create("orders")
     shop.follow("orders")
@@ -183,6 +185,7 @@ def test_a_table_that_joins_and_gets_a_primary_key_later(shop: Shop) -> None:
     shop.follow("orders", "history")
 
 
+@pytest.mark.soak
 def test_a_table_that_loses_its_primary_key_stops_with_a_way_out(shop: Shop) -> None:
     shop.create("history", "orders")
     shop.follow("history", "orders")

@@ -45,6 +45,7 @@ def _follow_all(shop: Shop) -> None:
     shop.follow("shop.orders", "shop.customers")
 
 
+@pytest.mark.soak
 def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_more(shop: Shop) -> None:
     (documented,) = checked("docs/operate/unreadable-statements.md", by=__file__)
     shop.server.execute(
@@ -90,6 +91,7 @@ def test_a_table_that_becomes_system_versioned_is_left_out_until_it_is_none_any_
     assert _notices(shop) == ""
 
 
+@pytest.mark.soak
 def test_a_table_that_was_left_out_between_two_ingests_waits_for_its_snapshot(shop: Shop) -> None:
     shop.server.execute("ALTER TABLE shop.orders ADD SYSTEM VERSIONING")
     shop.lake.sql("ALTER SOURCE shop REPAIR")
@@ -104,6 +106,7 @@ def test_a_table_that_was_left_out_between_two_ingests_waits_for_its_snapshot(sh
     assert _notices(shop) == ""
 
 
+@pytest.mark.soak
 def test_a_column_is_added_by_a_statement_that_debezium_cannot_read(shop: Shop) -> None:
     for table in ("more.items", "shop.orders"):
         shop.server.execute(

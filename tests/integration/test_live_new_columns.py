@@ -66,6 +66,12 @@ _TYPES = {
 """Columns whose default PostgreSQL keeps beside the column."""
 
 
+VALUE_FORMATS = pytest.mark.parametrize(
+    "value_format",
+    ["FORMAT JSON", pytest.param("FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry", marks=pytest.mark.soak)],
+)
+
+
 def _follow(shop: Shop, rows: int, table: str = "orders") -> None:
     """Ingest until the table has so many rows."""
 
@@ -82,7 +88,7 @@ def _rows(lake: Lake, columns: str = "*", table: str = "orders") -> list[tuple[A
     return sorted(lake.sql(f"SELECT {columns} FROM {lake.settings.catalog_name}.shop.{table}").rows)
 
 
-@pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])
+@VALUE_FORMATS
 def test_rows_older_than_a_column_have_what_a_message_with_its_default_has(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, value_format: str
 ) -> None:
@@ -174,7 +180,7 @@ def test_a_table_waits_while_its_database_cannot_be_asked_about_a_new_column_and
     assert _rows(shop.lake, "id, c") == [(1, 5), (2, 5), (3, 5)]
 
 
-@pytest.mark.parametrize("value_format", ["FORMAT JSON", "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry"])
+@VALUE_FORMATS
 def test_a_renamed_column_is_the_same_column_with_its_history(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch, value_format: str
 ) -> None:
@@ -242,6 +248,7 @@ def _state(shop: Shop) -> TableState:
     return state
 
 
+@pytest.mark.soak
 def test_a_table_without_a_primary_key_says_how_its_new_column_gets_its_values(shop: Shop) -> None:
     created = "CREATE TABLE loose (id int, n int, note text)"
     execute(

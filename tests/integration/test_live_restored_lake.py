@@ -47,7 +47,9 @@ def _copy_catalog(source: Path, target: Path) -> None:
         old.backup(new)
 
 
-@pytest.mark.parametrize("is_pending", [False, True], ids=["finished", "pending"])
+@pytest.mark.parametrize(
+    "is_pending", [pytest.param(False, id="finished", marks=pytest.mark.soak), pytest.param(True, id="pending")]
+)
 def test_a_snapshot_requested_after_the_backup_deletes_no_rows_of_the_restored_lake(
     shop: Shop, tmp_path: Path, *, is_pending: bool
 ) -> None:

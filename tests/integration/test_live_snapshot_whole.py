@@ -41,12 +41,14 @@ def test_a_bank_balances_while_its_connector_starts_over_and_deleted_rows_are_de
     assert_balanced_at_each_timestamp(shop.lake, "shop", at_least=2)
 
 
+@pytest.mark.soak
 def test_a_bank_balances_while_a_table_joins(shop: Shop) -> None:
     bank = PostgresBank(shop.database)
     bank.open()
     _join(shop, bank)
 
 
+@pytest.mark.soak
 def test_a_bank_balances_while_the_connector_sends_a_joining_table_ahead_of_the_others(poor: Shop) -> None:
     bank = PostgresBank(poor.database)
     bank.open()

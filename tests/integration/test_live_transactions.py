@@ -119,6 +119,7 @@ def test_a_transaction_that_overlaps_a_restart_of_its_connector_is_whole(
     source.assert_equal("events", "events", ["id"])
 
 
+@pytest.mark.soak
 def test_transactions_of_mariadb_stay_whole(
     make_lake: LakeFactory,
     stack: StackAddresses,

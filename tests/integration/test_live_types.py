@@ -53,7 +53,11 @@ _CHANGES: tuple[LiteralString, ...] = (
 
 
 @pytest.mark.parametrize(
-    ("value_format", "read_in_driver"), [("avro", 20_000), ("json", 0)], ids=["avro by the driver", "json by spark"]
+    ("value_format", "read_in_driver"),
+    [
+        pytest.param("avro", 20_000, id="avro by the driver"),
+        pytest.param("json", 0, id="json by spark", marks=pytest.mark.soak),
+    ],
 )
 def test_values_of_every_type_arrive_through_a_life_of_rows(
     make_lake: LakeFactory, database: SourceDatabase, value_format: ValueFormat, read_in_driver: int

@@ -140,6 +140,7 @@ def test_a_repair_that_the_user_may_not_do_is_reported_and_the_rest_goes_on(poor
     assert status_of(poor.lake).notices == (f"source shop: {reason}",)
 
 
+@pytest.mark.soak
 def test_tables_join_without_a_signal_table_and_the_next_inspection_uses_one_a_superuser_created(
     poor: Shop,
 ) -> None:

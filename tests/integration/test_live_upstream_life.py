@@ -200,7 +200,7 @@ def test_primary_keys_are_added_and_changed(make_lake: LakeFactory, database: So
     _assert_equal(source, "compound", key=["id", "region"])
 
 
-@pytest.mark.parametrize("value_format", ["avro", "json"])
+@pytest.mark.parametrize("value_format", ["avro", pytest.param("json", marks=pytest.mark.soak)])
 def test_a_primary_key_is_dropped_and_put_back(
     make_lake: LakeFactory, database: SourceDatabase, value_format: ValueFormat
 ) -> None:
@@ -335,6 +335,7 @@ def _start(database: SourceDatabase, config: Mapping[str, str]) -> None:
         connect.wait_until_running(database.name)
 
 
+@pytest.mark.soak
 def test_the_last_table_of_a_captured_database_is_dropped_and_created_again(
     make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

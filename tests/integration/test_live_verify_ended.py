@@ -64,7 +64,7 @@ def test_a_read_that_somebody_ends_is_not_blamed_on_a_missing_grant(
     wait_for(lambda: not _sessions(database), "no session is left")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_ctrl_c_ends_a_comparison_and_its_transaction(
     lake: Lake, database: SourceDatabase, sent: signal.Signals
 ) -> None:

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 _LENIENT = "SET sql_mode = '', time_zone = '+00:00', NAMES utf8mb4"
 
 
+@pytest.mark.soak
 def test_tables_of_mariadb_are_compared(
     make_lake: LakeFactory, stack: StackAddresses, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:

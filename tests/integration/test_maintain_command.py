@@ -28,12 +28,13 @@ NAME = "shop.t"
 NOW = {"foreign_lag_ms": 50, "retain_history_ms": 0, "expire_grace_ms": 0}
 
 
-def run(lake: Lake, *arguments: str, kill_at: str = "") -> subprocess.CompletedProcess[str]:
+def run(lake: Lake, *arguments: str, kill_at: str = "", spark_remote: str = "") -> subprocess.CompletedProcess[str]:
     settings = {
         "WAREHOUSE": lake.settings.warehouse,
         "CATALOG_NAME": lake.settings.catalog_name,
         "SPARK_DRIVER_MEMORY": "1g",
         "SPARK_CONF": json.dumps({"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS}),
+        "SPARK_REMOTE": spark_remote,
         "KILL_AT": kill_at,
         **{name.upper(): str(value) for name, value in NOW.items()},
     }
@@ -62,12 +63,14 @@ def held(make_lake: LakeFactory) -> tuple[Lake, list[int]]:
     return lake, times
 
 
-def test_a_maintenance_killed_at_any_failpoint_is_finished_by_the_next_one(held: tuple[Lake, list[int]]) -> None:
+def test_a_maintenance_killed_at_any_failpoint_is_finished_by_the_next_one(
+    held: tuple[Lake, list[int]], spark_connect: str
+) -> None:
     lake, times = held
     lake.holds.advance("kept", times[4])
     before = lake.sql(f"SUBSCRIBE {NAME} AS OF {times[4]}").rows
     for point in ("after-tags", "after-untag", "after-expiry", "after-compaction"):
-        assert run(lake, NAME, kill_at=point).returncode == -signal.SIGKILL, point
+        assert run(lake, NAME, kill_at=point, spark_remote=spark_connect).returncode == -signal.SIGKILL, point
         assert lake.sql(f"SUBSCRIBE {NAME} AS OF {times[4]}").rows == before, point
     lake.sql(f"CALL system.expire_snapshots(table => '{NAME}', older_than => TIMESTAMP '2100-01-01', retain_last => 1)")
     done = run(lake, NAME, "--format", "json")
@@ -79,6 +82,7 @@ def test_a_maintenance_killed_at_any_failpoint_is_finished_by_the_next_one(held:
     assert lake.sql(f"SELECT count(*) FROM {NAME}.files").rows == [(1,)]
 
 
+@pytest.mark.soak
 def test_two_concurrent_processes_succeed(held: tuple[Lake, list[int]]) -> None:
     lake, times = held
     before = lake.sql(f"SUBSCRIBE {NAME} AS OF {times[2]}").rows

@@ -16,14 +16,11 @@ import pytest
 
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
-from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.times import now_ms
 from tests.waiting import wait_for
 
 COLUMNS = pa.schema([("id", pa.int64())])
 ENDS_WITHIN_S = 400
-ROUNDS = 8
-MAINTENANCES = 2
 LEASE_MS = 1_500
 COMMAND = str(Path(sys.executable).with_name("lakehold"))
 
@@ -43,7 +40,8 @@ with connect() as lake, open(sys.argv[1], "a") as kept:
 class Shop:
     """A lake with a foreign table held from its first row on, and followers of the table."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, spark_remote: str) -> None:
+        self.spark_remote = spark_remote
         self.directory = directory
         self.lake: Lake = connect(
             str(directory / "lake"), catalog_name="kills", foreign_lag_ms=0, retain_history_ms=0, expire_grace_ms=0
@@ -89,8 +87,7 @@ class Shop:
             "expire_grace_ms": "0",
             "lease_ms": str(LEASE_MS),
             "lease_renew_ms": "300",
-            "spark_driver_memory": "1g",
-            "spark_conf": json.dumps({"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS}),
+            "spark_remote": self.spark_remote,
         }
         environment = {f"LAKEHOLD_{name.upper()}": value for name, value in settings.items()}
         return subprocess.Popen(
@@ -137,16 +134,17 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path)
+def shop(tmp_path: Path, spark_connect: str) -> Iterator[Shop]:
+    made = Shop(tmp_path, spark_connect)
     with made.lake:
         yield made
 
 
-def test_randomly_killed_followers_and_hold_commands_lose_nothing(shop: Shop) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.soak)])
+def test_randomly_killed_followers_and_hold_commands_lose_nothing(shop: Shop, kills: int) -> None:
     chance = random.Random(5)
     takes_s = {command: shop.ended(command) for command in shop.commands()}
-    for _ in range(ROUNDS):
+    for _ in range(kills):
         shop.write()
         command = chance.choice(shop.commands())
         # A command starts during most of its time: only the second half has something to interrupt.
@@ -161,14 +159,15 @@ def test_randomly_killed_followers_and_hold_commands_lose_nothing(shop: Shop) ->
 
 
 @pytest.mark.spark
-def test_randomly_killed_maintenance_loses_nothing(shop: Shop) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.soak)])
+def test_randomly_killed_maintenance_loses_nothing(shop: Shop, kills: int) -> None:
     chance = random.Random(7)
     maintain = (COMMAND, "maintain", "shop.t")
     for _ in range(12):
         shop.write()
     before = shop.lake.sql(f"SUBSCRIBE shop.t AS OF {shop.first_ms}").rows
     takes_s = shop.ended(maintain)
-    for _ in range(MAINTENANCES):
+    for _ in range(kills):
         for _ in range(9):
             shop.write()
         shop.killed(maintain, takes_s * chance.uniform(0.5, 1.0))

@@ -148,11 +148,14 @@ def test_two_concurrent_ingests_do_the_work_of_one(first: Lake, second: Lake) ->
     assert_all_is_there_once(first)
 
 
-def test_the_lease_of_a_killed_holder_is_awaited_and_taken_over(first: Lake, second: Lake, tmp_path: Path) -> None:
+def test_the_lease_of_a_killed_holder_is_awaited_and_taken_over(
+    first: Lake, second: Lake, spark_connect: str, tmp_path: Path
+) -> None:
     settings: dict[str, str | int] = {
         "catalog_name": first.settings.catalog_name,
         "lease_ms": 4_000,
         "lease_renew_ms": 500,
+        "spark_remote": spark_connect,
     }
     processes = IngestProcesses(tmp_path / "lake", "shop", settings | {"max_batch_records": 2})
     code, output = processes.run(kill_at="after-intent")

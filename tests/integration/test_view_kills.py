@@ -24,8 +24,9 @@ ENDS_WITHIN_S = 240
 class Shop:
     """A lake with a foreign table, and `bi.v`, which has its rows: a repeated merge would show."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, spark_remote: str) -> None:
         self.name = "bi.v"
+        self.spark_remote = spark_remote
         self.lake: Lake = connect(str(directory / "lake"), foreign_lag_ms=0)
         self.written = 0
         self.lake.catalog.create_namespace("shop")
@@ -38,8 +39,14 @@ class Shop:
         wait_for(lambda: now_ms() > table.metadata.last_updated_ms, within_s=10)
 
     def start(self, **settings: str) -> subprocess.Popen[str]:
-        chosen = {"warehouse": self.lake.settings.warehouse, "foreign_lag_ms": "0", "lease_ms": "1500", **settings}
-        chosen |= {"lease_renew_ms": "300"}
+        chosen = {
+            "warehouse": self.lake.settings.warehouse,
+            "spark_remote": self.spark_remote,
+            "foreign_lag_ms": "0",
+            "lease_ms": "1500",
+            "lease_renew_ms": "300",
+            **settings,
+        }
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("lakehold")), "publish", self.name, "--quiet"],
             env={**os.environ, **{f"LAKEHOLD_{name.upper()}": value for name, value in chosen.items()}},
@@ -69,8 +76,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    made = Shop(tmp_path)
+def shop(tmp_path: Path, spark_connect: str) -> Shop:
+    made = Shop(tmp_path, spark_connect)
     made.write()
     return made
 

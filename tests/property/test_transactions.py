@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from random import Random
 
@@ -16,7 +17,7 @@ from lakehold.model.offsets import Offsets
 from tests.topic_fetches import TopicFetches
 from tests.upstream_log import TRANSACTIONS, State, Tables, Topics, Upstream
 
-EXAMPLES = 400
+EXAMPLES = int(os.environ.get("TRANSACTION_EXAMPLES", "150"))
 IN_TIME = 0.7
 """The probability that all topics are sent in one order."""
 

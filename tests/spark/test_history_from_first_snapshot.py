@@ -181,7 +181,7 @@ class Numbers:
         ]
 
 
-@pytest.mark.parametrize("max_records", [4, 7])
+@pytest.mark.parametrize("max_records", [pytest.param(4, marks=pytest.mark.soak), 7])
 def test_tables_that_become_readable_one_by_one_show_whole_transactions(
     lake: Lake, tmp_path: Path, max_records: int
 ) -> None:

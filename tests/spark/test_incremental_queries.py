@@ -27,7 +27,7 @@ from tests.incremental_queries import COLUMNS, change, create, dated, insert, qu
 pytestmark = pytest.mark.spark
 
 HISTORIES = int(os.environ.get("INCREMENTAL_HISTORIES", "1"))
-QUERIES = int(os.environ.get("INCREMENTAL_QUERIES", "6"))
+QUERIES = int(os.environ.get("INCREMENTAL_QUERIES", "3"))
 TIMES = 5
 
 

@@ -207,7 +207,11 @@ def test_a_table_that_the_store_denies_is_named(make_lake: LakeFactory, s3_serve
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(403, "AWS Error ACCESS_DENIED"), (503, "AWS Error SLOW_DOWN")], ids=["denied", "busy"]
+    ("status", "words"),
+    [
+        pytest.param(403, "AWS Error ACCESS_DENIED", id="denied"),
+        pytest.param(503, "AWS Error SLOW_DOWN", id="busy", marks=pytest.mark.soak),
+    ],
 )
 def test_files_that_the_store_refuses_to_delete_are_reported_and_go_with_a_later_maintenance(
     make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path, status: int, words: str

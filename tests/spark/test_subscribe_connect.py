@@ -70,7 +70,7 @@ def lake(make_lake: LakeFactory) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("driver_diff_max_rows", [200_000, 0])
+@pytest.mark.parametrize("driver_diff_max_rows", [200_000, pytest.param(0, marks=pytest.mark.soak)])
 def test_spark_connect_gives_the_same_rows_and_types(
     lake: Lake, make_lake: LakeFactory, spark_connect: str, tmp_path: Path, driver_diff_max_rows: int
 ) -> None:

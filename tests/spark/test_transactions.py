@@ -36,7 +36,7 @@ def rows(lake: Lake, table: str) -> list[tuple[int, int]]:
     [
         (1, "postgres", {}),
         (2, "binlog", {}),
-        (3, "gtid", {"driver_read_max_records": 0}),
+        pytest.param(3, "gtid", {"driver_read_max_records": 0}, marks=pytest.mark.soak),
     ],
 )
 def test_random_transactions_of_killed_connectors_stay_whole(

@@ -1,4 +1,4 @@
-"""`lakehold verify` of a materialized view compares it with its query, computed whole at the view's last time."""
+"""`lakehold verify` of a materialized view compares it with its query, as `how-to/verify-a-table.md` says."""
 
 from __future__ import annotations
 

@@ -37,6 +37,16 @@ def test_every_test_and_path_that_is_named_exists(page: Path) -> None:
             assert (ROOT / name).exists(), name
 
 
+def test_every_guarantee_is_attacked_by_each_run_of_the_checks() -> None:
+    named = {name for name in inline_code((ROOT / "docs" / "guarantees.md").read_text()) if _PATH.match(name)}
+    assert named
+    for name in named:
+        text = (ROOT / name).read_text()
+        soaks = re.findall(r"^@pytest\.mark\.soak$", text, re.MULTILINE)
+        assert len(soaks) < len(re.findall(r"^def test_", text, re.MULTILINE)), name
+        assert not re.search(r"^pytestmark = .*\bsoak\b", text, re.MULTILINE), name
+
+
 @pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
 def test_every_function_class_and_field_that_is_named_exists(page: Path) -> None:
     code = {path.stem for path in PYTHON}.union(*(re.findall(r"\w+", path.read_text()) for path in PYTHON))

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from urllib.parse import urlsplit
 
 from cachetools import LRUCache
@@ -38,6 +39,9 @@ _LEAST_BYTES = 40_000
 
 _READ_AT_ONCE = 32
 """Metadata files that are read side by side."""
+
+_READ_AHEAD = REMEMBERED_BYTES // _LEAST_BYTES // 2
+"""Metadata files that are read ahead: no more than are still cached when the first one of them is needed."""
 
 
 def _size(file: MetadataFile) -> int:
@@ -79,8 +83,8 @@ class RememberingSqlCatalog(SqlCatalog):
 
         Nothing is raised for a table whose file is not read: loading the table does that.
         """
-        found = self._locations(names)
-        far = {name: location for name, location in found.items() if urlsplit(location).scheme not in ("", "file")}
+        found = islice(self._locations(names).items(), _READ_AHEAD)
+        far = {name: location for name, location in found if urlsplit(location).scheme not in ("", "file")}
         if len(far) > 1:
             with ThreadPoolExecutor(min(len(far), _READ_AT_ONCE), thread_name_prefix="lakehold-metadata") as threads:
                 deque(threads.map(self._try_to_read, far, far.values()), maxlen=0)
@@ -90,13 +94,13 @@ class RememberingSqlCatalog(SqlCatalog):
             self.file_of(names, location)
 
     def _locations(self, names: Collection[str]) -> dict[Identifier, str]:
-        """Return where the metadata of those tables in `names` that exist is; one statement for all."""
-        wanted = {Catalog.identifier_to_tuple(name) for name in names}
+        """Return where the metadata of those tables in `names` that exist is, in their order; one statement for all."""
+        wanted = [Catalog.identifier_to_tuple(name) for name in names]
         columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
         with self.engine.connect() as connection:
             rows = connection.execute(select(*columns).where(IcebergTables.catalog_name == self.name)).all()
-        located = {(*namespace.split("."), name): location for namespace, name, location in rows}
-        return {name: location for name, location in located.items() if name in wanted and location}
+        located = {(*namespace.split("."), name): location for namespace, name, location in rows if location}
+        return {name: located[name] for name in wanted if name in located}
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -14,6 +14,8 @@ from itertools import chain
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import LessThan, Reference
+from pyiceberg.expressions.literals import literal
 
 from lakehold.errors import LakeholdError
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
@@ -122,7 +124,9 @@ class HistoryTable(MergedTable):
     def remove_rows_before(self, before_ms: int) -> bool:
         """Remove ranges that ended on days before `before_ms`; a concurrent commit does not prevent it."""
         table, day_ms = self.table(), before_ms - before_ms % DAY_MS
-        ended = f"{VALID_TO} < '{datetime.fromtimestamp(day_ms / 1000, UTC).isoformat()}'"
+        ended = LessThan(
+            term=Reference(VALID_TO), value=literal(datetime.fromtimestamp(day_ms / 1000, UTC).isoformat())
+        )
         if table is not None and any(table.scan(row_filter=ended).plan_files()):
             self._writing.spark().sql(f"DELETE FROM {self._name} WHERE {VALID_TO} < timestamp_millis({day_ms})")
         return True
