@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Event, Lock, Thread
@@ -14,6 +15,10 @@ from lakehold.session import is_lost
 
 _LOOK_S = 0.2
 """How often a query is interrupted that nobody waits for and that goes on: Spark may have been between two jobs."""
+
+_SETTLED_S = 3.0
+"""How long a query is not interrupted: Spark Connect may lose a query that is canceled while it submits its first job, and
+the job goes on without an owner."""
 
 
 class QuerySessions:
@@ -36,11 +41,11 @@ class QuerySessions:
     @contextmanager
     def borrowed(self, stop: Event) -> Iterator[SparkSession]:
         """Lend a session for one query, which is interrupted when `stop` is set: the query's own thread waits for Spark."""
-        session, over = self._take(), Event()
+        session, over, settled = self._take(), Event(), time.monotonic() + _SETTLED_S
 
         def interrupt() -> None:
             while not over.wait(_LOOK_S):
-                if stop.is_set():
+                if stop.is_set() and time.monotonic() > settled:
                     session.interruptAll()
 
         interrupting = Thread(target=interrupt, name="lakehold-interrupts", daemon=True)
