@@ -118,7 +118,7 @@ def test_records_deleted_between_plan_and_read_are_an_error(broker: Broker) -> N
 
 def test_a_topic_deleted_while_it_is_read_is_not_created_again(broker: Broker, spark: SparkSession) -> None:
     topic = broker.create_topic()
-    impatient = {"request.timeout.ms": "1000", "default.api.timeout.ms": "2000"}
+    impatient = {"request.timeout.ms": "3000", "default.api.timeout.ms": "4000"}
     reader = KafkaReader(KafkaOptions(broker.address, java=impatient, librdkafka={}), timeout_s=2.0)
     broker.produce(topic, numbered(0, 10))
     frame = reader.dataframe(spark, reader.plan(reader.fetch_offsets([topic]), {}, LARGE).ranges)

@@ -6,11 +6,18 @@ value as the table stores it. All functions follow a schema into its items, valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from lakehold.ingest.decode import decimals
-from lakehold.ingest.decode.connect_schema import DECLARED_DECIMAL, ConnectSchema, SchemaType, UnsupportedSchema
+from lakehold.ingest.decode.connect_schema import (
+    DECLARED_DECIMAL,
+    ConnectSchema,
+    Field,
+    SchemaType,
+    UnsupportedSchema,
+)
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.requested_types import PLAIN_TYPES, has_text_keys, is_double, is_given, plain
 from lakehold.spark_sql import quoted, struct_of
@@ -56,7 +63,7 @@ def undecodable(raw: str, value: str, schema: ConnectSchema, encoding: Encoding)
         encoding: Its parser.
     """
     no_text = _no_text(raw, schema) if encoding is Encoding.AVRO else None
-    return no_text or _got_lost(raw, value, schema, encoding)
+    return _any(iter((no_text, _got_lost(raw, value, schema, encoding))))
 
 
 def _got_lost(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -> str | None:
@@ -64,7 +71,9 @@ def _got_lost(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -
         harmless = not rule.fallible or converted(raw, schema, encoding) == raw
         return None if harmless else f"({is_given(raw, schema)} AND {_lost(raw, value, schema)})"
     if schema.type is SchemaType.ARRAY and schema.items is not None:
-        inner = undecodable("r", "c", schema.items, encoding)
+        # Whether texts in an array are texts is checked for the whole array.
+        of_item = _got_lost if schema.items.type is SchemaType.STRING else undecodable
+        inner = of_item("r", "c", schema.items, encoding)
         return inner and f"exists(zip_with({raw}, {value}, (r, c) -> {inner}), b -> b)"
     if schema.type is SchemaType.MAP and schema.values is not None:
         if not has_text_keys(schema):
@@ -73,9 +82,17 @@ def _got_lost(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -
         keys = f"NOT is_valid_utf8({_joined(f'map_keys({raw})')})" if encoding is Encoding.AVRO else None
         return _any(iter((keys, inner and f"exists(map_keys({raw}), k -> {inner})")))
     if schema.type is SchemaType.STRUCT:
-        places = ((f"{raw}.{quoted(f.name)}", f"{value}.{quoted(f.name)}", f.schema) for f in schema.fields)
+        places = (
+            (f"{raw}.{quoted(f.name)}", f"{value}.{quoted(f.name)}", f.schema) for f in distinguishable(schema.fields)
+        )
         return _any(undecodable(r, v, s, encoding) for r, v, s in places)
     return None
+
+
+def distinguishable(fields: Sequence[Field]) -> list[Field]:
+    """Return the fields that Spark finds by name, which it does whatever the case; others stop their table anyway."""
+    names = Counter(f.name.lower() for f in fields)
+    return [f for f in fields if names[f.name.lower()] == 1]
 
 
 def _no_text(raw: str, schema: ConnectSchema) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, SchemaType
-from lakehold.ingest.decode.convert import Encoding, converted, missing, undecodable
+from lakehold.ingest.decode.convert import Encoding, converted, distinguishable, missing, undecodable
 from lakehold.ingest.decode.message_parts import Part
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify, unify_versions
@@ -73,7 +73,7 @@ class Structure:
     def undecodable(self) -> Iterator[tuple[str, str]]:
         """Yield (condition, column): the condition that a value of the column got lost, because the column cannot hold it."""
         for i, origin in enumerate(self.origins):
-            for f in origin.schema.fields:
+            for f in distinguishable(origin.schema.fields):
                 place = quoted(f.name)
                 lost = undecodable(f"{origin.raw}.{place}", f"{self._column(i)}.{place}", f.schema, origin.encoding)
                 if lost:
