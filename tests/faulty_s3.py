@@ -22,7 +22,7 @@ _XML = {"Content-Type": "application/xml"}
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _REFUSED = b"<Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _DENIED = b"<Error>" + _REFUSED
-_MEET_WITHIN_S = 20.0
+_MEET_WITHIN_S = 60.0
 _KEY = re.compile(rb"<Key>.*?</Key>")
 
 

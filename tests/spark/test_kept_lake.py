@@ -43,7 +43,7 @@ def kept_lake(make_lake: LakeFactory) -> Iterator[Lake]:
         shutil.rmtree(HOME, ignore_errors=True)
         with tarfile.open(KEPT) as archive:
             archive.extractall(HOME.parent, filter="data")
-        lake = make_lake(HOME / "lake", catalog_name="lake")
+        lake = make_lake(HOME / "lake", catalog_name="kept_lake")
         yield lake
         lake.close()
         shutil.rmtree(HOME)
