@@ -128,7 +128,7 @@ def test_a_change_of_the_state_makes_four_requests_and_reads_nothing_again(
 
 def test_the_metadata_of_several_tables_is_requested_side_by_side(s3_server: S3Server, tmp_path: Path) -> None:
     with faulty_s3.in_front_of(s3_server.endpoint) as store:
-        place = s3_server.new_lake(tmp_path, store.endpoint)
+        place = {**s3_server.new_lake(tmp_path, store.endpoint), "catalog_name": "side_by_side"}
         names = ["shop.a", "shop.b", "shop.c"]
         with lakehold.connect(**place) as lake:
             lake.catalog.create_namespace("shop")
