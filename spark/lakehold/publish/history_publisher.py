@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator
 from threading import Event
 
@@ -17,17 +15,13 @@ from lakehold.publish.commit_parts import Part, parts
 from lakehold.publish.counted_chunks import ColumnsChanged, Counted
 from lakehold.publish.derived_table import Published
 from lakehold.publish.history_table import HistoryTable, Merge
-from lakehold.publish.publisher import COMMIT_ROWS, QUIET_S, REMOVE_OLD_S, Publisher, PublishReport
+from lakehold.publish.merging_publisher import MergingPublisher
+from lakehold.publish.publisher import COMMIT_ROWS, PublishReport
 from lakehold.state.lease import HeldLease
 from lakehold.subscribe.subscription_opening import Opened
 
-logger = logging.getLogger(__name__)
 
-_ATTEMPTS = 5
-"""Attempts at one timestamp while other writers, such as maintenance, commit to the table."""
-
-
-class HistoryPublisher(Publisher):
+class HistoryPublisher(MergingPublisher):
     """A publisher that merges the changes of a subscription with ENVELOPE HISTORY into its table.
 
     Args:
@@ -43,47 +37,31 @@ class HistoryPublisher(Publisher):
     _output: HistoryTable
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
-        attempt = 1
+        self._attempt = 1
         while True:
             opened, epoch = self._open(self._follower)
             try:
-                for report in self._merges(opened, stop, lease, epoch):
-                    attempt = 1
-                    yield report
+                yield from self._merges(opened, stop, lease, epoch)
             except ColumnsChanged:
                 continue  # Opening again compares the columns with the table's.
             except CommitConflict as conflict:
-                lease.confirm()
-                if attempt == _ATTEMPTS:
-                    raise
-                logger.info("%s was changed while it was published, retrying: %s", self._output.full_name, conflict)
-                attempt += 1
+                self._retry(conflict, lease)
             else:
                 return
 
     def _merges(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
         self._output.prepare(opened.subscription.relation.columns)
         self._remove_old_rows()
-        quiet_s = removed_s = time.monotonic()
-        is_moved = False
+        self._begin()
         columns = opened.subscription.output.schema
         for each in parts(self._follower.output(opened, stop), COMMIT_ROWS):
             if isinstance(each, Part):
                 yield self._merge(each, columns, lease, epoch)
-                is_moved = True
                 continue
             if self._published is None or self._restarts_at_ms is not None:
                 # The first commit, and that of a restart, are made without rows, too: they record the position.
                 yield self._merge(Part(each.until_ms - 1, 0, iter(())), columns, lease, epoch)
-            ends = stop is None or stop.is_set()
-            if ends or is_moved or time.monotonic() - quiet_s >= QUIET_S:
-                self._store_idle_position(each, lease)
-                quiet_s, is_moved = time.monotonic(), False
-            if ends:
-                self._input_hold.advance(each.until_ms, at_once=True)
-            elif time.monotonic() - removed_s >= REMOVE_OLD_S:
-                self._remove_old_rows()
-                removed_s = time.monotonic()
+            self._complete(each, stop, lease)
 
     def _merge(self, part: Part, columns: pa.Schema, lease: HeldLease, epoch: int) -> PublishReport:
         becomes = Published(part.last_ms + 1, epoch, lease.holder)
@@ -93,6 +71,7 @@ class HistoryPublisher(Publisher):
         failpoint("before-publication")
         snapshot_id = self._output.merge(merge, lease.confirm)
         failpoint("after-publication")
+        self._committed()
         self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
         return PublishReport(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +19,8 @@ from lakehold.model.readers import ReaderError
 from lakehold.publish.counted_chunks import ColumnsChanged, Counted
 from lakehold.publish.derived_table import Published
 from lakehold.publish.follower import Follower
-from lakehold.publish.publisher import QUIET_S, Publisher, PublishReport
+from lakehold.publish.merging_publisher import MergingPublisher
+from lakehold.publish.publisher import PublishReport
 from lakehold.publish.view_changes import KeyViolated
 from lakehold.publish.view_columns import other_columns
 from lakehold.publish.view_table import ViewTable
@@ -31,11 +31,8 @@ from lakehold.subscribe.subscription_opening import Opened
 
 logger = logging.getLogger(__name__)
 
-_ATTEMPTS = 5
-"""Attempts at one timestamp while other writers, such as maintenance, commit to the table."""
 
-
-class ViewPublisher(Publisher):
+class ViewPublisher(MergingPublisher):
     """A publisher that merges the output of a view's query into the view's table.
 
     Args:
@@ -69,14 +66,13 @@ class ViewPublisher(Publisher):
             raise
 
     def _merges(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
-        attempt, follower = 1, self._follower
+        self._attempt, follower = 1, self._follower
         is_done = False
         while not is_done:
             opened, epoch = self._opened(follower)
             is_done = True
             try:
                 for report in self._refreshes(follower, opened, stop, lease, epoch):
-                    attempt = 1
                     yield report
                     if follower is not self._follower:
                         follower, is_done = self._follower, False
@@ -90,11 +86,8 @@ class ViewPublisher(Publisher):
                 logger.info("%s: %s", self._output.full_name, violated)
                 follower, is_done = replace(follower, is_net=True), False
             except CommitConflict as conflict:
-                lease.confirm()
-                if attempt == _ATTEMPTS:
-                    raise
-                logger.info("%s was changed while it was refreshed, retrying: %s", self._output.full_name, conflict)
-                attempt, is_done = attempt + 1, False
+                self._retry(conflict, lease)
+                is_done = False
 
     def _opened(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE, and give the table its columns.
@@ -119,22 +112,15 @@ class ViewPublisher(Publisher):
     def _refreshes(
         self, follower: Follower, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int
     ) -> Iterator[PublishReport]:
-        quiet_s, is_moved = time.monotonic(), False
+        self._begin()
         for timestamp_ms, outputs in groupby(follower.output(opened, stop), key=_timestamp):
             if timestamp_ms is not None:
                 chunks = (each.rows for each in outputs if isinstance(each, OutputChunk))
                 yield self._refresh(timestamp_ms, Counted(chunks, opened.subscription.output.schema), lease, epoch)
-                is_moved = True
                 continue
             for complete in outputs:
                 assert isinstance(complete, Complete)
-                ends = stop is None or stop.is_set()
-                # The view is readable up to its position: after a refresh, as far as its tables are.
-                if ends or is_moved or time.monotonic() - quiet_s >= QUIET_S:
-                    self._store_idle_position(complete, lease)
-                    quiet_s, is_moved = time.monotonic(), False
-                if ends:
-                    self._input_hold.advance(complete.until_ms, at_once=True)
+                self._complete(complete, stop, lease)
 
     def _refresh(self, timestamp_ms: int, counted: Counted, lease: HeldLease, epoch: int) -> PublishReport:
         becomes = Published(timestamp_ms + 1, epoch, lease.holder)
@@ -145,6 +131,7 @@ class ViewPublisher(Publisher):
             timestamp_ms, counted, self._published, becomes, lease.confirm, replaces=is_restart
         )
         failpoint("after-publication")
+        self._committed()
         self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
         return PublishReport(

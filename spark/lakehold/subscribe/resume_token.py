@@ -63,9 +63,9 @@ class ResumeToken:
         """
         try:
             version, position_ms, statement, columns = json.loads(base64.urlsafe_b64decode(text.strip()))
-            if version == _VERSION and isinstance(position_ms, int):
+            if version == _VERSION and type(position_ms) is int and 0 < position_ms < 2**63:
                 return cls(position_ms, Fingerprint(str(statement), str(columns)))
-        except (binascii.Error, ValueError, TypeError):
+        except (binascii.Error, ValueError, TypeError, RecursionError):
             pass
         raise DefinitionError(
             "this is not a resume token",

@@ -1,0 +1,39 @@
+"""Texts handed in as resume tokens: only a token that was given is taken."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from lakehold.errors import DefinitionError
+from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
+
+GIVEN = ResumeToken(1_700_000_000_000, Fingerprint("a" * 16, "b" * 16))
+
+
+def encoded(content: str) -> str:
+    return base64.urlsafe_b64encode(content.encode()).decode()
+
+
+def test_a_token_survives_its_text() -> None:
+    assert ResumeToken.parse(f" {GIVEN}\n") == GIVEN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "é",
+        str(GIVEN)[:-9],
+        encoded("{}"),
+        encoded("[" * 100_000),
+        *(encoded(json.dumps([1, position, "a", "b"])) for position in (0, -5, True, 1.5, "1", None, 10**30)),
+        encoded(json.dumps([2, 1, "a", "b"])),
+    ],
+)
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        ResumeToken.parse(text)
+    assert refused.value.code == "token-invalid"
