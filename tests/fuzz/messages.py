@@ -228,7 +228,8 @@ def _differences(lake: Lake, report: BatchReport, name: str, written: _Written, 
         f"SELECT `offset`, reason, value FROM mz_catalog.mz_source_errors WHERE table_name = '{table}'"
     ).rows
     reasons = {offset: reason for offset, reason, _ in errors}
-    rows = dict(lake.sql(f"SELECT at, id FROM {lake.settings.catalog_name}.{table}").rows)
+    found = lake.sql(f"SELECT at, id, is_valid_utf8(v) FROM {lake.settings.catalog_name}.{table}").rows
+    rows = {offset: number for offset, number, _ in found}
     counts["rows"] += len(rows)
     counts.update(f"error: {reason}" for reason in reasons.values())
     # A row of a message with an undamaged key is replaced by no other message; a damaged key may be another row's.
@@ -238,11 +239,12 @@ def _differences(lake: Lake, report: BatchReport, name: str, written: _Written, 
     checks = {
         "whole messages without their rows": lost,
         "offsets that are rows and errors": rows.keys() & reasons.keys(),
+        "rows with a text that is not UTF-8": [offset for offset, _, is_text in found if is_text is False],
         "errors without a reason": [offset for offset, reason in reasons.items() if not reason],
         "errors without the message": [o for o, _, value in errors if _bytes(value) != written.messages[o][1]],
         "messages that are neither row nor error": missing if feed.keeps_each else set(),
     }
-    return [f"{what}: {_shown(found, written)}" for what, found in checks.items() if found]
+    return [f"{what}: {_shown(offsets, written)}" for what, offsets in checks.items() if offsets]
 
 
 def _bytes(value: object) -> bytes | None:
