@@ -134,11 +134,12 @@ def is_lost(session: SparkSession) -> bool:
 
 
 def _running() -> SparkSession | None:
-    """Return the classic session of this process, if any."""
+    """Return the session of this process that a builder returns, if any; the active one may be another, made by `newSession`."""
     try:
-        return SparkSession.active()
+        SparkSession.active()
     except PySparkRuntimeError:
         return None
+    return SparkSession.builder.getOrCreate()
 
 
 def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:

@@ -148,6 +148,7 @@ def test_a_session_beside_that_of_a_lake_has_the_catalog_of_the_lake(tmp_path: P
 @pytest.mark.usefixtures("jvm")
 def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Path) -> None:
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    spark.newSession().createDataFrame([(1,)], "n int")  # which makes that session the active one
     with connect(first, catalog_name="twin") as lake:
         lake.sql("CREATE NAMESPACE twin.only_here")
     for given in (None, spark):
