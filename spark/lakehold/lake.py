@@ -6,7 +6,7 @@ Methods import what only they need, so that a short process loads only what it u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
 from types import TracebackType
@@ -126,22 +126,28 @@ class Lake(LakeChanges):
             yield from self.subscriptions.publisher(name).publish(stop)
 
     def durable(
-        self, name: str, text: str, *, on_lapse: OnLapse | str = OnLapse.STOP, max_lag_ms: int | None = None
+        self,
+        name: str,
+        statements: str | Mapping[str, str],
+        *,
+        on_lapse: OnLapse | str = OnLapse.STOP,
+        max_lag_ms: int | None = None,
     ) -> DurableClient:
         """Return a client that continues after a restart where it stopped: no change is lost, and none is delivered again.
 
         Args:
             name: Name of the client, under which the lake keeps its position.
-            text: One SUBSCRIBE, without UP TO and PROGRESS; the same one each time.
+            statements: One SUBSCRIBE, without UP TO and PROGRESS, or several by names of your choice: a delivery then has
+                the rows of all at one timestamp. The same each time.
             on_lapse: What happens when its hold was moved past its position: an error, or a new snapshot.
             max_lag_ms: How far it may lag; by default the setting `default_max_lag_ms`.
 
         Raises:
-            StatementError: The text is not one SUBSCRIBE.
-            DefinitionError: The name is not valid.
+            StatementError: A text is not one SUBSCRIBE.
+            DefinitionError: A name is not valid, or the statements begin at different times.
             PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting names none.
         """
-        return self.subscriptions.client(name, text, OnLapse(on_lapse), max_lag_ms)
+        return self.subscriptions.client(name, statements, OnLapse(on_lapse), max_lag_ms)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Merge the records that the topics of `source` hold now into its tables.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -65,10 +65,10 @@ def lake(make_lake: LakeFactory) -> Lake:
     return made
 
 
-def add(lake: Lake, *ids: int) -> None:
-    table = lake.catalog.load_table("shop.t")
-    table.append(pa.table({"id": list(ids)}, COLUMNS))
-    committed = table.metadata.last_updated_ms
+def add(lake: Lake, *ids: int, table: str = "shop.t") -> None:
+    changed = lake.catalog.load_table(table)
+    changed.append(pa.table({"id": list(ids)}, COLUMNS))
+    committed = changed.metadata.last_updated_ms
     while now_ms() <= committed:
         pass
 
@@ -263,3 +263,113 @@ def test_a_lapsed_client_stops_or_gets_a_snapshot(lake: Lake) -> None:
     add(lake, 4)
     program.run()
     assert program.changed == [[(1, 4)]]
+
+
+class TogetherProgram:
+    """A program that follows two statements, and keeps what each delivery has."""
+
+    STATEMENTS: ClassVar = {
+        "rows": "SUBSCRIBE shop.t",
+        "sums": "SUBSCRIBE (SELECT count(*) AS n FROM shop.u) ENVELOPE UPSERT (KEY (n))",
+    }
+
+    def __init__(self, lake: Lake) -> None:
+        self.client = lake.durable("app", self.STATEMENTS)
+        self.seen: list[tuple[bool, dict[str, list[Row]]]] = []
+
+    def run(self, *, acknowledges: bool = True, **options: Any) -> list[tuple[bool, dict[str, list[Row]]]]:
+        self.seen = []
+        for delivery in self.client.deliveries(**options):
+            # The last statement first: each has its rows, whatever was read before.
+            found = {name: [row[1:] for row in delivery.by_statement[name]] for name in ("sums", "rows")}
+            self.seen.append((delivery.is_snapshot, found))
+            if not acknowledges:
+                break
+            delivery.acknowledge()
+        return self.seen
+
+
+@pytest.fixture
+def two_tables(lake: Lake) -> Lake:
+    lake.catalog.create_table("shop.u", COLUMNS)
+    add(lake, 7, table="shop.u")
+    return lake
+
+
+def test_a_client_follows_several_statements_at_common_timestamps(two_tables: Lake) -> None:
+    lake, program = two_tables, TogetherProgram(two_tables)
+    assert program.run() == [(True, {"sums": [("upsert", 1)], "rows": [(1, 1), (1, 2)]})]
+    assert [table.full_name for table in lake.holds.hold("client_app").tables] == ["shop.t", "shop.u"]
+    add(lake, 3)
+    add(lake, 8, table="shop.u")
+    only_rows = (False, {"sums": [], "rows": [(1, 3)]})
+    only_sums = (False, {"sums": [("delete", 1), ("upsert", 2)], "rows": []})
+    assert program.run(acknowledges=False) == [only_rows]
+    assert program.run(max_rows=1) == [only_rows], (
+        "a delivery that was not acknowledged comes again, with all statements"
+    )
+    assert program.run() == [only_sums]
+    assert program.run() == []
+    assert program.client.state is ClientState.FOLLOWING
+
+
+def test_a_client_of_several_statements_may_leave_rows_unread(two_tables: Lake) -> None:
+    client = two_tables.durable("app", TogetherProgram.STATEMENTS)
+    add(two_tables, 3)
+    for delivery in client.deliveries():
+        next(iter(delivery.by_statement["rows"]))
+        delivery.acknowledge()
+    add(two_tables, 4)
+    given = client.deliveries()
+    delivery = next(given)
+    assert [row[1:] for row in delivery.by_statement["rows"]] == [(1, 4)]
+    assert delivery.by_statement["sums"].columns == ("mz_timestamp", "mz_state", "n")
+    assert list(given) == []
+
+
+def test_a_client_follows_several_statements_until_it_is_stopped(two_tables: Lake) -> None:
+    lake, stop = two_tables, threading.Event()
+    seen: list[dict[str, list[Row]]] = []
+
+    def on_update(_: int, rows: Mapping[str, Iterable[Row]]) -> None:
+        seen.append({name: [row[1:] for row in found] for name, found in rows.items()})
+        if len(seen) == 1:
+            add(lake, 8, table="shop.u")
+        else:
+            stop.set()
+
+    lake.durable("app", TogetherProgram.STATEMENTS).run(lambda _: add(lake, 3), on_update, stop)
+    assert seen == [
+        {"rows": [(1, 3)], "sums": []},
+        {"rows": [], "sums": [("delete", 1), ("upsert", 2)]},
+    ]
+
+
+def test_statements_that_cannot_be_followed_together_are_refused(two_tables: Lake) -> None:
+    lake, statements = two_tables, TogetherProgram.STATEMENTS
+    for wrong, code in (
+        ({}, "client-statements"),
+        ({**statements, "late": f"SUBSCRIBE shop.t AS OF {now_ms()}"}, "client-statements"),
+        ({"not a name": "SUBSCRIBE shop.t"}, "client-name"),
+        ({**statements, "": "SUBSCRIBE shop.t"}, "client-name"),
+    ):
+        with pytest.raises(DefinitionError) as refused:
+            lake.durable("app", wrong)
+        assert refused.value.code == code
+    TogetherProgram(lake).run()
+    with pytest.raises(DefinitionError, match="another statement") as refused:
+        next(lake.durable("app", {**statements, "more": "SUBSCRIBE shop.u"}).deliveries())
+    assert refused.value.code == "client-statement"
+    (snapshot,) = lake.durable("other", statements).deliveries()
+    with pytest.raises(DefinitionError) as refused:
+        list(snapshot)
+    assert refused.value.code == "delivery-statements"
+
+
+def test_a_lapsed_client_of_several_statements_gets_a_snapshot_of_all(two_tables: Lake) -> None:
+    lake, program = two_tables, TogetherProgram(two_tables)
+    program.run()
+    add(lake, 3)
+    lake.subscriptions.holds.advance("client_app", now_ms())
+    program.client = lake.durable("app", TogetherProgram.STATEMENTS, on_lapse="resnapshot")
+    assert program.run() == [(True, {"sums": [("upsert", 1)], "rows": [(1, 1), (1, 2), (1, 3)]})]

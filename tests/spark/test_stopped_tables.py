@@ -247,3 +247,32 @@ def test_a_new_table_was_never_stopped(shop: Shop) -> None:
     assert shop.sql(f"SELECT v FROM shop.again AS OF {line.since_ms}") == shop.sql(
         f"SELECT v FROM shop.a AS OF {line.since_ms}"
     )
+
+
+def test_a_client_of_several_statements_sees_both_tables_in_sync_over_a_stop(shop: Shop) -> None:
+    """Stop `shop.b` alone: changes of `shop.a` meanwhile come with those of `shop.b`, at the end of the stop."""
+    statements = {name: f"SUBSCRIBE shop.{name} ENVELOPE UPSERT (KEY (id))" for name in "ab"}
+    now: dict[str, dict[Any, Any]] = {"a": {}, "b": {}}
+    seen: list[int] = []
+
+    def run() -> None:
+        for delivery in shop.lake.durable("app", statements).deliveries():
+            for name, rows in delivery.by_statement.items():
+                now[name] |= {row[2]: row[-1] for row in rows}
+            delivery.acknowledge()
+            seen.append(delivery.timestamp)
+            for name in "ab":
+                assert [*now[name].items()] == shop.sql(f"SELECT id, v FROM shop.{name} AS OF {delivery.timestamp}")
+
+    run()
+    shop.stop(11)
+    run()
+    shop.write(12)
+    run()
+    shop.recover(13)
+    shop.write(14)
+    run()
+    ((begin, end),) = shop.stops
+    assert seen[-2] == end
+    assert not any(begin <= at_ms < end for at_ms in seen)
+    assert now == {"a": {1: 14}, "b": {1: 14}}

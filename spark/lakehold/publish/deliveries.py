@@ -1,46 +1,43 @@
 """Deliveries to a durable client: one per timestamp, each acknowledged by the client.
 
-A durable client is a program that follows a SUBSCRIBE, and continues after a restart where it stopped (`durable.py`).
+A durable client is a program that follows one or more SUBSCRIBEs, and continues after a restart where it stopped (`durable.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby
 from threading import Event
 
 import pyarrow as pa
 
+from lakehold.errors import DefinitionError
 from lakehold.failpoints import failpoint
+from lakehold.publish.follower import FollowedWindow
 from lakehold.publish.input_hold import InputHold
 from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
-from lakehold.subscribe.output_batches import Complete, OutputChunk, Row
+from lakehold.subscribe.output_batches import OutputChunk, Row
 from lakehold.subscribe.row_values import tuples
+
+ONLY = ""
+"""Name of a client's statement if it has one only."""
 
 QUIET_S = 10.0
 """How often a client that follows the lake without new rows stores its position."""
 
 
-class Delivery:
-    """The complete rows of one timestamp, to be acknowledged once the client has processed them.
+class DeliveredRows:
+    """The rows of one statement in a delivery.
 
     Attributes:
-        timestamp: Epoch milliseconds.
         columns: Names of the columns.
-        is_snapshot: Whether these are all rows at `timestamp`, not the changes of that timestamp.
     """
 
-    def __init__(
-        self, first: OutputChunk, rest: Iterator[OutputChunk], acknowledge: Callable[[], None], *, is_snapshot: bool
-    ) -> None:
-        self.timestamp = first.mz_timestamp
-        self.columns = tuple(first.rows.column_names)
-        self.is_snapshot = is_snapshot
-        self._chunks = chain([first], rest)
-        self._acknowledge = acknowledge
+    def __init__(self, columns: tuple[str, ...], chunks: Iterator[OutputChunk]) -> None:
+        self.columns = columns
+        self._chunks = chunks
 
     def __iter__(self) -> Iterator[Row]:
         """Iterate over the rows, once, without keeping them: a snapshot may have any size."""
@@ -51,9 +48,58 @@ class Delivery:
         """Iterate over the rows as Arrow tables, once."""
         return (chunk.rows for chunk in self._chunks)
 
+
+class Delivery:
+    """The complete rows of one timestamp, to be acknowledged once the client has processed them.
+
+    Iterate over it if the client has one statement; `by_statement` has the rows of each.
+
+    Attributes:
+        timestamp: Epoch milliseconds.
+        by_statement: The rows of each statement by its name, also where there are none; the name of a single one is empty.
+        is_snapshot: Whether these are all rows at `timestamp`, not the changes of that timestamp.
+    """
+
+    def __init__(
+        self,
+        timestamp: int,
+        by_statement: Mapping[str, DeliveredRows],
+        acknowledge: Callable[[], None],
+        *,
+        is_snapshot: bool,
+    ) -> None:
+        self.timestamp = timestamp
+        self.by_statement = by_statement
+        self.is_snapshot = is_snapshot
+        self._acknowledge = acknowledge
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of the client's only statement."""
+        return self._rows.columns
+
+    def __iter__(self) -> Iterator[Row]:
+        """Iterate over the rows of the client's only statement, once, without keeping them: a snapshot may have any size."""
+        return iter(self._rows)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Iterate over the rows of the client's only statement as Arrow tables, once."""
+        return self._rows.tables()
+
     def acknowledge(self) -> None:
         """Mark this timestamp and all before it as processed: they will not be delivered again."""
         self._acknowledge()
+
+    @property
+    def _rows(self) -> DeliveredRows:
+        if ONLY not in self.by_statement:
+            raise DefinitionError(
+                "this delivery has the rows of several statements",
+                code="delivery-statements",
+                detail=f"Statements: {', '.join(self.by_statement)}.",
+                hint="Read delivery.by_statement[name].",
+            )
+        return self.by_statement[ONLY]
 
 
 class DeliveryPosition:
@@ -102,25 +148,37 @@ class DeliveryRun:
         self._quiet_s = time.monotonic()
 
     def of(
-        self, output: Iterator[OutputChunk | Complete], stop: Event | None, *, is_snapshot: bool
+        self,
+        statements: Sequence[str],
+        windows: Iterable[FollowedWindow],
+        stop: Event | None,
+        *,
+        is_snapshot: bool,
+        max_rows: int | None = None,
     ) -> Iterator[Delivery]:
-        """Yield the deliveries in `output`, until `stop` is set if there is one.
+        """Yield the deliveries in `windows`, until `stop` is set if there is one.
 
         Args:
-            output: The output of the client's SUBSCRIBE.
-            stop: Ends the run when set; None if `output` ends by itself.
+            statements: The names of the client's statements.
+            windows: The output of the statements, in the same order.
+            stop: Ends the run when set; None if `windows` end by themselves.
             is_snapshot: Whether the first timestamp is a snapshot.
+            max_rows: The run ends after the timestamp with which it has so many rows; None: it has no such limit.
         """
-        for timestamp, outputs in groupby(output, key=_timestamp):
+        rows, is_over = 0, False
+        for window in windows:
+            outputs = [_Output(columns, chunks) for columns, chunks in zip(window.columns, window.outputs, strict=True)]
+            while (timestamp := _next(outputs)) is not None and not is_over:
+                self._position.confirm()
+                self._delivered_ms = timestamp
+                delivered = {name: each.of(timestamp) for name, each in zip(statements, outputs, strict=True)}
+                yield Delivery(timestamp, delivered, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
+                is_snapshot = False
+                rows += sum(each.skip(timestamp) for each in outputs)
+                is_over = (stop is not None and stop.is_set()) or (max_rows is not None and rows >= max_rows)
             if timestamp is None:
-                for each in outputs:
-                    self._complete(each, ends=stop is None)
-                continue
-            self._position.confirm()
-            self._delivered_ms = timestamp
-            yield _delivery(outputs, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
-            is_snapshot = False
-            if stop is not None and stop.is_set():
+                self._complete(window.until_ms, ends=stop is None)
+            if is_over:
                 break
         if self._position_ms is not None:
             self._position.advance_hold(self._position_ms)
@@ -130,26 +188,51 @@ class DeliveryRun:
             self._position.store(position_ms)
             self._position_ms = position_ms
 
-    def _complete(self, each: OutputChunk | Complete, *, ends: bool) -> None:
+    def _complete(self, until_ms: int, *, ends: bool) -> None:
         """Record that no rows come below a time.
 
         This is only recorded once everything delivered is acknowledged; while following, at most once in `QUIET_S` seconds.
         """
         delivered_ms, position_ms = self._delivered_ms, self._position_ms
         is_open = delivered_ms is not None and (position_ms is None or position_ms <= delivered_ms)
-        if isinstance(each, OutputChunk) or is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
+        if is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
             return
-        self._acknowledge(each.until_ms)
+        self._acknowledge(until_ms)
         self._quiet_s = time.monotonic()
 
 
-def _timestamp(each: OutputChunk | Complete) -> int | None:
-    return each.mz_timestamp if isinstance(each, OutputChunk) else None
+class _Output:
+    """The output of one statement in a window, of which the next chunk is known."""
+
+    def __init__(self, columns: tuple[str, ...], chunks: Iterator[OutputChunk]) -> None:
+        self._columns = columns
+        self._chunks = chunks
+        self._rows = 0
+        self.next = self._take()
+
+    def of(self, timestamp: int) -> DeliveredRows:
+        """Return the rows of a timestamp, which is that of the next chunk or an earlier one."""
+        self._rows = 0
+        return DeliveredRows(self._columns, self._of(timestamp))
+
+    def skip(self, timestamp: int) -> int:
+        """Pass the rows of a timestamp that its delivery was not asked for; return how many it has in all."""
+        for _ in self._of(timestamp):
+            pass
+        return self._rows
+
+    def _of(self, timestamp: int) -> Iterator[OutputChunk]:
+        while self.next is not None and self.next.mz_timestamp == timestamp:
+            taken = self.next
+            yield taken
+            if self.next is taken:
+                self._rows += taken.rows.num_rows
+                self.next = self._take()
+
+    def _take(self) -> OutputChunk | None:
+        return next(self._chunks, None)
 
 
-def _delivery(
-    outputs: Iterator[OutputChunk | Complete], acknowledge: Callable[[], None], *, is_snapshot: bool
-) -> Delivery:
-    chunks = (each for each in outputs if isinstance(each, OutputChunk))
-    first = next(chunks)
-    return Delivery(first, chunks, acknowledge, is_snapshot=is_snapshot)
+def _next(outputs: Sequence[_Output]) -> int | None:
+    """Return the first timestamp of which an output has rows that were not delivered; None if none has."""
+    return min((each.next.mz_timestamp for each in outputs if each.next is not None), default=None)

@@ -1,4 +1,4 @@
-"""Durable clients: programs that process a SUBSCRIBE's output and, after a restart, continue where they stopped.
+"""Durable clients: programs that process the output of SUBSCRIBEs and, after a restart, continue where they stopped.
 
 A client is *not started* until its first run, then *reading* its first snapshot, and *following* once it has acknowledged that
 snapshot; its position is stored in each of these states. Rows are delivered again until they are acknowledged, and never after
@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Mapping
 from enum import StrEnum
 from threading import Event
+from typing import Any
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError, SubscriberLapsed
-from lakehold.publish.deliveries import Delivery, DeliveryPosition, DeliveryRun
-from lakehold.publish.follower import Follower
+from lakehold.publish.deliveries import ONLY, Delivery, DeliveryPosition, DeliveryRun
+from lakehold.publish.follower import FollowedTogether, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.settings import Settings
 from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
-from lakehold.subscribe.limited_read import Deadline, up_to_rows
-from lakehold.subscribe.output_batches import Row
+from lakehold.subscribe.limited_read import Deadline
+from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription_opening import Opened
+from lakehold.timeline.as_of import LATEST
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class DurableClient:
 
     Args:
         name: The client's name.
-        follower: Reads the SUBSCRIBE.
+        followers: Readers of its SUBSCRIBEs, by the names of these; a single one is called `ONLY`.
         input_hold: The client's hold.
         store: Stores the client's position, and the lease of the process that runs it.
         settings: Says how long a lease lasts.
@@ -53,21 +55,17 @@ class DurableClient:
     def __init__(  # noqa: PLR0913 - its parts
         self,
         name: str,
-        follower: Follower,
+        followers: Mapping[str, Follower],
         input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
         on_lapse: OnLapse,
     ) -> None:
-        if not _NAME.fullmatch(name):
-            raise DefinitionError(
-                f'"{name}" is not a valid name for a durable client',
-                code="client-name",
-                hint="Use letters, digits, _ and -, beginning with a letter.",
-            )
+        _check(name, followers)
         self.name = name
-        self._text = follower.statement.text
-        self._follower = follower
+        self._text = text_of({each: follower.statement for each, follower in followers.items()})
+        self._statements = tuple(followers)
+        self._followed = FollowedTogether(tuple(followers.values()))
         self._input_hold = input_hold
         self._store = store
         self._settings = settings
@@ -88,8 +86,8 @@ class DurableClient:
 
     def run(
         self,
-        on_snapshot: Callable[[Iterator[Row]], None],
-        on_update: Callable[[int, Iterator[Row]], None],
+        on_snapshot: Callable[[Any], None],
+        on_update: Callable[[int, Any], None],
         stop: Event | None = None,
         *,
         max_rows: int | None = None,
@@ -97,7 +95,7 @@ class DurableClient:
     ) -> None:
         """Call back with all changes until now; with `stop` follow the lake until it is set.
 
-        A callback that returns acknowledges its rows.
+        A callback that returns acknowledges its rows. A client with several statements gets the rows as `Delivery.by_statement`.
 
         Args:
             on_snapshot: Takes all rows of a snapshot: once at the beginning, and again after a lapse.
@@ -112,10 +110,11 @@ class DurableClient:
             DefinitionError: The client exists with another statement, or its tables cannot be read.
         """
         for delivery in self.deliveries(stop, max_rows=max_rows, timeout=timeout):
+            rows = iter(delivery) if self._statements == (ONLY,) else delivery.by_statement
             if delivery.is_snapshot:
-                on_snapshot(iter(delivery))
+                on_snapshot(rows)
             else:
-                on_update(delivery.timestamp, iter(delivery))
+                on_update(delivery.timestamp, rows)
             delivery.acknowledge()
 
     def deliveries(
@@ -131,8 +130,9 @@ class DurableClient:
             opened, is_snapshot = self._opened(subscriber)
             position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
             ends = stop if timeout is None else Deadline(stop or Event(), timeout)
-            output = up_to_rows(self._follower.output(opened, ends), max_rows)
-            yield from DeliveryRun(position, subscriber.position_ms).of(output, stop, is_snapshot=is_snapshot)
+            windows = self._followed.windows(opened, ends)
+            run = DeliveryRun(position, subscriber.position_ms)
+            yield from run.of(self._statements, windows, stop, is_snapshot=is_snapshot, max_rows=max_rows)
 
     def forget(self) -> None:
         """Drop the client's hold and forget its position; its next run starts over.
@@ -153,20 +153,50 @@ class DurableClient:
             )
         return found
 
-    def _opened(self, subscriber: Subscriber) -> tuple[Opened, bool]:
-        """Open the client's SUBSCRIBE at its position; also return whether a snapshot comes first."""
-        statement = self._follower.statement
+    def _opened(self, subscriber: Subscriber) -> tuple[list[Opened], bool]:
+        """Open the client's SUBSCRIBEs at its position; also return whether a snapshot comes first."""
+        followed = self._followed
         try:
             if subscriber.position_ms is not None:
                 self._input_hold.resume(subscriber.position_ms)
                 self._input_hold.advance(subscriber.position_ms, at_once=True)
-                return self._follower.from_position(subscriber.position_ms), False
-            start_ms = self._input_hold.start(statement.as_of.exact_ms, self._follower.start_ms)
-            return self._follower.from_snapshot(start_ms), statement.snapshot
+                return followed.from_position(subscriber.position_ms), False
+            start_ms = self._input_hold.start(followed.as_of.exact_ms, lambda: followed.resolved(followed.as_of))
+            return followed.from_snapshot(start_ms), followed.has_snapshot
         except SubscriberLapsed:
             if self._on_lapse is OnLapse.STOP:
                 raise
             logger.warning("durable client %s starts over from a snapshot", self.name)
-            latest_ms = self._follower.latest_ms()
+            latest_ms = followed.resolved(LATEST)
             self._input_hold.restart(latest_ms)
-            return self._follower.from_new_snapshot(latest_ms), True
+            return followed.from_new_snapshot(latest_ms), True
+
+
+def text_of(statements: Mapping[str, Subscribe]) -> str:
+    """Return the text under which a client's statements are stored."""
+    if statements.keys() == {ONLY}:
+        return statements[ONLY].text
+    return "; ".join(f"{name}: {statement.text}" for name, statement in statements.items())
+
+
+def _check(client: str, followers: Mapping[str, Follower]) -> None:
+    """Raise `DefinitionError` unless the names can be stored, and the statements can be read side by side."""
+    named = followers if followers.keys() != {ONLY} else ()
+    for what, name in [("durable client", client), *(("statement", each) for each in named)]:
+        if not _NAME.fullmatch(name):
+            raise DefinitionError(
+                f'"{name}" is not a valid name for a {what}',
+                code="client-name",
+                hint="Use letters, digits, _ and -, beginning with a letter.",
+            )
+    begin = {follower.statement.as_of for follower in followers.values()}
+    if len(begin) != 1:
+        raise DefinitionError(
+            f'the statements of durable client "{client}" begin at different times'
+            if begin
+            else f'durable client "{client}" has no statement',
+            code="client-statements",
+            hint="Write the same AS OF in each, or none."
+            if begin
+            else "Pass one SUBSCRIBE, or several by their names.",
+        )

@@ -16,8 +16,9 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry, Entry
 from lakehold.model.readers import ReaderError
+from lakehold.publish.deliveries import ONLY
 from lakehold.publish.derived_table import DerivedTable
-from lakehold.publish.durable import DurableClient
+from lakehold.publish.durable import DurableClient, text_of
 from lakehold.publish.follower import Follower
 from lakehold.publish.history_publisher import HistoryPublisher
 from lakehold.publish.history_table import HistoryTable
@@ -172,28 +173,34 @@ class Subscriptions:
             first.append(name)
         return groups
 
-    def client(self, name: str, text: str, on_lapse: OnLapse, max_lag_ms: int | None) -> DurableClient:
-        """Build the durable client `name`, which follows the SUBSCRIBE `text`.
+    def client(
+        self, name: str, statements: str | Mapping[str, str], on_lapse: OnLapse, max_lag_ms: int | None
+    ) -> DurableClient:
+        """Build the durable client `name`, which follows one SUBSCRIBE, or several by their names.
 
         Raises:
-            StatementError: The text is not a single SUBSCRIBE, or has an end.
+            StatementError: A text is not a single SUBSCRIBE, or has an end.
+            DefinitionError: A name is not valid, or the statements begin at different times.
             PermissionDenied: The program's role lacks SELECT on a table that it reads.
         """
-        follower = self._follower(text)
-        refuse_history(self.parse(text))
-        self.guard.check(f'open durable client "{name}"', privileges.selecting(follower.statement.tables))
+        texts = {ONLY: statements} if isinstance(statements, str) else statements
+        followers = {each: self._follower(text) for each, text in texts.items()}
+        for text in texts.values():
+            refuse_history(self.parse(text))
+        tables = tuple(dict.fromkeys(table for each in followers.values() for table in each.statement.tables))
+        self.guard.check(f'open durable client "{name}"', privileges.selecting(tables))
         hold = NewHold(
             name=f"client_{name}",
             namespace=None,
-            tables=follower.statement.tables,
+            tables=tables,
             max_lag_ms=max_lag_ms,
-            sql=follower.statement.text,
+            sql=text_of({each: follower.statement for each, follower in followers.items()}),
             kept_by=name,
             keeper=SubscriberKind.CLIENT,
         )
         hint = "Run it with on_lapse='resnapshot' to start over from a snapshot, or discard its position with forget()."
         input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
-        return DurableClient(name, follower, input_hold, self.store, self.settings, on_lapse)
+        return DurableClient(name, followers, input_hold, self.store, self.settings, on_lapse)
 
     def overview(self) -> list[tuple[Any, ...]]:
         """Return a row of `COLUMNS` for each subscription, by name."""
