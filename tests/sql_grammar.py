@@ -32,6 +32,7 @@ OPTION_SETS: Mapping[str, OptionSet] = {
     "history_option": options.RETENTION,
     "subscription_option": options.SUBSCRIPTION,
     "view_option": options.VIEW,
+    "altered_option": options.ALTERED_VIEW,
 }
 _VALUES = (
     ("name", "a word, lowercase unless quoted"),
@@ -44,6 +45,7 @@ _VALUES = (
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
     ("subscription_name", "the name of a subscription_option"),
+    ("altered_name", "the name of an altered_option"),
     ("value", "a column outside the key"),
     ("query", "a SELECT"),
     ("item", "an expression over mz_diff and the columns, or an ordinal"),
@@ -65,6 +67,7 @@ _SAMPLES = {
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
     "value": ("total",),
     "subscription_name": ("ON LAPSE", "RETAIN OUTPUT", "MAX LAG"),
+    "altered_name": ("RETAIN HISTORY", "REFRESH", "ON LAPSE"),
     "column": ("id", "name"),
     "query": (
         "SELECT id FROM shop.orders",
@@ -190,7 +193,7 @@ def forms() -> tuple[Form, ...]:
             ("CREATE MATERIALIZED VIEW",),
         ),
         Form(
-            "ALTER MATERIALIZED VIEW table {SET (history_option) | RESET (RETAIN HISTORY)}",
+            "ALTER MATERIALIZED VIEW table {SET (altered_option, …) | RESET (altered_name, …)}",
             ("ALTER MATERIALIZED VIEW",),
         ),
         Form("DROP MATERIALIZED VIEW [IF EXISTS] table [CASCADE]", ("DROP MATERIALIZED VIEW",)),

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
-from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret, Subscription
+from lakehold.definitions import (
+    ConnectionType,
+    MaterializedView,
+    OnKeyViolation,
+    OnLapse,
+    OptionValue,
+    Refresh,
+    Secret,
+    Subscription,
+)
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
 from lakehold.sql.durations import parse_duration
+
+_DerivedT = TypeVar("_DerivedT", bound=Subscription | MaterializedView)
 
 _SECRET_NAME = re.compile(
     r"password|passphrase|secret|credential|jaas|keystore[._]key$|private[._]key|user[._]info|(^|[._])token$"
@@ -135,6 +147,8 @@ TABLE = OptionSet(
         RETAIN_HISTORY: DurationOption(),
     },
 )
+_KINDS: Mapping[str, type[StrEnum]] = {"on_lapse": OnLapse, "on_key_violation": OnKeyViolation, "refresh": Refresh}
+"""The types of options whose values are words, by name."""
 SUBSCRIPTION = OptionSet(
     known={
         "on_lapse": TextOption(tuple(OnLapse)),
@@ -146,13 +160,13 @@ VIEW = OptionSet(
     known={
         RETAIN_HISTORY: DurationOption(),
         "max_lag": DurationOption(),
-        "on_lapse": TextOption(tuple(OnLapse)),
-        "on_key_violation": TextOption(tuple(OnKeyViolation)),
-        "refresh": TextOption(tuple(Refresh)),
+        **{name: TextOption(tuple(kind)) for name, kind in _KINDS.items()},
     },
 )
+ALTERED_VIEW = OptionSet(known={name: option for name, option in VIEW.known.items() if name != "on_key_violation"})
+"""The options that ALTER MATERIALIZED VIEW sets; the one left out decides how rows are merged, from the first one on."""
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
-"""The options that ALTER TABLE and ALTER MATERIALIZED VIEW set."""
+"""The options that ALTER TABLE sets."""
 
 
 def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
@@ -349,11 +363,14 @@ def duration_ms(options: Mapping[str, OptionValue], name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def with_options(subscription: Subscription, options: Mapping[str, OptionValue | None]) -> Subscription:
+def with_options(definition: _DerivedT, options: Mapping[str, OptionValue | None]) -> _DerivedT:
     """Set the options that a statement has; None sets an option to its default."""
+    given = {_plain(name): value for name, value in options.items()}
     found: dict[str, Any] = {}
-    if "on_lapse" in options:
-        found["on_lapse"] = OnLapse(str(options["on_lapse"] or OnLapse.STOP.value))
-    durations = {"retain_output": "retain_output_ms", "max_lag": "max_lag_ms"}
-    found |= {field: options[name] for name, field in durations.items() if name in options}
-    return replace(subscription, **found)
+    for field in fields(definition):
+        name = field.name.removesuffix("_ms")
+        if name in given:
+            value = given[name]
+            kind = _KINDS.get(name)
+            found[field.name] = field.default if value is None else kind(str(value)) if kind is not None else value
+    return replace(definition, **found)

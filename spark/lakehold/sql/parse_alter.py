@@ -9,17 +9,14 @@ from lakehold.definitions import OptionValue
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import table_reference
-from lakehold.sql.options import RETENTION, SUBSCRIPTION, parse_option_names, parse_options
-from lakehold.sql.statements import AlterSubscription, RetainHistory
+from lakehold.sql.options import ALTERED_VIEW, RETENTION, SUBSCRIPTION, OptionSet, parse_option_names, parse_options
+from lakehold.sql.statements import AlterDerived, ObjectKind, RetainHistory
 
 
 def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
     """Parse `table SET (RETAIN HISTORY = duration)` or `table RESET (RETAIN HISTORY)`; None for statements of Spark's."""
-    return parse_alter_view(cursor) if _is_own(cursor) else None
-
-
-def parse_alter_view(cursor: Cursor) -> RetainHistory:
-    """Parse `name SET (RETAIN HISTORY = duration)` or `name RESET (RETAIN HISTORY)`."""
+    if not _is_own(cursor):
+        return None
     name = table_reference(cursor)
     if cursor.choose("SET", "RESET") == "SET":
         retained_ms = parse_options(cursor, RETENTION)[RETAIN_HISTORY]
@@ -33,19 +30,30 @@ def parse_alter_view(cursor: Cursor) -> RetainHistory:
     return statement
 
 
-def parse_alter_subscription(cursor: Cursor) -> AlterSubscription:
+def parse_alter_subscription(cursor: Cursor) -> AlterDerived:
     """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
     name = cursor.object_name("a subscription name")
+    hint = "its name, table and SUBSCRIBE stay: create another subscription, and then drop this one"
+    return AlterDerived(ObjectKind.SUBSCRIPTION, name, _changed_options(cursor, SUBSCRIPTION, hint))
+
+
+def parse_alter_view(cursor: Cursor) -> AlterDerived:
+    """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
+    name = table_reference(cursor)
+    hint = "its name, key and query stay: create another view, and then drop this one"
+    return AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, _changed_options(cursor, ALTERED_VIEW, hint))
+
+
+def _changed_options(cursor: Cursor, known: OptionSet, hint: str) -> dict[str, OptionValue | None]:
     if cursor.word() not in ("SET", "RESET"):
-        hint = "its name, table and SUBSCRIBE stay: create another subscription, and then drop this one"
         raise cursor.error("SET", "RESET", hint=hint)
     options: dict[str, OptionValue | None]
     if cursor.choose("SET", "RESET") == "SET":
-        options = {**parse_options(cursor, SUBSCRIPTION)}
+        options = {**parse_options(cursor, known)}
     else:
-        options = dict.fromkeys(parse_option_names(cursor, SUBSCRIPTION))
+        options = dict.fromkeys(parse_option_names(cursor, known))
     cursor.expect_end()
-    return AlterSubscription(name, options)
+    return options
 
 
 def _is_own(cursor: Cursor) -> bool:

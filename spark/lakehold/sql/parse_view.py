@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from lakehold.definitions import MaterializedView, OnKeyViolation, OnLapse, OptionValue, Refresh, full_name_text
-from lakehold.holds.retention import RETAIN_HISTORY
+from lakehold.definitions import MaterializedView, OnKeyViolation, OptionValue, full_name_text
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import new_table_name
-from lakehold.sql.options import VIEW, duration_ms, parse_options
+from lakehold.sql.options import VIEW, parse_options, with_options
 from lakehold.sql.parse_envelope import parse_key
 from lakehold.sql.queries import parse_query
 from lakehold.sql.statements import CreateMaterializedView
@@ -42,13 +41,8 @@ def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
         query=query.over({table.full_name: full_name_text(table.full_name) for table in query.tables}),
         tables=tuple(dict.fromkeys(table.full_name for table in query.tables)),
         key=key,
-        on_key_violation=OnKeyViolation(str(options.get("on_key_violation", OnKeyViolation.STOP.value))),
-        on_lapse=OnLapse(str(options.get("on_lapse", OnLapse.STOP.value))),
-        refresh=Refresh(str(options.get("refresh", Refresh.EACH_TIMESTAMP.value))),
-        retain_history_ms=duration_ms(options, RETAIN_HISTORY),
-        max_lag_ms=duration_ms(options, "max_lag"),
     )
-    return CreateMaterializedView(view, if_not_exists)
+    return CreateMaterializedView(with_options(view, options), if_not_exists)
 
 
 def _query(cursor: Cursor) -> Query:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from lakehold.definitions import Derived, MaterializedView, OptionValue, Subscription, described
 from lakehold.errors import DefinitionError
-from lakehold.model.lake_definitions import Definitions, Entry
+from lakehold.model.lake_definitions import Definitions, DerivedEntry
 from lakehold.sql.options import with_options
 from lakehold.sql.statement_effects import ChangeDefinition, Plan, SetMaxLag
 
@@ -34,8 +34,8 @@ def check_subscription(subscription: Subscription, definitions: Definitions) -> 
     _check_inputs(subscription, definitions)
 
 
-def alter_subscription(entry: Entry[Subscription], options: Mapping[str, OptionValue | None]) -> Plan:
-    """Plan the change of a subscription's options; None sets one to its default."""
+def alter_derived(entry: DerivedEntry, options: Mapping[str, OptionValue | None]) -> Plan:
+    """Plan the change of the options of a subscription or view; None sets one to its default."""
     changed = with_options(entry.definition, options)
     if changed == entry.definition:
         return Plan()

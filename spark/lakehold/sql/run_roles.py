@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakehold.definitions import Subscription, described
+from lakehold.definitions import MaterializedView, Subscription, described
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
@@ -69,7 +69,7 @@ def check_privileges(plan: Plan, guard: Guard) -> None:
             case BeginSubscription(new):
                 needed = (*privileges.selecting(new.tables), *privileges.creating_in(new.into.rpartition(".")[0]))
                 guard.check(f"create {described(new)}", needed)
-            case ChangeDefinition(Subscription() as changed):
+            case ChangeDefinition(Subscription() | MaterializedView() as changed):
                 guard.check(f"alter {described(changed)}", privileges.creating_in(changed.into.rpartition(".")[0]))
             case EndSubscription(entry, _):
                 ended = entry.definition

@@ -74,9 +74,9 @@ class BeginSubscription:
 
 @dataclass(frozen=True)
 class SetMaxLag:
-    """The change, before the commit, of how far a subscription's hold may lag its tables, to the MAX LAG of `definition`."""
+    """The change, before the commit, of the MAX LAG of a subscription's or view's hold to that of `definition`."""
 
-    definition: Subscription
+    definition: Derived
     object_id: str
 
 

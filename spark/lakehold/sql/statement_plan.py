@@ -34,7 +34,7 @@ from lakehold.sql.plan_holds import (
 from lakehold.sql.plan_retention import retain_history
 from lakehold.sql.plan_show import show, show_create
 from lakehold.sql.plan_sources import check_source, read_by_others
-from lakehold.sql.plan_subscriptions import alter_subscription, check_no_output, check_subscription, check_view
+from lakehold.sql.plan_subscriptions import alter_derived, check_no_output, check_subscription, check_view
 from lakehold.sql.render import differences
 from lakehold.sql.statement_effects import (
     BeginSubscription,
@@ -59,8 +59,8 @@ from lakehold.sql.statement_effects import (
 )
 from lakehold.sql.statements import (
     AdvanceHold,
+    AlterDerived,
     AlterSource,
-    AlterSubscription,
     Begin,
     Commit,
     CreateConnection,
@@ -133,8 +133,10 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions)
-        case AlterSubscription(name, options):
-            return alter_subscription(definitions.subscription(name), options)
+        case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
+            return alter_derived(definitions.view(name), options)
+        case AlterDerived(_, name, options):
+            return alter_derived(definitions.subscription(name), options)
         case Drop() as drop:
             return _drop(parsed, drop, definitions, holds)
         case CreateHold() as create:

@@ -277,9 +277,13 @@ class RetainHistory:
 
 
 @dataclass(frozen=True)
-class AlterSubscription:
-    """A statement `ALTER SUBSCRIPTION name SET (option = value, …)`, or RESET of options to their defaults (None)."""
+class AlterDerived:
+    """A statement `ALTER SUBSCRIPTION name SET (option = value, …)`, or RESET of options to their defaults (None).
 
+    `ALTER MATERIALIZED VIEW` is the same.
+    """
+
+    kind: ObjectKind
     name: str
     options: Mapping[str, OptionValue | None]
 
@@ -291,7 +295,7 @@ Statement = (
     | CreateSubscription
     | CreateMaterializedView
     | RetainHistory
-    | AlterSubscription
+    | AlterDerived
     | AlterSource
     | ExplainDefinition
     | Drop
