@@ -257,7 +257,7 @@ def summary() -> str:
         *_VALUES,
         (
             "subscribe",
-            "a SUBSCRIBE; in CREATE SUBSCRIPTION without UP TO and PROGRESS, and only there with ENVELOPE HISTORY",
+            "a SUBSCRIBE; for CREATE SUBSCRIPTION without UP TO and PROGRESS, only there with ENVELOPE HISTORY",
         ),
         (
             "definition",
