@@ -255,10 +255,7 @@ def summary() -> str:
     explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
     values = [
         *_VALUES,
-        (
-            "subscribe",
-            "a SUBSCRIBE; for CREATE SUBSCRIPTION without UP TO and PROGRESS, only there with ENVELOPE HISTORY",
-        ),
+        ("subscribe", "a SUBSCRIBE; for CREATE SUBSCRIPTION without UP TO and PROGRESS, only there ENVELOPE HISTORY"),
         (
             "definition",
             "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION, MATERIALIZED VIEW or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",
