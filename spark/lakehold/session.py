@@ -147,11 +147,11 @@ def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> Sp
 
     Two lakes of one process must not share catalogs, nor close each other's session.
     """
-    _refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
+    refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
     return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), closed), settings)
 
 
-def _refuse_silent(remote: str, timeout_s: float) -> None:
+def refuse_silent(remote: str, timeout_s: float) -> None:
     """Raise `UpstreamUnavailable` if no server answers.
 
     Spark's own client retries for ten minutes, and reports nothing meanwhile.

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from lakehold import stack as lakehold_stack
+from lakehold.doctor import examine
 from lakehold.errors import LakeholdError
 from lakehold.stack import ConnectClient
 from lakehold.status import status_of
@@ -105,6 +106,24 @@ def test_upstream_objects_changed_by_hand_are_reported_and_repaired(shop: Shop) 
     wait_for(lambda: shop.events("customers")["u"] == 200, "changes arrive again")
     assert shop.events("orders") == {"r": 200}, "Connect keeps its offsets: nothing is snapshotted again"
     shop.follow_until_nothing_is_reported()
+
+
+def test_the_doctor_asks_each_system_and_finds_what_was_removed(avro_shop: Shop) -> None:
+    shop = avro_shop
+    shop.upstream("orders")
+    shop.lake.sql(shop.creating("orders"))
+
+    def found() -> dict[str, tuple[str, str]]:
+        rows = examine(shop.lake.settings, lambda: shop.lake)
+        return {checked: (state, text) for checked, state, text, _ in rows}
+
+    wait_for(lambda: {state for state, _ in found().values()} == {"ok"}, "the connector runs")
+    well = found()
+    assert {f"connection {name}" for name in ("pg", "kafka", "connect", "registry")} <= well.keys()
+    with ConnectClient(shop.database.addresses.connect) as worker:
+        worker.delete(shop.database.name)
+    state, text = found()["source shop"]
+    assert (state, "there is no connector" in text) == ("failed", True)
 
 
 def test_a_failed_task_is_reported_and_restarted_with_a_growing_backoff(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehold.artifacts.cache import cache_root, directory, jars
+from lakehold.artifacts.cache import cache_root, directory, is_cached, jars
 from lakehold.artifacts.maven import java_executable
 from lakehold.artifacts.sets import STACK, ArtifactSet, coordinates, find_set, set_names
 
@@ -13,6 +13,7 @@ __all__ = [
     "coordinates",
     "directory",
     "find_set",
+    "is_cached",
     "jars",
     "java_executable",
     "set_names",

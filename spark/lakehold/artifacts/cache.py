@@ -55,6 +55,15 @@ def directory(
     return target
 
 
+def is_cached(set_name: str) -> bool:
+    """Return whether the set's files are on this machine.
+
+    Raises:
+        DefinitionError: No set has that name.
+    """
+    return (cache_root() / find_set(set_name).key).is_dir()
+
+
 def jars(
     set_name: str, *, sets_directory: Path = SETS_DIRECTORY, on_event: Callable[[str], None] = _log.info
 ) -> list[Path]:

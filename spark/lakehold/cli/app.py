@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -333,6 +334,30 @@ def status(
 
         with connect(warehouse) as lake:
             run_status(lake, html, output, sys.stdout)
+
+
+@app.command()
+def doctor(*, output_format: Format = None, quiet: Quiet = False, warehouse: Warehouse = None) -> None:
+    """Examine what lakehold needs: Java, jars, the lake, and the systems of its connections.
+
+    One line for each, with a way to get what is missing. Nothing is changed, fetched or started. Exit code 1 when
+    something is missing or does not answer.
+    """
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.doctor import COLUMNS, examine
+        from lakehold.lake import connect
+        from lakehold.settings import load_settings
+        from lakehold.sql.result import Result
+
+        rows = []
+        with open_progress(sys.stderr, quiet=quiet).task("examining", unit="things") as task, ExitStack() as opened:
+            for row in examine(load_settings(warehouse=warehouse), lambda: opened.enter_context(connect(warehouse))):
+                rows.append(row)
+                task.advance()
+        output.result(Result(COLUMNS, rows))
+        if any(state != "ok" for _, state, *_ in rows):
+            raise typer.Exit(1)
 
 
 @app.command()
