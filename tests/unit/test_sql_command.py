@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,13 @@ print([name for name in ("authlib", "confluent_kafka", "psycopg", "pymysql") if 
 """
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
+
+
+@pytest.mark.parametrize(("words", "completed"), [(["su"], "subscribe"), (["ingest", "--fo"], "--follow")])
+def test_a_shell_completes_commands_and_options(words: list[str], completed: str) -> None:
+    typed = {"COMP_WORDS": " ".join(["lakehold", *words]), "COMP_CWORD": str(len(words))}
+    command = str(Path(sys.executable).with_name("lakehold"))
+    environment = {**os.environ, **typed, "_LAKEHOLD_COMPLETE": "complete_bash"}
+    found = subprocess.run([command], env=environment, capture_output=True, text=True, check=False).stdout
+    assert completed in found.split()
+    assert "--quiet" not in found.split()

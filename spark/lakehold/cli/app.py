@@ -26,7 +26,6 @@ app = typer.Typer(
     name="lakehold",
     help="Keeps Apache Iceberg tables equal to upstream databases, and lets people read exactly how they changed.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -338,9 +337,9 @@ def status(
 
 @app.command()
 def doctor(*, output_format: Format = None, quiet: Quiet = False, warehouse: Warehouse = None) -> None:
-    """Examine what lakehold needs: Java, jars, the lake, and the systems of its connections.
+    """Examine what lakehold needs, and what is missing.
 
-    One line for each, with a way to get what is missing. Nothing is changed, fetched or started. Exit code 1 when
+    One line each for Java, jars, the lake and the systems of its connections, with a way to get what is missing. Nothing is changed, fetched or started. Exit code 1 when
     something is missing or does not answer.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
