@@ -339,8 +339,8 @@ def status(
 def doctor(*, output_format: Format = None, quiet: Quiet = False, warehouse: Warehouse = None) -> None:
     """Examine what lakehold needs, and what is missing.
 
-    One line each for Java, jars, the lake and the systems of its connections, with a way to get what is missing. Nothing is changed, fetched or started. Exit code 1 when
-    something is missing or does not answer.
+    One line each for Java, jars, the lake and the systems of its connections, with a way to get what is missing. Nothing
+    is changed, fetched or started. Exit code 1 when something is missing or does not answer.
     """
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
