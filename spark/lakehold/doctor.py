@@ -114,7 +114,7 @@ def _lake(settings: Settings, open_lake: Callable[[], Lake], found: list[Lake]) 
     lake = open_lake()
     defined = lake.definitions.definitions()
     found.append(lake)
-    return f"{settings.warehouse}: {len(defined.sources)} sources, {len(defined.tables)} tables"
+    return f"{settings.warehouse}: {len(defined.sources)} source(s), {len(defined.tables)} table(s)"
 
 
 def _answer(connection: Connection, timeout_s: float) -> str:
