@@ -96,7 +96,15 @@ SCHEMA_REGISTRY = OptionSet(
 )
 _PORT = NumberOption(1, 65_535)
 POSTGRES = OptionSet(
-    known={"host": _TEXT, "port": _PORT, "user": _TEXT, "password": _TEXT, "database": _TEXT},
+    known={
+        "host": _TEXT,
+        "port": _PORT,
+        "user": _TEXT,
+        "password": _TEXT,
+        "database": _TEXT,
+        "ssl_mode": TextOption(("disable", "require", "verify-ca", "verify-full")),
+        "ssl_certificate_authority": _TEXT,
+    },
     required=("host", "user", "database"),
 )
 MYSQL = OptionSet(

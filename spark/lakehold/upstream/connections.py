@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.definitions import Capture, Connection, ConnectionType, Source
+from lakehold.errors import DefinitionError
 from lakehold.kafka.connection_options import KafkaOptions, kafka_options
 from lakehold.model.lake_definitions import Definitions
 from lakehold.secrets import resolve
 from lakehold.upstream.connector_config import Login, apicurio_avro, confluent_avro, json
 
+_TLS_OF_POSTGRES = {"ssl_mode": "sslmode", "ssl_certificate_authority": "sslrootcert"}
 _DEFAULT_PORT = {ConnectionType.POSTGRES: "5432", ConnectionType.MYSQL: "3306", ConnectionType.MARIADB: "3306"}
 
 
@@ -69,6 +71,7 @@ def login_of(connection: Connection) -> Login:
 
     Raises:
         SettingsError: The secret has no value.
+        DefinitionError: A certificate would be checked against no authority, or an authority is given and not used.
     """
     options = resolve(connection.options)
     return Login(
@@ -77,7 +80,22 @@ def login_of(connection: Connection) -> Login:
         options["user"],
         options.get("password", ""),
         options.get("database", ""),
+        _tls(options),
     )
+
+
+def _tls(options: Mapping[str, str]) -> dict[str, str]:
+    given = {libpq: options[name] for name, libpq in _TLS_OF_POSTGRES.items() if name in options}
+    verifies, has_authority = given.get("sslmode", "").startswith("verify-"), "sslrootcert" in given
+    if verifies != has_authority:
+        missing = "SSL CERTIFICATE AUTHORITY" if verifies else "SSL MODE"
+        raise DefinitionError(
+            f"a PostgreSQL connection with {'SSL MODE' if verifies else 'SSL CERTIFICATE AUTHORITY'} needs {missing}",
+            code="option-missing",
+            detail="" if verifies else "Only the modes verify-ca and verify-full check the server's certificate.",
+            hint="Add SSL CERTIFICATE AUTHORITY '/path/of/ca.pem'." if verifies else "Add SSL MODE 'verify-full'.",
+        )
+    return given
 
 
 def _avro(connect: Mapping[str, str], registry: Mapping[str, str]) -> dict[str, str]:
