@@ -1,12 +1,16 @@
-"""Finds why a server's certificate is not trusted: the clients of Kafka and PostgreSQL only report that it is not."""
+"""Finds why a server's certificate is not trusted: the clients of Kafka and PostgreSQL report only that it is not."""
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from contextlib import suppress
 
+from lakehold.errors import DefinitionError
+
 _SILENT_FOR_S = 5.0
+_UNVERIFIED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.*?)\.?( \(_ssl\.c:\d+\))?$")
 
 
 def certificate_fault(
@@ -33,6 +37,26 @@ def certificate_fault(
             try:
                 context.wrap_socket(plain, server_hostname=host).close()
             except ssl.SSLCertVerificationError as error:
-                reason = error.verify_message.strip().removesuffix(".")
-                return f"{reason[:1].upper()}{reason[1:]}."
+                return _sentence(error.verify_message.strip().removesuffix("."))
     return None
+
+
+def fault_in(message: str) -> str | None:
+    """Return why a certificate was refused, as a sentence, from the message of a Python client; None: it has another cause."""
+    found = _UNVERIFIED.search(message)
+    return None if found is None else _sentence(found[1])
+
+
+def unusable_authority(of: str, file: str, error: OSError) -> DefinitionError:
+    """Describe why the authority that a connection trusts cannot be read; an error of TLS is one of the file's content."""
+    is_content = isinstance(error, ssl.SSLError)
+    return DefinitionError(
+        f"the certificate authority of {of} connection cannot be used",
+        code="option-invalid",
+        detail=f"{file}: {'not certificates as PEM' if is_content else error.strerror}.",
+        hint="SSL CERTIFICATE AUTHORITY names a PEM file on this machine.",
+    )
+
+
+def _sentence(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:]}."

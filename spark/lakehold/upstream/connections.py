@@ -18,11 +18,12 @@ _DEFAULT_PORT = {ConnectionType.POSTGRES: "5432", ConnectionType.MYSQL: "3306", 
 
 @dataclass(frozen=True)
 class ConnectAddress:
-    """The address of Kafka Connect, and a login if it needs one."""
+    """The address of Kafka Connect, a login if it needs one, and the PEM file of the authority that lakehold trusts."""
 
     url: str
     username: str | None = None
     password: str | None = None
+    authority: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +60,9 @@ def connections_of(source: Source, capture: Capture, defined: Definitions) -> Up
     registry = options(source.format.registry) if source.format.registry is not None else None
     return UpstreamConnections(
         login=login_of(defined.connection(capture.connection)),
-        connect=ConnectAddress(connect["url"], connect.get("username"), connect.get("password")),
+        connect=ConnectAddress(
+            connect["url"], connect.get("username"), connect.get("password"), connect.get("ssl_certificate_authority")
+        ),
         kafka=kafka_options(options(source.connection or "")),
         registry=registry,
         converter=json() if registry is None else _avro(connect, registry),
