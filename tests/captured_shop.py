@@ -30,6 +30,7 @@ class Shop:
         database: SourceDatabase,
         value_format: str = "FORMAT JSON",
         user: str | None = None,
+        tls: str = "",
     ) -> None:
         self._make_lake = make_lake
         self.lake: Lake = make_lake()
@@ -42,7 +43,7 @@ class Shop:
             f"CREATE CONNECTION kafka TO KAFKA (BROKER '{addresses.kafka}');"
             f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{addresses.registry}');"
             f"CREATE CONNECTION pg TO POSTGRES (HOST '{addresses.postgres_host}', PORT {addresses.postgres_port}, "
-            f"USER '{self.user}', PASSWORD SECRET 'pg', DATABASE '{database.name}');"
+            f"USER '{self.user}', PASSWORD SECRET 'pg', DATABASE '{database.name}'{tls});"
             f"CREATE CONNECTION connect TO CONNECT (URL '{addresses.connect}', AVRO CONVERTER 'apicurio', "
             f"REGISTRY URL '{addresses.registry_native}');{self.creating_source}"
         )

@@ -26,8 +26,8 @@ _log = logging.getLogger("lakehold.librdkafka")  # without it the clients write 
 class Broker:
     """A running broker, and operations of tests on it."""
 
-    def __init__(self, directory: Path) -> None:
-        self._part = Kafka(directory, free_ports())
+    def __init__(self, directory: Path, part: type[Kafka] = Kafka) -> None:
+        self._part = part(directory, free_ports())
         for folder in (self._part.folder, self._part.log.parent, self._part.pid_file.parent):
             folder.mkdir(parents=True)
         self.start()

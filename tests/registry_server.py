@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+
+from tests.certificates import Issued
 
 Answers = Mapping[str, tuple[int, Any]]
 """A status and a body by path; the body None stands for an answer that is no JSON."""
@@ -18,15 +21,20 @@ NOT_FOUND = (404, {"error_code": 40403, "message": "Schema not found"})
 class RegistryServer(ThreadingHTTPServer):
     """A server that records the path and the credentials of each request."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, issued: Issued | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
+        if issued:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(issued.certificate, issued.key)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.answers = answers
         self.requests: list[tuple[str, str | None]] = []
 
     @property
     def url(self) -> str:
         """Return the server's address."""
-        return f"http://127.0.0.1:{self.server_port}"
+        scheme = "https" if isinstance(self.socket, ssl.SSLSocket) else "http"
+        return f"{scheme}://127.0.0.1:{self.server_port}"
 
 
 class _Answering(BaseHTTPRequestHandler):
@@ -46,9 +54,9 @@ class _Answering(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def registry_server(answers: Answers) -> Iterator[RegistryServer]:
-    """Run a server on a free port of loopback until the block ends."""
-    with RegistryServer(answers) as running:
+def registry_server(answers: Answers, issued: Issued | None = None) -> Iterator[RegistryServer]:
+    """Run a server on a free port of loopback until the block ends, with TLS if it has a certificate."""
+    with RegistryServer(answers, issued) as running:
         thread = Thread(target=running.serve_forever)
         thread.start()
         try:

@@ -10,6 +10,7 @@ import pytest
 from tests.doc_pages import ROOT, inline_code
 
 INTERNALS = sorted((ROOT / "docs" / "internals").glob("*.md"))
+PROMISES = (ROOT / "docs" / "guarantees.md", ROOT / "docs" / "security.md")
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 REFERENCE = {ROOT / "docs" / "benchmarks.md", *(ROOT / "docs" / "reference").glob("*.md")}
 PYTHON = [*(ROOT / "spark").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "dags").rglob("*.py")]
@@ -28,7 +29,7 @@ def test_a_page_has_no_more_words_than_a_reader_can_take_in(page: Path) -> None:
     assert len(without_blocks.split()) <= MOST_WORDS
 
 
-@pytest.mark.parametrize("page", [*INTERNALS, ROOT / "docs" / "guarantees.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*INTERNALS, *PROMISES], ids=lambda page: page.name)
 def test_every_test_and_path_that_is_named_exists(page: Path) -> None:
     for name in inline_code(page.read_text()):
         if _TEST.match(name):

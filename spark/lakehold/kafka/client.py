@@ -10,8 +10,9 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
@@ -26,9 +27,9 @@ from confluent_kafka.admin import (
 )
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
-from lakehold.errors import UpstreamUnavailable
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.kafka.faults import offsets_lost
+from lakehold.kafka.refusals import is_refusal, unreachable, unusable
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 
 _log = logging.getLogger("lakehold.librdkafka")
@@ -50,16 +51,9 @@ _CHANGING_LEADER = _UNLED | {
     KafkaError.FENCED_LEADER_EPOCH,
 }
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})
-_REFUSED = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
+_REFUSED_AFTER_S = 3.0
+"""How long a client that was refused tries to reach another broker."""
+_REFUSAL_POLL_S = 0.2
 
 
 class KafkaClient:
@@ -71,7 +65,7 @@ class KafkaClient:
     """
 
     def __init__(self, options: KafkaOptions, timeout_s: float) -> None:
-        self._brokers = options.brokers
+        self._options = options
         self._timeout_s = timeout_s
         self._last_error: KafkaError | None = None
         self._reading = threading.Lock()
@@ -97,9 +91,11 @@ class KafkaClient:
             "check.crcs": True,
         }
         self._common = common
-        with self._explained():
+        try:
             self._admin = AdminClient(common)
             self._consumer = Consumer({**common, **consumer_options})
+        except KafkaException as error:
+            raise unusable(error.args[0]) from error
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         """Fetch a description of each of `topics` that exists."""
@@ -275,7 +271,7 @@ class KafkaClient:
         wanted = pending.get(tp)
         error = message.error()
         if wanted is None:
-            if error is not None and error.code() in _REFUSED:
+            if is_refusal(error):
                 self._fail(error)
             return
         offset = message.offset() or 0
@@ -296,11 +292,20 @@ class KafkaClient:
 
     def _result(self, future: Future[Any]) -> Any:
         # librdkafka applies the timeout itself; the extra second lets it report that.
-        return future.result(self._timeout_s + 1)
+        now_s = time.monotonic()
+        ends_s, refused_s = now_s + self._timeout_s + 1, None
+        while not wait([future], _REFUSAL_POLL_S).done and (now_s := time.monotonic()) < ends_s:
+            self._admin.poll(0)  # passes pending errors to `_keep_error`
+            if is_refusal(self._last_error):
+                refused_s = refused_s or now_s
+                # librdkafka repeats a refused login until the timeout ends.
+                if now_s - refused_s >= _REFUSED_AFTER_S:
+                    raise KafkaException(self._last_error)
+        return future.result(timeout=0)
 
     def _keep_error(self, error: KafkaError) -> None:
-        # "All brokers are down" follows from a cause that was reported before: keep the cause.
-        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+        # "All brokers are down" follows from a cause that was reported before, and so does a lost connection from a refusal.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN and (is_refusal(error) or not is_refusal(self._last_error)):
             self._last_error = error
 
     @contextmanager
@@ -317,15 +322,7 @@ class KafkaClient:
         self._admin.poll(0)  # passes pending errors to `_keep_error`
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
-        refused = cause is not None and cause.code() in _REFUSED
-        raise UpstreamUnavailable(
-            f"Kafka at {self._brokers} {'refuses the connection' if refused else 'does not answer'}",
-            code="kafka-refused" if refused else "kafka-unavailable",
-            detail=f"{cause.str()}." if cause is not None else f"It did not answer within {self._timeout_s:g} s.",
-            hint="Check the connection's SASL and SSL options and the user's rights to read the topics."
-            if refused
-            else "Check that the broker runs, and that this machine reaches it at the address in the connection.",
-        )
+        raise unreachable(self._options, cause, self._timeout_s)
 
 
 _clients: dict[tuple[object, ...], KafkaClient] = {}

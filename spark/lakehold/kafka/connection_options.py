@@ -31,6 +31,8 @@ _PEM_STORES: Final = {
 }
 """Java's options for certificates, and librdkafka's options for the same PEM file or text."""
 
+_WORDS: Final = {each: name for name, translations in _PEM_STORES.items() for each in translations}
+
 _ENDPOINT_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
 _KNOWN: Final = frozenset(
@@ -91,6 +93,13 @@ def kafka_options(options: Mapping[str, str]) -> KafkaOptions:
         java={**shared, **sasl_java, **tls_java},
         librdkafka={**shared, **sasl_librdkafka, **tls_librdkafka},
     )
+
+
+def in_words_of_connections(message: str) -> str:
+    """Replace librdkafka's names of options in a message by those that CREATE CONNECTION has."""
+    for name, written in _WORDS.items():
+        message = message.replace(name, written.replace(".", " ").upper())
+    return message.strip().removesuffix(".")
 
 
 def _sasl(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

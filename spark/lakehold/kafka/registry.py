@@ -14,6 +14,7 @@ from typing import TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.tls import fault_in, unusable_authority
 
 _T = TypeVar("_T")
 
@@ -81,6 +82,13 @@ class Registry:
             raise self._unavailable(f"It answered {e.http_status_code}: {e.error_message}.") from e
         except Exception as e:
             # The client passes on all that its transport and its parser raise, and documents none of it.
+            if fault := fault_in(str(e)):
+                raise UpstreamUnavailable(
+                    f"the schema registry at {self.url} shows a certificate that cannot be trusted",
+                    code="registry-untrusted",
+                    detail=fault,
+                    hint="Check SSL CERTIFICATE AUTHORITY of its connection, and the registry's certificate.",
+                ) from e
             raise self._unavailable(f"{type(e).__name__}: {e}.") from e
 
     def _unavailable(self, detail: str) -> UpstreamUnavailable:
@@ -104,6 +112,8 @@ def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
             "a schema registry connection needs a URL", code="option-missing", hint="Add URL 'http://host:port'."
         )
     user, password, token = given.pop("username", None), given.pop("password", None), given.pop("token", None)
+    if authority := given.pop("ssl.certificate.authority", None):
+        given["ssl.ca.location"] = authority
     if user is not None:
         given["basic.auth.user.info"] = f"{user}:{password or ''}"
     if token is not None:
@@ -114,6 +124,8 @@ def registry_of(options: Mapping[str, str], *, timeout_s: float) -> Registry:
         raise DefinitionError(
             "the options of a schema registry connection cannot be used", code="option-unknown", detail=f"{error}."
         ) from error
+    except OSError as error:
+        raise unusable_authority("a schema registry", authority or "", error) from error
 
 
 @lru_cache(maxsize=16)

@@ -104,11 +104,25 @@ KAFKA = OptionSet(
 """The options that `lakehold.kafka.connection_options` can give to both Kafka clients."""
 
 SCHEMA_REGISTRY = OptionSet(
-    known={"url": UrlOption(many=True), "username": _TEXT, "password": _TEXT}, required=("url",)
+    known={
+        "url": UrlOption(many=True),
+        "username": _TEXT,
+        "password": _TEXT,
+        "ssl_certificate_authority": _TEXT,
+    },
+    required=("url",),
 )
 _PORT = NumberOption(1, 65_535)
 POSTGRES = OptionSet(
-    known={"host": _TEXT, "port": _PORT, "user": _TEXT, "password": _TEXT, "database": _TEXT},
+    known={
+        "host": _TEXT,
+        "port": _PORT,
+        "user": _TEXT,
+        "password": _TEXT,
+        "database": _TEXT,
+        "ssl_mode": TextOption(("disable", "require", "verify-ca", "verify-full")),
+        "ssl_certificate_authority": _TEXT,
+    },
     required=("host", "user", "database"),
 )
 MYSQL = OptionSet(
@@ -120,6 +134,7 @@ CONNECT = OptionSet(
         "url": UrlOption(),
         "username": _TEXT,
         "password": _TEXT,
+        "ssl_certificate_authority": _TEXT,
         "avro_converter": TextOption(("apicurio", "confluent")),
         "registry_url": UrlOption(many=True),
     },

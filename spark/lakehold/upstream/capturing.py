@@ -346,10 +346,7 @@ class Capturing:
     @contextmanager
     def _systems(self, target: Target) -> Iterator[Systems]:
         connections, is_postgres = target.connections, target.wanted.capture.database is ConnectionType.POSTGRES
-        address = connections.connect
-        with ConnectClient(
-            address.url, username=address.username, password=address.password, timeout_s=self._timeout_s
-        ) as connect:
+        with ConnectClient(**vars(connections.connect), timeout_s=self._timeout_s) as connect:
             database = (PostgresUpstream if is_postgres else MysqlUpstream)(connections.login, self._timeout_s)
             kafka = shared_client(connections.kafka, self._timeout_s)
             yield Systems(connect, kafka, database, self._tables)

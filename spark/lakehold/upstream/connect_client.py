@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from lakehold.errors import ConnectorError, UpstreamUnavailable
+from lakehold.tls import fault_in, unusable_authority
 from lakehold.upstream.failure import cause_of
 
 _REQUEST_TIMEOUT_S = 30.0
@@ -63,6 +65,7 @@ class ConnectClient:
         url: Base URL of the worker's REST interface.
         username: User for HTTP's basic authentication, if the worker asks for one.
         password: The user's password.
+        authority: PEM file of the authority of the worker's certificate; None: those of `certifi`.
         timeout_s: How long the worker may stay silent.
     """
 
@@ -72,12 +75,17 @@ class ConnectClient:
         *,
         username: str | None = None,
         password: str | None = None,
+        authority: str | None = None,
         timeout_s: float = _REQUEST_TIMEOUT_S,
     ) -> None:
         self._url = url
         self._timeout_s = timeout_s
         credentials = (username, password or "") if username is not None else None
-        self._http = httpx.Client(base_url=url, timeout=timeout_s, auth=credentials)
+        try:
+            verify = ssl.create_default_context(cafile=authority) if authority else True
+        except OSError as error:
+            raise unusable_authority("a Kafka Connect", authority or "", error) from error
+        self._http = httpx.Client(base_url=url, timeout=timeout_s, auth=credentials, verify=verify)
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -222,6 +230,13 @@ class ConnectClient:
             try:
                 response = self._http.request(method, path, **arguments)
             except httpx.TransportError as error:
+                if fault := fault_in(str(error)):
+                    raise UpstreamUnavailable(
+                        f"Kafka Connect at {self._url} shows a certificate that cannot be trusted",
+                        code="connect-untrusted",
+                        detail=fault,
+                        hint="Check SSL CERTIFICATE AUTHORITY of its connection, and the worker's certificate.",
+                    ) from error
                 raise UpstreamUnavailable(
                     f"Kafka Connect at {self._url} does not answer",
                     code="connect-unavailable",

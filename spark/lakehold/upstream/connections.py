@@ -6,21 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.definitions import Capture, Connection, ConnectionType, Source
+from lakehold.errors import DefinitionError
 from lakehold.kafka.connection_options import KafkaOptions, kafka_options
 from lakehold.model.lake_definitions import Definitions
 from lakehold.secrets import resolve
 from lakehold.upstream.connector_config import Login, apicurio_avro, confluent_avro, json
 
+_TLS_OF_POSTGRES = {"ssl_mode": "sslmode", "ssl_certificate_authority": "sslrootcert"}
 _DEFAULT_PORT = {ConnectionType.POSTGRES: "5432", ConnectionType.MYSQL: "3306", ConnectionType.MARIADB: "3306"}
 
 
 @dataclass(frozen=True)
 class ConnectAddress:
-    """The address of Kafka Connect, and a login if it needs one."""
+    """The address of Kafka Connect, a login if it needs one, and the PEM file of the authority that lakehold trusts."""
 
     url: str
     username: str | None = None
     password: str | None = None
+    authority: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +60,9 @@ def connections_of(source: Source, capture: Capture, defined: Definitions) -> Up
     registry = options(source.format.registry) if source.format.registry is not None else None
     return UpstreamConnections(
         login=login_of(defined.connection(capture.connection)),
-        connect=ConnectAddress(connect["url"], connect.get("username"), connect.get("password")),
+        connect=ConnectAddress(
+            connect["url"], connect.get("username"), connect.get("password"), connect.get("ssl_certificate_authority")
+        ),
         kafka=kafka_options(options(source.connection or "")),
         registry=registry,
         converter=json() if registry is None else _avro(connect, registry),
@@ -69,6 +74,7 @@ def login_of(connection: Connection) -> Login:
 
     Raises:
         SettingsError: The secret has no value.
+        DefinitionError: A certificate would be checked against no authority, or an authority is given and not used.
     """
     options = resolve(connection.options)
     return Login(
@@ -77,7 +83,22 @@ def login_of(connection: Connection) -> Login:
         options["user"],
         options.get("password", ""),
         options.get("database", ""),
+        _tls(options),
     )
+
+
+def _tls(options: Mapping[str, str]) -> dict[str, str]:
+    given = {libpq: options[name] for name, libpq in _TLS_OF_POSTGRES.items() if name in options}
+    verifies, has_authority = given.get("sslmode", "").startswith("verify-"), "sslrootcert" in given
+    if verifies != has_authority:
+        missing = "SSL CERTIFICATE AUTHORITY" if verifies else "SSL MODE"
+        raise DefinitionError(
+            f"a PostgreSQL connection with {'SSL MODE' if verifies else 'SSL CERTIFICATE AUTHORITY'} needs {missing}",
+            code="option-missing",
+            detail="" if verifies else "Only the modes verify-ca and verify-full check the server's certificate.",
+            hint="Add SSL CERTIFICATE AUTHORITY '/path/of/ca.pem'." if verifies else "Add SSL MODE 'verify-full'.",
+        )
+    return given
 
 
 def _avro(connect: Mapping[str, str], registry: Mapping[str, str]) -> dict[str, str]:

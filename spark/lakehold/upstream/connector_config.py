@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakehold.upstream import value_options
@@ -57,13 +57,23 @@ _SIGNAL_ANSWER_MS = 200
 
 @dataclass(frozen=True)
 class Login:
-    """A database, and the user that reads it."""
+    """A database, and the user that reads it.
+
+    Attributes:
+        host: The server.
+        port: Its port.
+        user: The user.
+        password: The user's password.
+        database: Name of the database; empty for MySQL and MariaDB.
+        tls: libpq's options for TLS; a connector of PostgreSQL has the same after `database.`.
+    """
 
     host: str
     port: int
     user: str
     password: str
     database: str = ""
+    tls: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, timeout_s: float) -> dict[str, Any]:
         """Return the arguments by which the clients of both kinds of databases connect to the server."""
@@ -74,6 +84,7 @@ class Login:
             "user": self.user,
             "password": self.password,
             "connect_timeout": timeout,
+            **self.tls,
         }
 
 
@@ -340,6 +351,7 @@ def _login(login: Login) -> dict[str, str]:
         "database.port": str(login.port),
         "database.user": login.user,
         "database.password": login.password,
+        **{f"database.{name}": value for name, value in login.tls.items()},
     }
 
 

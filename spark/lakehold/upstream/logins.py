@@ -8,10 +8,13 @@ from lakehold.errors import UpstreamUnavailable
 
 _REASON = re.compile(r"\b(?:FATAL|ERROR):\s+(.*)")
 _BEFORE_CAUSE = re.compile(r"^.*\bfailed: ")
+_ADVICE = ("\t", "Either provide the file, ")
+"""Beginnings of lines in which libpq says what to do."""
 _DENIED = re.compile(
     r'authentication failed|^role ".*" does not exist|pg_hba\.conf|not permitted to log in|^permission denied for database'
     "|no password supplied"
 )
+_TLS = re.compile(r"SSL error|\bcertificate\b|\bSSL was required\b")
 _NO_DATABASE = re.compile(r'^database ".*" does not exist')
 MYSQL_DENIED = frozenset({1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 4151})
 """Errors of a denied access: a host or login method that is not allowed, an expired password, a locked account."""
@@ -28,7 +31,7 @@ def postgres_unreachable(where: str, user: str, database: str, message: str) -> 
         database: Database of the connection.
         message: libpq's message: several lines, of several attempts if the server has several addresses.
     """
-    lines = [line.strip() for line in message.splitlines() if not line.startswith("\t")]
+    lines = [line.strip() for line in message.splitlines() if not line.startswith(_ADVICE)]
     by_server = [reason[1] for reason in map(_REASON.search, lines) if reason is not None]
     cause = (
         by_server[-1] if by_server else _BEFORE_CAUSE.sub("", next(filter(None, reversed(lines)), "no reason given"))
@@ -42,6 +45,13 @@ def postgres_unreachable(where: str, user: str, database: str, message: str) -> 
         )
     if _DENIED.search(cause):
         return _denied(where, user, cause)
+    if _TLS.search(cause):
+        return UpstreamUnavailable(
+            f"{where} gives no connection that SSL MODE accepts",
+            code="database-untrusted",
+            detail=_sentence(cause),
+            hint="Check SSL MODE and SSL CERTIFICATE AUTHORITY of its connection, and the server's certificate.",
+        )
     return _silent(where, cause, answers=bool(by_server))
 
 

@@ -33,11 +33,11 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
 from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
+from lakehold.upstream.postgres_refusals import unreachable
 from lakehold.upstream.postgres_shapes import shapes_of
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
@@ -334,7 +334,7 @@ class PostgresUpstream:
             ) as connection:
                 yield connection
         except psycopg.OperationalError as error:
-            raise postgres_unreachable(where, login.user, login.database, str(error)) from error
+            raise unreachable(login, error) from error
         except psycopg.Error as error:
             raise UpstreamRefused(
                 f"{where} refused a change",

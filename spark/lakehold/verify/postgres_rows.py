@@ -16,8 +16,8 @@ from psycopg.pq.abc import PGconn
 from lakehold.definitions import ConnectionType
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.logins import postgres_unreachable
 from lakehold.upstream.postgres_columns import columns_of
+from lakehold.upstream.postgres_refusals import unreachable
 from lakehold.verify.csv_rows import text_batches
 from lakehold.verify.database_texts import quoted_name, quoted_table
 from lakehold.verify.failed_reads import postgres_read_failed
@@ -119,7 +119,7 @@ def postgres_rows(login: Login, timeout_s: float, table: str) -> Iterator[Postgr
     try:
         connection = psycopg.connect(**login.arguments(timeout_s), dbname=login.database, client_encoding="utf8")
     except psycopg.OperationalError as error:
-        raise postgres_unreachable(where, login.user, login.database, str(error)) from error
+        raise unreachable(login, error) from error
     try:
         with connection:
             for statement in _AS_OF_NOW:
