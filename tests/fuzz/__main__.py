@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tests.fuzz import messages, statements
+from tests.fuzz import files, messages, statements
 from tests.fuzz.faults import Tried
 
 _SHOWN = 20
@@ -22,11 +22,13 @@ class Kind(StrEnum):
     """A kind of input."""
 
     STATEMENTS = "statements"
+    FILES = "files"
     MESSAGES = "messages"
 
 
 _TRIED: dict[Kind, Callable[[Random], Iterator[Tried]]] = {
     Kind.STATEMENTS: statements.tried,
+    Kind.FILES: files.tried,
     Kind.MESSAGES: messages.tried,
 }
 
