@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tests.fuzz import files, messages, names, statements
+from tests.fuzz import files, messages, names, statements, transactions
 from tests.fuzz.faults import Tried
 
 _SHOWN = 20
@@ -25,6 +25,7 @@ class Kind(StrEnum):
     NAMES = "names"
     FILES = "files"
     MESSAGES = "messages"
+    TRANSACTIONS = "transactions"
 
 
 _TRIED: dict[Kind, Callable[[Random], Iterator[Tried]]] = {
@@ -32,6 +33,7 @@ _TRIED: dict[Kind, Callable[[Random], Iterator[Tried]]] = {
     Kind.NAMES: names.tried,
     Kind.FILES: files.tried,
     Kind.MESSAGES: messages.tried,
+    Kind.TRANSACTIONS: transactions.tried,
 }
 
 
