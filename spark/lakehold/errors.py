@@ -36,6 +36,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lakehold.printable import printable
+
 
 @dataclass(frozen=True)
 class Place:
@@ -62,8 +64,9 @@ class Place:
         line_end = self.sql.find("\n", self.start)
         text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
         column = self.start - line_start
-        width = max(1, min(self.end_exclusive - self.start, len(text) - column))
-        return f"{text}\n{' ' * column}{'^' * width}"
+        end = column + min(self.end_exclusive - self.start, len(text) - column)
+        before, part, after = (printable(each) for each in (text[:column], text[column:end], text[end:]))
+        return f"{before}{part}{after}\n{' ' * len(before)}{'^' * max(1, len(part))}"
 
 
 class LakeholdError(Exception):

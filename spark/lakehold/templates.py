@@ -6,12 +6,15 @@ from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from lakehold.printable import printable
+
 
 def page_template(package: str) -> Template:
-    """Load the template `page.html.j2` of `package`: values are escaped, and a missing value is an error."""
+    """Load the template `page.html.j2` of `package`: values are escaped and `printable`, and a missing value is an error."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

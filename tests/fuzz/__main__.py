@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tests.fuzz import messages, statements
+from tests.fuzz import files, messages, names, statements, transactions
 from tests.fuzz.faults import Tried
 
 _SHOWN = 20
@@ -22,12 +22,18 @@ class Kind(StrEnum):
     """A kind of input."""
 
     STATEMENTS = "statements"
+    NAMES = "names"
+    FILES = "files"
     MESSAGES = "messages"
+    TRANSACTIONS = "transactions"
 
 
 _TRIED: dict[Kind, Callable[[Random], Iterator[Tried]]] = {
     Kind.STATEMENTS: statements.tried,
+    Kind.NAMES: names.tried,
+    Kind.FILES: files.tried,
     Kind.MESSAGES: messages.tried,
+    Kind.TRANSACTIONS: transactions.tried,
 }
 
 

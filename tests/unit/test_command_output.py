@@ -48,6 +48,28 @@ def test_people_get_a_table() -> None:
     assert "null" in out
 
 
+def test_characters_that_mislead_a_terminal_are_shown_by_their_codes() -> None:
+    odd = "a\x1b[31m\u202eb\u200bc\x85\tname\nof 👩\u200d💻"
+    shown = ["a\\u001b[31m\\u202eb\\u200bc\\u0085", "name", "of 👩\u200d💻"]
+    out, err = written(OutputFormat.TABLE, Result((odd,), [(odd,)], (odd,)))
+    assert all(out.count(each) == 2 and each in err for each in shown)
+    for wanted in (OutputFormat.JSON, OutputFormat.CSV):
+        out, _ = written(wanted, Result(("a",), [("\u202e",)]))
+        assert "\u202e" in out
+    err_stream = io.StringIO()
+    error = StatementError(
+        f'"{odd}" is unknown', sql=f"SELECT '{odd}'", start=7, end_exclusive=14, detail=odd, hint=odd
+    )
+    open_output(None, io.StringIO(), err_stream).error(error)
+    lines = err_stream.getvalue().splitlines()
+    assert lines[:3] == [
+        'error: line 1: "a\\u001b[31m\\u202eb\\u200bc\\u0085\tname',
+        'of 👩\u200d💻" is unknown',
+        "  SELECT 'a\\u001b[31m\\u202eb\\u200bc\\u0085\tname",
+    ]
+    assert lines[3] == "         " + "^" * len("'a\\u001b[31m")
+
+
 STATUS = Result(
     ("table", "state", "since", "rows", "stopped_by"),
     [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from lakehold.errors import UpstreamError
+from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.line_index import shared_index
 from lakehold.ingest.read.lines import LineError, Message, parse
@@ -48,12 +49,40 @@ def test_paths_and_file_uris_name_the_directory(tmp_path: Path, path: str) -> No
     assert offsets(reader, planned(reader, {})) == [0]
 
 
-@pytest.mark.parametrize("path", ["/nowhere/at/all", "s3://bucket/recorded"])
+@pytest.mark.parametrize("path", ["/nowhere/at/all", "s3://bucket/recorded", "http://[::1", "nul\0byte", "/%ff"])
 def test_a_missing_directory_is_an_error(path: str) -> None:
     with pytest.raises(UpstreamError) as raised:
         FilesReader(path).fetch_offsets(["t"])
     assert raised.value.code == "directory-missing"
     assert raised.value.hint
+
+
+def test_a_path_that_no_directory_can_have_cannot_be_read() -> None:
+    with pytest.raises(UpstreamUnavailable, match="File name too long"):
+        FilesReader("a" * 5_000).fetch_offsets(["t"])
+
+
+def test_a_file_whose_name_is_not_utf8_is_an_error_until_it_is_renamed(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff.jsonl")
+    append(odd, [line("t", 0, 0), "no"])
+    reader = FilesReader(str(tmp_path))
+    with pytest.raises(UpstreamUnavailable, match="not UTF-8") as raised:
+        planned(reader, {})
+    assert raised.value.message == rf'"{tmp_path}/\xff.jsonl" cannot be read'
+    odd.rename(tmp_path / "\u202ea\nb%2e.jsonl")
+    plan = planned(reader, {})
+    assert offsets(reader, plan) == [0]
+    assert [bad.file for bad in reader.malformed(plan)] == ["\u202ea\nb%2e.jsonl"]
+
+
+def test_links_that_lead_nowhere_or_in_a_circle_are_no_files(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", [line("t", 0, 0)])
+    (tmp_path / "nowhere.jsonl").symlink_to("gone")
+    (tmp_path / "circle.jsonl").symlink_to("circle.jsonl")
+    (tmp_path / "again").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    reader = FilesReader(str(tmp_path))
+    assert offsets(reader, planned(reader, {})) == [0]
 
 
 def test_a_line_is_read_once_it_is_complete(tmp_path: Path) -> None:

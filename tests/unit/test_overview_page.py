@@ -45,6 +45,12 @@ def problem_texts(facts: TableFacts) -> list[tuple[Level, str]]:
     return [(problem.level, problem.text) for problem in problems_of(facts)]
 
 
+def test_a_name_that_would_mislead_a_reader_is_shown_with_codes() -> None:
+    page = render(overviews.overview(table("shop.\u202esredro<b>\x1b")))
+    assert "\u202e" not in page
+    assert "shop.\\u202esredro<b>\\u001b" in Reading(page).text
+
+
 def test_problems_that_need_a_person_come_first() -> None:
     names = [facts.name for facts, _ in urgent_first(overviews.everything())]
     assert names[:3] == ["shop.payments", "shop.orders", "finance.rates"]

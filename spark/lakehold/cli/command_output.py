@@ -19,6 +19,7 @@ from rich.text import Text
 
 from lakehold.cli.values import as_json, as_json_text, as_text
 from lakehold.errors import LakeholdError
+from lakehold.printable import printable
 from lakehold.sql.result import Result
 
 _ANY_WIDTH = 1_000_000
@@ -60,7 +61,7 @@ class Output(ABC):
 
     def notice(self, text: str) -> None:
         """Write a line for the person that is not data."""
-        self._stderr.write(f"notice: {text}\n")
+        self._stderr.write(f"notice: {printable(text)}\n")
         self._stderr.flush()
 
     def error(self, error: LakeholdError) -> None:
@@ -80,13 +81,13 @@ def error_lines(error: LakeholdError) -> list[str]:
         excerpt = (f"  {line}" for line in error.place.excerpt().split("\n"))
         lines = [f"error: line {error.place.line}: {error.message}", *excerpt]
     parts = (("detail", error.detail), ("hint", error.hint), ("code", error.code))
-    return [*lines, *(f"{label}: {text}" for label, text in parts if text)]
+    return [printable(line) for line in (*lines, *(f"{label}: {text}" for label, text in parts if text))]
 
 
 class TableOutput(Output):
     """A writer of ruled tables for people: numbers to the right, null in grey.
 
-    Tables wider than the terminal are written one block per row.
+    Tables wider than the terminal are written one block per row. Control characters are shown by their codes.
     """
 
     def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
@@ -102,7 +103,7 @@ def _ruled(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
     for at, name in enumerate(columns):
         # Single words are not broken: only sentences fold.
         is_word = len(columns) > 1 and not any(" " in _text(row[at]) for row in rows)
-        table.add_column(Text(name), overflow="fold", no_wrap=is_word)
+        table.add_column(Text(printable(name)), overflow="fold", no_wrap=is_word)
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     return table
@@ -116,7 +117,7 @@ def _blocks(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
         if number:
             blocks.add_row()
         for name, value in zip(columns, row, strict=True):
-            blocks.add_row(Text(name), _cell(value, "left"))
+            blocks.add_row(Text(printable(name)), _cell(value, "left"))
     return blocks
 
 
@@ -128,7 +129,7 @@ def _cell(value: object, numbers: JustifyMethod = "right") -> Text:
 
 
 def _text(value: object) -> str:
-    return "null" if value is None else as_text(value)
+    return "null" if value is None else printable(as_text(value))
 
 
 class JsonOutput(Output):

@@ -10,6 +10,7 @@ import rich.progress
 from rich.console import Console
 from rich.text import Text
 
+from lakehold.printable import printable
 from lakehold.progress import LogProgress, NoProgress, Progress, Task
 
 
@@ -37,7 +38,7 @@ class RichProgress:
             rich.progress.TimeElapsedColumn(),
         )
         with rich.progress.Progress(*columns, console=self._console, transient=True) as bars:
-            yield _Bar(bars, bars.add_task(what, total=total, note=""))
+            yield _Bar(bars, bars.add_task(printable(what), total=total, note=""))
 
 
 class _Counted(rich.progress.ProgressColumn):
@@ -50,7 +51,7 @@ class _Counted(rich.progress.ProgressColumn):
     def render(self, task: rich.progress.Task) -> Text:
         """Render the column of one bar."""
         of = "" if task.total is None else f" of {task.total:,.0f}"
-        return Text(f"{task.completed:,.0f}{of} {self._unit} {task.fields['note']}")
+        return Text(f"{task.completed:,.0f}{of} {self._unit} {printable(task.fields['note'])}")
 
 
 class _Bar:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from lakehold.arrow_frames import frame_of
 from lakehold.definitions import DeclaredColumn, FormatType, Table
 from lakehold.errors import TableStopped
+from lakehold.file_names import file_name_of
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
@@ -290,5 +291,5 @@ def _columns_unknown(table: Table) -> TableStopped:
         code="columns-unknown",
         detail="The messages are JSON without a schema.",
         hint=f"Name the columns: CREATE TABLE {table.full_name} (id BIGINT, …) FROM SOURCE {table.source} …, or in a file"
-        f" {table.full_name}.json in the folder that the setting schemas names.",
+        f" {file_name_of(table.full_name)}.json in the folder that the setting schemas names.",
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lakehold.errors import DefinitionError, bad_byte
+from lakehold.file_names import file_name_of
 
 GENERATED = "generated"
 """Origin of a suite without a file."""
@@ -51,7 +52,7 @@ _SUITE_FILE = TypeAdapter(_SuiteFile)
 
 def suite_path(directory: Path, full_name: str) -> Path:
     """Return the path of a table's suite."""
-    return directory / f"{full_name}.json"
+    return directory / f"{file_name_of(full_name)}.json"
 
 
 def read_suite(directory: Path | None, full_name: str) -> Suite | None:

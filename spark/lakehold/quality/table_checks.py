@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.errors import DefinitionError
+from lakehold.file_names import file_name_of
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.lake_definitions import DefinitionReader
@@ -119,7 +120,7 @@ class Checks:
             DefinitionError: The table does not exist.
         """
         io = self._state(full_name).table.io
-        with io.new_input(f"{self.pages.rstrip('/')}/{full_name}/{file}").open() as page:
+        with io.new_input(f"{self.pages.rstrip('/')}/{file_name_of(full_name)}/{file}").open() as page:
             return page.read().decode()
 
     def write_suite(self, full_name: str) -> Path:

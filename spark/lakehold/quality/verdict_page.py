@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
 
+from lakehold.file_names import file_name_of
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict import Verdict
 from lakehold.state.hold_checks import DATABASE
@@ -20,7 +21,7 @@ def page_uri(directory: str, verdict: Verdict) -> str:
     A new check of the same snapshot replaces the page, and so does a new comparison the page of a comparison.
     """
     of_comparison = f"-{DATABASE}" if verdict.suite == DATABASE else ""
-    return f"{directory.rstrip('/')}/{verdict.full_name}/{verdict.snapshot_id or 'no-rows'}{of_comparison}.html"
+    return f"{directory.rstrip('/')}/{file_name_of(verdict.full_name)}/{verdict.snapshot_id or 'no-rows'}{of_comparison}.html"
 
 
 def page_text(verdict: Verdict) -> str:

@@ -35,6 +35,9 @@ _SIMPLE = {
     exp.DType.BINARY: "binary",
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_QUOTED_WORDS = ("NOT", "SELECT")
+"""Names of fields that `parse_type` reads only in quotes."""
+
 _MAX_PRECISION = 38
 _SMALL = re.compile(r"\d{1,4}", re.ASCII)
 _MAX_DEPTH = 50
@@ -135,6 +138,6 @@ def _field(field: exp.Expr) -> str:
 
 
 def struct_field(name: str, of: str) -> str:
-    """Write a field of a STRUCT, whose type is `of`; quote a name that Spark would not read without quotes."""
-    written = name if _PLAIN_NAME.fullmatch(name) else quoted(name)
-    return f"{written}:{of}"
+    """Write a field of a STRUCT, whose type is `of`; quote a name that would not be read without quotes."""
+    is_plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in _QUOTED_WORDS
+    return f"{name if is_plain else quoted(name)}:{of}"

@@ -37,6 +37,7 @@ from pyiceberg.types import (
 
 from lakehold.definitions import DeclaredColumn, Table
 from lakehold.errors import DefinitionError, bad_byte
+from lakehold.file_names import file_name_of
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import struct_field
@@ -82,7 +83,7 @@ def with_contract(table: Table, directory: Path | None) -> Table:
     """
     if directory is None or table.columns or table.namespace == SYSTEM_NAMESPACE:
         return table
-    path = directory / f"{table.full_name}.json"
+    path = _path(directory, table.full_name)
     try:
         file = _read(path)
         return table if file is None else _with_columns(table, file)
@@ -98,7 +99,7 @@ def with_contract(table: Table, directory: Path | None) -> Table:
 def column_docs(full_name: str, directory: Path | None) -> dict[str, str]:
     """Read the description of each column from the contract of a table in `directory`; none without a usable contract."""
     try:
-        file = _read(directory / f"{full_name}.json") if directory is not None else None
+        file = _read(_path(directory, full_name)) if directory is not None else None
     except _InvalidContract:
         return {}
     return {field.name: field.doc for field in file.iceberg_schema.fields if field.doc} if file is not None else {}
@@ -132,6 +133,10 @@ def declared_type(of: IcebergType, path: str) -> str:
                 "double, decimal, string (also for uuid and time), binary (also for fixed), date, timestamp, "
                 "timestamptz, list, map or a struct of fields."
             )
+
+
+def _path(directory: Path, full_name: str) -> Path:
+    return directory / f"{file_name_of(full_name)}.json"
 
 
 def _read(path: Path) -> _ContractFile | None:

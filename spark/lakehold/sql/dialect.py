@@ -109,8 +109,16 @@ def tokenize(sql: str) -> list[Token]:
     """Split `sql` into tokens.
 
     Raises:
-        StatementError: A string, quoted name or comment is not closed.
+        StatementError: A string, quoted name or comment is not closed, or the text has half of a character.
     """
+    if (half := _SURROGATE.search(sql)) is not None:
+        raise StatementError(
+            "the text is not Unicode: it has half of a character",
+            sql=sql,
+            start=half.start(),
+            end_exclusive=half.end(),
+            hint="write the text in UTF-8",
+        )
     try:
         # Without the space sqlglot does not report a string that the last character opens.
         return [word for token in LakeholdDialect().tokenize(f"{sql} ") for word in _words(sql, token)]
@@ -118,6 +126,8 @@ def tokenize(sql: str) -> list[Token]:
         raise _unreadable(sql, error) from None
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Python also reads so a byte of an argument that is not UTF-8."""
 _PHRASE = re.compile(r"[^\W\d]\w*(?:\s+\w+)+")
 _WORD = re.compile(r"\w+")
 

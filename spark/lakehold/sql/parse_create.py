@@ -93,9 +93,11 @@ def _is_fed(cursor: Cursor) -> bool:
     Spark's CREATE TABLE has none of these words there.
     """
     depth = offset = 0
-    while (text := cursor.source_text(cursor.peek(offset))) and cursor.word(offset) not in ("AS", "SELECT"):
+    while text := cursor.source_text(cursor.peek(offset)):
         depth += (text == "(") - (text == ")")
         word = cursor.word(offset) if depth == 0 else ""
+        if word in ("AS", "SELECT"):
+            return False
         if word in ("ENVELOPE", "INCLUDE") or (word == "FROM" and cursor.word(offset + 1) == "SOURCE"):
             return True
         offset += 1

@@ -32,6 +32,9 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
         raise cursor.error("AS SUBSCRIBE")
     namespace = subscribe.tables[0].rpartition(".")[0]
     if into is None:
+        if "." in namespace:
+            hint = f'a table of lakehold has one namespace, not "{namespace}"; write INTO shop.{name}, for example'
+            raise cursor.error_at(first, "expected INTO and the name of the output table", last=first, hint=hint)
         check_stored_name(cursor, name, first, first)
     subscription = Subscription(
         name=name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,17 +20,24 @@ def directory_of(path: str) -> Path:
     Raises:
         UpstreamError: It is a URI of another kind.
     """
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:  # A bracket in it begins no address of a host.
+        raise _elsewhere(path) from None
     if not parts.scheme:
         return Path(path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise UpstreamError(
-            f'"{path}" is not a directory on this machine',
-            code="directory-missing",
-            detail="A FILES source reads a path or a file: URI.",
-            hint="Copy the files to a directory, or read them from Kafka.",
-        )
+        raise _elsewhere(path)
     return Path(unquote(parts.path))
+
+
+def _elsewhere(path: str) -> UpstreamError:
+    return UpstreamError(
+        f'"{path}" is not a directory on this machine',
+        code="directory-missing",
+        detail="A FILES source reads a path or a file: URI.",
+        hint="Copy the files to a directory, or read them from Kafka.",
+    )
 
 
 def recorded_files(directory: Path) -> dict[str, Path]:
@@ -37,18 +45,26 @@ def recorded_files(directory: Path) -> dict[str, Path]:
 
     Raises:
         UpstreamError: The directory does not exist.
-        UpstreamUnavailable: It cannot be read.
+        UpstreamUnavailable: It cannot be read, or a path in it is not UTF-8: positions and error records are text.
     """
-    if not directory.is_dir():
-        raise UpstreamError(
-            f'directory "{directory}" does not exist',
-            code="directory-missing",
-            detail="It exists, but it is not a directory." if directory.exists() else "",
-            hint="Create it, or correct the path in the source. It may be empty.",
-        )
     with reading(directory):
+        if not directory.is_dir():
+            raise UpstreamError(
+                f'directory "{directory}" does not exist',
+                code="directory-missing",
+                detail="It exists, but it is not a directory." if directory.exists() else "",
+                hint="Create it, or correct the path in the source. It may be empty.",
+            )
         paths = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*.jsonl") if path.is_file()}
-        return {name: paths[name] for name in sorted(paths)}
+    for path in paths.values():
+        if (content := os.fsencode(path)) != str(path).encode(errors="replace"):
+            shown = content.decode(errors="backslashreplace")
+            raise UpstreamUnavailable(
+                f'"{shown}" cannot be read',
+                detail="Its path is not UTF-8.",
+                hint="Rename the file or its directory.",
+            )
+    return {name: paths[name] for name in sorted(paths)}
 
 
 def identity_of(path: Path) -> str:
