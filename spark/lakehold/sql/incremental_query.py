@@ -51,6 +51,8 @@ def incremental_plan(
         return _plan(query, {table.start: table for table in tables}, parse)
     except (_NotIncremental, NotSplit) as reason:
         return Whole(str(reason))
+    except RecursionError:
+        return Whole("it is nested too deeply")
 
 
 def _plan(query: QueryTree, tables: dict[int, TableReference], parse: Callable[[StatementText], Query]) -> Plan:
