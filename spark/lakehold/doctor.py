@@ -22,7 +22,7 @@ from lakehold.secrets import resolve
 from lakehold.session import refuse_silent
 from lakehold.settings import Settings
 from lakehold.upstream.connect_client import ConnectClient
-from lakehold.upstream.connections import login_of
+from lakehold.upstream.connections import connect_address, login_of
 from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.postgres import PostgresUpstream
 
@@ -128,8 +128,7 @@ def _answer(connection: Connection, timeout_s: float) -> str:
             registry_of(options, timeout_s=timeout_s).subject_ids("lakehold")
             return "the registry answers"
         case ConnectionType.CONNECT:
-            user, password = options.get("username"), options.get("password")
-            with ConnectClient(options["url"], username=user, password=password, timeout_s=timeout_s) as client:
+            with ConnectClient(**vars(connect_address(options)), timeout_s=timeout_s) as client:
                 return f"Kafka Connect answers; {len(client.names())} connectors"
         case ConnectionType.POSTGRES:
             PostgresUpstream(login_of(connection), timeout_s).columns(())

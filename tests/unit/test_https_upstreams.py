@@ -11,6 +11,7 @@ import pytest
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.kafka.registry import registry_of
 from lakehold.upstream.connect_client import ConnectClient
+from lakehold.upstream.connections import connect_address
 from tests.certificates import Authority, Issued
 from tests.registry_server import registry_server
 
@@ -26,7 +27,8 @@ def _registry(url: str, authority: str | None) -> object:
 
 
 def _connect(url: str, authority: str | None) -> object:
-    with ConnectClient(url, authority=authority) as client:
+    options = {"url": url, **({"ssl_certificate_authority": authority} if authority else {})}
+    with ConnectClient(**vars(connect_address(options))) as client:
         return client.config("shop")
 
 

@@ -60,12 +60,17 @@ def connections_of(source: Source, capture: Capture, defined: Definitions) -> Up
     registry = options(source.format.registry) if source.format.registry is not None else None
     return UpstreamConnections(
         login=login_of(defined.connection(capture.connection)),
-        connect=ConnectAddress(
-            connect["url"], connect.get("username"), connect.get("password"), connect.get("ssl_certificate_authority")
-        ),
+        connect=connect_address(connect),
         kafka=kafka_options(options(source.connection or "")),
         registry=registry,
         converter=json() if registry is None else _avro(connect, registry),
+    )
+
+
+def connect_address(options: Mapping[str, str]) -> ConnectAddress:
+    """Return the address of Kafka Connect in the options of its connection, with secret values."""
+    return ConnectAddress(
+        options["url"], options.get("username"), options.get("password"), options.get("ssl_certificate_authority")
     )
 
 
