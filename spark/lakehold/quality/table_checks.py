@@ -112,15 +112,18 @@ class Checks:
         write_page(verdict, state.table.io, uri)
         return replace(verdict, html_path=shown_path(uri))
 
-    def page(self, full_name: str, file: str) -> str:
-        """Read a page that a check of a table wrote, by the name of its file.
+    def page(self, folder: str, file: str) -> str:
+        """Read a page that a check of a table wrote, by the name of its file and of the table's folder (`file_name_of`).
 
         Raises:
             FileNotFoundError: The page does not exist.
-            DefinitionError: The table does not exist.
+            DefinitionError: There is no such table.
         """
-        io = self._state(full_name).table.io
-        with io.new_input(f"{self.pages.rstrip('/')}/{file_name_of(full_name)}/{file}").open() as page:
+        state = self.tables.table_state(folder)
+        if state is None:
+            checked = (check.table for check in self.kept.values())
+            state = self._state(next((name for name in checked if file_name_of(name) == folder), folder))
+        with state.table.io.new_input(f"{self.pages.rstrip('/')}/{folder}/{file}").open() as page:
             return page.read().decode()
 
     def write_suite(self, full_name: str) -> Path:
