@@ -207,7 +207,8 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", _COLUMNS)
     monkeypatch.setattr(lake_module, "connect", made.connect)
-    monkeypatch.setattr(lakehold, "connect", made.connect, raising=False)
+    # The package looks the name up at each use. An attribute would be restored to what it was found to be: this replacement.
+    monkeypatch.setitem(vars(lakehold), "connect", made.connect)
     monkeypatch.setattr(command, "open_output", _table_output)
     for module in (backfill, ingest, publish, subscribe):
         monkeypatch.setattr(module, "stop_on_signal", lambda: made.ctrl_c)
