@@ -52,7 +52,7 @@ _CHANGING_LEADER = _UNLED | {
 }
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_ID})
 _REFUSED_AFTER_S = 3.0
-"""How long a client that was refused tries to reach another broker."""
+"""How long a request that a broker refuses waits for another broker."""
 _REFUSAL_POLL_S = 0.2
 
 
@@ -68,6 +68,7 @@ class KafkaClient:
         self._options = options
         self._timeout_s = timeout_s
         self._last_error: KafkaError | None = None
+        self._refused_s = 0.0
         self._reading = threading.Lock()
         common: dict[str, Any] = {
             **options.librdkafka,
@@ -291,19 +292,21 @@ class KafkaClient:
             self._consumer.incremental_unassign([KafkaPartition(*tp)])
 
     def _result(self, future: Future[Any]) -> Any:
+        while self._admin.poll(0):  # passes pending errors, which are of earlier requests, to `_keep_error`
+            pass
+        began_s = time.monotonic()
         # librdkafka applies the timeout itself; the extra second lets it report that.
-        now_s = time.monotonic()
-        ends_s, refused_s = now_s + self._timeout_s + 1, None
+        ends_s = began_s + self._timeout_s + 1
         while not wait([future], _REFUSAL_POLL_S).done and (now_s := time.monotonic()) < ends_s:
-            self._admin.poll(0)  # passes pending errors to `_keep_error`
-            if is_refusal(self._last_error):
-                refused_s = refused_s or now_s
-                # librdkafka repeats a refused login until the timeout ends.
-                if now_s - refused_s >= _REFUSED_AFTER_S:
-                    raise KafkaException(self._last_error)
+            self._admin.poll(0)
+            # librdkafka repeats a refused login until the timeout ends. A refusal of an earlier request says nothing.
+            if self._refused_s > began_s and now_s - began_s >= _REFUSED_AFTER_S:
+                raise KafkaException(self._last_error)
         return future.result(timeout=0)
 
     def _keep_error(self, error: KafkaError) -> None:
+        if is_refusal(error):
+            self._refused_s = time.monotonic()
         # "All brokers are down" follows from a cause that was reported before, and so does a lost connection from a refusal.
         if error.code() != KafkaError._ALL_BROKERS_DOWN and (is_refusal(error) or not is_refusal(self._last_error)):
             self._last_error = error
