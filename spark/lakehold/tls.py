@@ -7,7 +7,7 @@ import socket
 import ssl
 from contextlib import suppress
 
-from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.errors import DefinitionError
 
 _SILENT_FOR_S = 5.0
 _UNVERIFIED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.*?)\.?( \(_ssl\.c:\d+\))?$")
@@ -45,16 +45,6 @@ def fault_in(message: str) -> str | None:
     """Return why a certificate was refused, as a sentence, from the message of a Python client; None: it has another cause."""
     found = _UNVERIFIED.search(message)
     return None if found is None else _sentence(found[1])
-
-
-def untrusted(system: str, code: str, fault: str) -> UpstreamUnavailable:
-    """Describe that the certificate of a system, as messages name it, is refused."""
-    return UpstreamUnavailable(
-        f"{system} shows a certificate that cannot be trusted",
-        code=code,
-        detail=fault,
-        hint="Check SSL CERTIFICATE AUTHORITY of its connection, and the server's certificate.",
-    )
 
 
 def unusable_authority(of: str, file: str, error: OSError) -> DefinitionError:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
-from lakehold.tls import fault_in, untrusted, unusable_authority
+from lakehold.tls import fault_in, unusable_authority
 
 _T = TypeVar("_T")
 
@@ -83,7 +83,12 @@ class Registry:
         except Exception as e:
             # The client passes on all that its transport and its parser raise, and documents none of it.
             if fault := fault_in(str(e)):
-                raise untrusted(f"the schema registry at {self.url}", "registry-untrusted", fault) from e
+                raise UpstreamUnavailable(
+                    f"the schema registry at {self.url} shows a certificate that cannot be trusted",
+                    code="registry-untrusted",
+                    detail=fault,
+                    hint="Check SSL CERTIFICATE AUTHORITY of its connection, and the registry's certificate.",
+                ) from e
             raise self._unavailable(f"{type(e).__name__}: {e}.") from e
 
     def _unavailable(self, detail: str) -> UpstreamUnavailable:

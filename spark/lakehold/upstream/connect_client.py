@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from lakehold.errors import ConnectorError, UpstreamUnavailable
-from lakehold.tls import fault_in, untrusted, unusable_authority
+from lakehold.tls import fault_in, unusable_authority
 from lakehold.upstream.failure import cause_of
 
 _REQUEST_TIMEOUT_S = 30.0
@@ -231,7 +231,12 @@ class ConnectClient:
                 response = self._http.request(method, path, **arguments)
             except httpx.TransportError as error:
                 if fault := fault_in(str(error)):
-                    raise untrusted(f"Kafka Connect at {self._url}", "connect-untrusted", fault) from error
+                    raise UpstreamUnavailable(
+                        f"Kafka Connect at {self._url} shows a certificate that cannot be trusted",
+                        code="connect-untrusted",
+                        detail=fault,
+                        hint="Check SSL CERTIFICATE AUTHORITY of its connection, and the worker's certificate.",
+                    ) from error
                 raise UpstreamUnavailable(
                     f"Kafka Connect at {self._url} does not answer",
                     code="connect-unavailable",
