@@ -13,6 +13,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
+from lakehold.iceberg.attempts import read
 
 EPOCH_PROPERTY = "lakehold.epoch"
 """Counts how often publishers took over the subscription or view: a publisher of an earlier epoch cannot commit."""
@@ -64,10 +65,10 @@ class DerivedTable(ABC):
         """Load the table; None if it does not exist.
 
         Raises:
-            DefinitionError: The table belongs to something else.
+            DefinitionError: The table belongs to something else, or cannot be read.
         """
         try:
-            table = self._catalog.load_table(self.full_name)
+            table = read(self._catalog, self.full_name, lambda found: found)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         if table.properties.get(self.owner_property) != self._object_id:
@@ -80,10 +81,16 @@ class DerivedTable(ABC):
         return table
 
     def exists(self) -> bool:
-        """Return whether the table exists and belongs to this subscription or view."""
+        """Return whether the table exists and belongs to this subscription or view.
+
+        Raises:
+            DefinitionError: The table cannot be read.
+        """
         try:
             return self.table() is not None
-        except DefinitionError:
+        except DefinitionError as error:
+            if error.code != "output-exists":
+                raise
             return False
 
     def drop(self) -> None:

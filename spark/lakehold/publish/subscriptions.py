@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 
 from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described, full_name_text
-from lakehold.errors import NotReadable
+from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
@@ -227,10 +227,14 @@ class Subscriptions:
     def _view(self, entry: Entry[MaterializedView], subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
         view, subscriber = entry.definition, subscribers.get(entry.object_id)
         state, *rest = self._progress(entry, subscribers)
-        error = subscriber.error if subscriber is not None else None
+        error: ReaderError | DefinitionError | None = subscriber.error if subscriber is not None else None
         if error is not None and state in ("new", "idle"):
             state = "stopped"
-        violations = ViewTable(self.catalog, view, entry.object_id, self.writing).key_violations()
+        violations = 0
+        try:
+            violations = ViewTable(self.catalog, view, entry.object_id, self.writing).key_violations()
+        except DefinitionError as unreadable:
+            error = error or unreadable
         stopped_by = f"{error.code}: {error.message}" if error is not None else None
         return (view.full_name, list(view.key), list(view.tables), state, *rest, violations, stopped_by)
 
@@ -259,8 +263,10 @@ class Subscriptions:
 
     def _progress(self, entry: DerivedEntry, subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
         subscriber = subscribers.get(entry.object_id)
-        output, hold = self._output(entry), self._input_hold(entry).find()
-        published = output.published() if output.exists() else None
+        hold, published = self._input_hold(entry).find(), None
+        # An output that cannot be read, or is of something else, stops the subscription when it is published, and no list.
+        with suppress(DefinitionError):
+            published = self._output(entry).published()
         position_ms = position_of(subscriber, published.position_ms if published is not None else None)
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms
