@@ -20,8 +20,8 @@ setup: ## Install what lakehold needs: Java, Maven, .venv and Spark's jars
 setup-stack: ## ... and what the stack needs: PostgreSQL, Kafka, registry, Connect with Debezium
 	@.ci/bootstrap spark stack
 
-setup-browser: ## ... and what the tests of pages need: headless Chromium
-	@.ci/bootstrap browser
+setup-browser: ## ... and what the tests of pages and alerts need: headless Chromium and promtool
+	@.ci/bootstrap browser promtool
 
 demo: setup ## Ingest recorded changes into a lake and show it
 	@$(BIN)/lakehold demo

@@ -6,7 +6,7 @@ Methods import what only they need, so that a short process loads only what it u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
 from types import TracebackType
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lakehold.ingest.batch import BatchReport
     from lakehold.ingest.several_sources import Progressed
     from lakehold.maintenance.maintain import MaintenanceReport
+    from lakehold.model.lake_definitions import Definitions
+    from lakehold.model.readers import ReaderState
     from lakehold.publish.durable import DurableClient
     from lakehold.publish.publisher import PublishReport
     from lakehold.publish.subscriptions import Subscriptions
@@ -190,6 +192,19 @@ class Lake(LakeChanges):
     def pending(self, source: str) -> int:
         """Return about how many messages an ingest of `source` would read; 0: it would only move the write frontier."""
         return self._parts.ingesting.pending(source)
+
+    def unread(self, source: str, defined: Definitions, readers: Iterable[ReaderState]) -> dict[str, int]:
+        """Return how many offsets of its topic each table of `source` has not read; they are no fewer than messages.
+
+        Args:
+            source: The source.
+            defined: The definitions of the lake.
+            readers: The readers of all sources.
+
+        Raises:
+            UpstreamError: Its broker or directory does not answer.
+        """
+        return self._parts.ingesting.unread(source, defined, readers)
 
     @contextmanager
     def batches_beside(self) -> Iterator[Callable[..., Generator[Progressed, None, None]]]:

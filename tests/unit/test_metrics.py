@@ -8,26 +8,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-from prometheus_client import REGISTRY
-
-from lakehold.ingest.metrics import DECODES
-from lakehold.subscribe.metrics import DIFFS, SUBSCRIBES
+from lakehold.metrics.status_families import STATUS_FAMILIES
 from tests.doc_pages import inline_code, page, section, table_rows
+from tests.metric_names import families
 
-METRICS = section(page("reference/metrics.md"), "## Counters")
+PAGE = page("reference/metrics.md")
+METRICS = section(PAGE, "## Counters")
 SHOWN = re.compile(r"^```python\n(?P<program>.*?)^```$", re.MULTILINE | re.DOTALL)
 COUNTS = "from lakehold.ingest.metrics import DECODES; DECODES.labels(source='shop', by='own').inc()"
 
 
 def test_every_counter_is_described_with_its_labels() -> None:
     described = {inline_code(counter)[0]: inline_code(labels) for counter, labels in table_rows(METRICS)}
-    counters = [DECODES, SUBSCRIBES, DIFFS]
-    assert {metric.name for metric in REGISTRY.collect() if metric.name.startswith("lakehold")} == {
-        counter._name for counter in counters
+    counted = {name: labels for name, labels in families().items() if name not in STATUS_FAMILIES}
+    assert described.keys() == counted.keys()
+    assert {name: [label for label in labels if label not in described[name]] for name, labels in counted.items()} == {
+        name: [] for name in counted
     }
-    assert described.keys() == {f"{counter._name}_total" for counter in counters}
-    for counter in counters:
-        assert set(counter._labelnames) <= set(described[f"{counter._name}_total"])
+
+
+def test_every_gauge_is_described_with_its_labels() -> None:
+    rows = table_rows(section(PAGE, "## Metrics of the lake"))
+    described = {inline_code(gauge)[0]: inline_code(labels) for gauge, labels in rows}
+    assert described.keys() == STATUS_FAMILIES.keys()
+    assert all({*family.labels} <= {*described[name]} for name, family in STATUS_FAMILIES.items())
 
 
 def test_counts_of_ended_processes_are_shown(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ import typer
 
 from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
-from lakehold.cli.option_types import Format, MaxRows, Quiet, ResumeFile, Timeout, Warehouse
+from lakehold.cli.metrics import metrics_of, refuse_without_follow
+from lakehold.cli.option_types import Format, MaxRows, Metrics, Quiet, ResumeFile, Timeout, Warehouse
 from lakehold.cli.progress import open_progress
 from lakehold.cli.script_text import script_text
 from lakehold.cli.serve import serve
 from lakehold.cli.stack import app as stack_app
+from lakehold.cli.status import status
 from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
 
@@ -86,6 +88,7 @@ def ingest(  # noqa: PLR0913 - a command's options
     *,
     every: Annotated[bool, typer.Option("--all", help="Ingest all sources that have tables.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new records until Ctrl-C.")] = False,
+    metrics: Metrics = None,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
@@ -98,12 +101,13 @@ def ingest(  # noqa: PLR0913 - a command's options
     """
     if bool(sources) == every:
         raise typer.BadParameter("name sources, or say --all", param_hint="SOURCE")
+    refuse_without_follow(metrics, follow=follow)
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.cli.ingest import run_ingest
         from lakehold.lake import connect
 
-        with connect(warehouse) as lake:
+        with connect(warehouse) as lake, metrics_of(lake, metrics, output):
             healthy = run_ingest(lake, sources, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
         if not healthy:
             raise typer.Exit(1)
@@ -286,6 +290,7 @@ def publish(  # noqa: PLR0913 - a command's options
     *,
     every: Annotated[bool, typer.Option("--all", help="Publish all subscriptions and views.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C.")] = False,
+    metrics: Metrics = None,
     output_format: Format = None,
     quiet: Quiet = False,
     warehouse: Warehouse = None,
@@ -298,12 +303,13 @@ def publish(  # noqa: PLR0913 - a command's options
     """
     if bool(subscriptions) == every:
         raise typer.BadParameter("name subscriptions or views, or say --all", param_hint="NAME")
+    refuse_without_follow(metrics, follow=follow)
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.cli.publish import run_publish
         from lakehold.lake import connect
 
-        with connect(warehouse) as lake:
+        with connect(warehouse) as lake, metrics_of(lake, metrics, output):
             progress = open_progress(sys.stderr, quiet=quiet)
             code = run_publish(lake, subscriptions, output, progress, follow=follow)
         if code:
@@ -313,26 +319,9 @@ def publish(  # noqa: PLR0913 - a command's options
 app.command(epilog=_examples("lakehold serve", "lakehold serve --port 32011 --tokens tokens"))(serve)
 
 
-@app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))
-def status(
-    *,
-    html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page to a file instead ('-': stdout).")
-    ] = None,
-    output_format: Format = None,
-    warehouse: Warehouse = None,
-) -> None:
-    """Show the readable window, the rows and the errors of every table.
-
-    A stopped table shows the error that stopped it. Starts no Spark.
-    """
-    output = open_output(output_format, sys.stdout, sys.stderr)
-    with reported(output):
-        from lakehold.cli.status import run_status
-        from lakehold.lake import connect
-
-        with connect(warehouse) as lake:
-            run_status(lake, html, output, sys.stdout)
+app.command(
+    epilog=_examples("lakehold status", "lakehold status --html lake.html", "lakehold status --prometheus lake.prom")
+)(status)
 
 
 @app.command()

@@ -20,6 +20,12 @@ Format = Annotated[
     typer.Option("--format", help="Default: table on a terminal, json (one object a line) otherwise."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus there; by default only to this machine."
+    ),
+]
 MaxRows = Annotated[
     int | None,
     typer.Option("--max-rows", min=1, metavar="N", help="End after the timestamp with which there are N rows."),

@@ -14,7 +14,8 @@ import typer
 
 from lakehold.cli.command_output import OutputFormat, open_output, reported
 from lakehold.cli.interrupt import stop_on_signal
-from lakehold.cli.option_types import Warehouse
+from lakehold.cli.metrics import metrics_of
+from lakehold.cli.option_types import Metrics, Warehouse
 
 
 def serve(  # noqa: PLR0913 - a command's options
@@ -28,6 +29,7 @@ def serve(  # noqa: PLR0913 - a command's options
         Path | None, typer.Option("--certificate", metavar="FILE", help="Certificate of TLS, as PEM.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Key of the certificate, as PEM.")] = None,
+    metrics: Metrics = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Serve the lake to ADBC and JDBC, over Arrow Flight SQL.
@@ -35,12 +37,13 @@ def serve(  # noqa: PLR0913 - a command's options
     Clients read tables and follow changes; of all that changes a lake they may run statements on holds only. The address
     is written once clients can connect. Ctrl-C ends the server.
     """
-    with reported(open_output(OutputFormat.TABLE, sys.stdout, sys.stderr)):
+    output = open_output(OutputFormat.TABLE, sys.stdout, sys.stderr)
+    with reported(output):
         from lakehold.lake import connect
         from lakehold.serve.serving import Door, served
 
         stop = stop_on_signal()
         door = Door(host=host, port=port, tokens=tokens, certificate=certificate, key=key)
-        with connect(warehouse) as lake, served(lake, door) as address:
+        with connect(warehouse) as lake, metrics_of(lake, metrics, output), served(lake, door) as address:
             typer.echo(address)
             stop.wait()

@@ -9,11 +9,16 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
+from lakehold.iceberg.metrics import count_response
 from lakehold.iceberg.other_types import with_other_types
 
 
 class AnyTypeRestCatalog(RestCatalog):
-    """A `RestCatalog` for tables with types that PyIceberg does not know."""
+    """A `RestCatalog` for tables with types that PyIceberg does not know, whose requests are counted."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._session.hooks["response"].append(count_response)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table.

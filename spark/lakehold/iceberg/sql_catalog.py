@@ -22,12 +22,13 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, and_, event, or_, select, update
 
 from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import MALFORMED
 from lakehold.iceberg.deletion import delete
 from lakehold.iceberg.metadata_files import MetadataFile
+from lakehold.iceberg.metrics import count_statement
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class RememberingSqlCatalog(SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
+        event.listen(self.engine, "before_cursor_execute", count_statement)
         self._seen: LRUCache[Identifier, MetadataFile] = LRUCache(REMEMBERED_BYTES, _size)
         self._seeing = threading.Lock()
 

@@ -11,9 +11,11 @@ import pyarrow as pa
 from cachetools import LRUCache
 from pyarrow import ArrowException
 from pyarrow.fs import AwsStandardS3RetryStrategy, AzureFileSystem, FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_ACCOUNT_NAME, OutputStream
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io import ADLS_ACCOUNT_NAME, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from lakehold.iceberg.metrics import STORE_REQUESTS
 
 ATTEMPTS = 6
 """How often a request is sent that S3 answers with 503, like Iceberg's client for Java; PyArrow's three are too few."""
@@ -34,18 +36,43 @@ _OF_CLIENTS = frozenset({"s3", "client", "gcs", "adls", "hdfs", "oss"})
 class StoreFile(PyArrowFile):
     """A file in an object store. The names of Iceberg's files are random, so nothing asks whether a new one exists."""
 
+    def open(self, seekable: bool = True) -> InputStream:
+        """Read the file."""
+        STORE_REQUESTS.labels("read").inc()
+        return super().open(seekable)
+
+    def exists(self) -> bool:
+        """Return whether the file exists."""
+        STORE_REQUESTS.labels("exists").inc()
+        found: bool = super().exists()
+        return found
+
     def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - the signature is PyIceberg's
         """Write the file."""
+        STORE_REQUESTS.labels("write").inc()
         return super().create(overwrite=True)
 
 
 class StoreFileIO(PyArrowFileIO):
     """A `PyArrowFileIO` whose clients give up after seconds, and which takes the account of Azure from a file's location."""
 
-    def new_output(self, location: str) -> PyArrowFile:
+    def new_output(self, location: str) -> StoreFile:
         """Return a new file."""
+        return self._file(location)
+
+    def new_input(self, location: str) -> StoreFile:
+        """Return a file to read."""
+        return self._file(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file."""
+        STORE_REQUESTS.labels("delete").inc()
+        super().delete(location)
+
+    def _file(self, location: str) -> StoreFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
-        return StoreFile(location, path, self.fs_by_scheme(scheme, netloc))
+        buffered = int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE))
+        return StoreFile(location, path, self.fs_by_scheme(scheme, netloc), buffered)
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ the batch reads the same offsets under the same timestamp, and skips every effec
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import failpoint
 from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.leased_source import LeasedSource
+from lakehold.ingest.metrics import Phases, count_batch, count_failures
 from lakehold.ingest.one_table import OpenBatch, TableOutcome, bring_to_timestamp
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
@@ -28,6 +30,8 @@ from lakehold.state.batch_protocol import Batch, TableChange
 from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
+batches = logging.getLogger("lakehold.batches")
+"""One line of JSON for each batch, at level INFO."""
 
 
 @dataclass(frozen=True)
@@ -72,22 +76,26 @@ def next_batch(
             the headers of its changes show where the last whole transaction ends.
         is_wanted: Returns whether to run the planned batch; a batch that is not wanted changes nothing.
     """
-    started_ms = now_ms()
+    phases = Phases()
     with closing(of.arriving(state)) as arriving:
-        planned = plan(arriving)
+        with phases.phase("plan"):
+            planned = plan(arriving)
         if not is_wanted(planned):
             return planned, None
-        _read(of, state, planned, arriving)
-        intent = _begin(of, state, planned)
-        return planned, _complete(of, state, planned, arriving, intent, started_ms)
+        with phases.phase("read"):
+            _read(of, state, planned, arriving)
+        with phases.phase("begin"):
+            intent = _begin(of, state, planned)
+        return planned, _complete(of, state, planned, arriving, intent, phases)
 
 
 def finish_batch(of: LeasedSource, state: ReaderState, planned: Planned, intent: Intent) -> BatchReport:
     """Finish a batch whose process was killed after the intent: read the same offsets, skip effects that exist, commit."""
-    started_ms = now_ms()
+    phases = Phases()
     with closing(of.arriving(state)) as arriving:
-        _read(of, state, planned, arriving)
-        return _complete(of, state, planned, arriving, intent, started_ms)
+        with phases.phase("read"):
+            _read(of, state, planned, arriving)
+        return _complete(of, state, planned, arriving, intent, phases)
 
 
 def stop(of: LeasedSource, reader: str, stopped: Mapping[str, LakeholdError]) -> BatchReport:
@@ -95,6 +103,7 @@ def stop(of: LeasedSource, reader: str, stopped: Mapping[str, LakeholdError]) ->
     # Dropping a source, or a table of it, deletes the topics before the definition: missing ones are no error of a table then.
     of.confirm_defined()
     of.leave(stopped)
+    count_failures(of.source, stopped.values())
     return without_batch(of, reader, stopped=stopped)
 
 
@@ -136,18 +145,60 @@ def _begin(of: LeasedSource, state: ReaderState, planned: Planned) -> Intent:
 
 
 def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
-    of: LeasedSource, state: ReaderState, planned: Planned, arriving: ArrivingRecords, intent: Intent, started_ms: int
+    of: LeasedSource, state: ReaderState, planned: Planned, arriving: ArrivingRecords, intent: Intent, phases: Phases
 ) -> BatchReport:
     """Bring all tables to the batch's timestamp, in parallel, and then commit the batch."""
     ends = {r.topic_partition: r.end_exclusive for r in planned.plan.ranges}
     batch = OpenBatch(
-        of, state, planned, arriving, BatchIdentity(intent.source, intent.mz_timestamp, to_json(ends)), started_ms
+        of,
+        state,
+        planned,
+        arriving,
+        BatchIdentity(intent.source, intent.mz_timestamp, to_json(ends)),
+        phases.started_ms,
     )
-    malformed = _record_malformed(batch)
-    tables = arriving.for_tables([*state.tables], lambda name: bring_to_timestamp(batch, name))
-    report = _report(batch, tables, malformed)
-    _commit(batch, intent, tables, report)
+    with phases.phase("write"):
+        malformed = _record_malformed(batch)
+        tables = arriving.for_tables([*state.tables], lambda name: bring_to_timestamp(batch, name))
+        report = _report(batch, tables, malformed)
+    with phases.phase("commit"):
+        _commit(batch, intent, tables, report)
+    count_batch(report.source, report.records, {table.table: _changes(table) for table in report.tables}, phases)
+    count_failures(report.source, report.stopped.values())
+    _log_batch(report, phases)
     return report
+
+
+def _changes(table: TableReport) -> dict[str, int]:
+    return {
+        "inserted": table.inserted,
+        "updated": table.updated,
+        "deleted": table.deleted,
+        "repeated": table.repeated,
+        "error": table.errors,
+    }
+
+
+def _log_batch(report: BatchReport, phases: Phases) -> None:
+    """Log a batch as one line of JSON."""
+    if not batches.isEnabledFor(logging.INFO):
+        return
+    tables = [
+        {"table": of.table, "messages": of.records, **_changes(of), "snapshot_id": of.snapshot_id}
+        for of in report.tables
+    ]
+    line = {
+        "event": "batch",
+        "source": report.source,
+        "reader": report.reader,
+        "mz_timestamp": report.timestamp_ms,
+        "messages": report.records,
+        "malformed": report.malformed,
+        "milliseconds": {phase: round(seconds * 1000) for phase, seconds in phases.seconds.items()},
+        "tables": tables,
+        "stopped": {name: error.code for name, error in report.stopped.items()},
+    }
+    batches.info("%s", json.dumps(line))
 
 
 def _record_malformed(batch: OpenBatch) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 
 from lakehold.definitions import Table
 from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.model.lake_definitions import Entry
-from lakehold.model.readers import MAIN_READER, Readers
+from lakehold.model.offsets import TopicPartition, Watermarks
+from lakehold.model.readers import MAIN_READER, Readers, ReaderState
 
 
 def pending_messages(readers: Readers, tables: Collection[Entry[Table]], fetched: FetchedOffsets) -> int:
@@ -28,6 +30,30 @@ def pending_messages(readers: Readers, tables: Collection[Entry[Table]], fetched
     # An end below the position is a fault, which an ingest reports. Internal partitions do not count messages.
     behind = sum(abs(count) for tp, count in unread.items() if not tp.is_internal)
     return behind if _is_in_sync(readers, tables, fetched) and not any(unread.values()) else max(1, behind)
+
+
+def unread_offsets(
+    readers: Iterable[ReaderState], tables: Collection[Entry[Table]], fetched: FetchedOffsets
+) -> dict[str, int]:
+    """Return for each table of a source how many offsets of its topic it has not read; they are no fewer than messages.
+
+    Args:
+        readers: The source's readers.
+        tables: Its tables, as they are defined.
+        fetched: The end offsets of its topics.
+    """
+    positions = {name: reader.position for reader in readers for name in reader.tables}
+    ends = defaultdict[str, dict[TopicPartition, Watermarks]](dict)
+    for tp, watermarks in fetched.partitions.items():
+        if not tp.is_internal:
+            ends[tp.topic][tp] = watermarks
+    found = {}
+    for table in (entry.definition for entry in tables):
+        position = positions.get(table.full_name, {})
+        found[table.full_name] = sum(
+            max(0, of.end_exclusive - max(of.earliest, position.get(tp, 0))) for tp, of in ends[table.topic].items()
+        )
+    return found
 
 
 def _is_in_sync(readers: Readers, tables: Collection[Entry[Table]], fetched: FetchedOffsets) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.metrics import count_failures
 from lakehold.ingest.source_ingest import Ingesting
 
 Leased = Callable[[str], AbstractContextManager[Ingesting]]
@@ -44,7 +45,7 @@ def drain_together(sources: Sequence[str], leased: Leased) -> Generator[Progress
             try:
                 turns.append(stack.enter_context(closing(_Turns(source, leased))))
             except LakeholdError as error:
-                yield SourceFailed(source, error)
+                yield _failed(source, error)
         while not all(turn.is_done for turn in turns):
             for turn in tuple(turns):
                 try:
@@ -54,12 +55,17 @@ def drain_together(sources: Sequence[str], leased: Leased) -> Generator[Progress
                     # The first error matters more than one from releasing the source.
                     with suppress(LakeholdError):
                         turn.close()
-                    yield SourceFailed(turn.source, error)
+                    yield _failed(turn.source, error)
         for turn in turns:
             try:
                 turn.close()
             except LakeholdError as error:
-                yield SourceFailed(turn.source, error)
+                yield _failed(turn.source, error)
+
+
+def _failed(source: str, error: LakeholdError) -> SourceFailed:
+    count_failures(source, [error])
+    return SourceFailed(source, error)
 
 
 class _Turns:

@@ -6,7 +6,7 @@ Sources that read the same topics of the same broker or directory share reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
-from lakehold.ingest.pending import pending_messages
+from lakehold.ingest.pending import pending_messages, unread_offsets
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
@@ -35,7 +35,7 @@ from lakehold.ingest.write.repeats import Snapshots
 from lakehold.ingest.write.writing import HeldHistory, Writing
 from lakehold.kafka.connection_options import kafka_options
 from lakehold.model.lake_definitions import DefinitionReader, Definitions, Entry
-from lakehold.model.readers import MAIN_READER
+from lakehold.model.readers import MAIN_READER, ReaderState
 from lakehold.model.shared_sources import place_of, topics_of
 from lakehold.secrets import resolve
 from lakehold.settings import Settings
@@ -134,6 +134,21 @@ class Opening:
         of_transactions = [] if of.transaction_topic is None else [of.transaction_topic]
         fetched = self._reader(of, defined).fetch_offsets(sorted({*topics_of(source, defined), *of_transactions}))
         return pending_messages(self.store.readers(source), tables, fetched)
+
+    def unread(self, source: str, defined: Definitions, readers: Iterable[ReaderState]) -> dict[str, int]:
+        """Return for each table of a source how many offsets of its topic it has not read.
+
+        Args:
+            source: The source.
+            defined: The definitions of the lake.
+            readers: The readers of all sources.
+
+        Raises:
+            UpstreamError: The broker or directory of the source cannot be read.
+        """
+        fetched = self._reader(defined.source(source), defined).fetch_offsets(sorted(topics_of(source, defined)))
+        of_source = (reader for reader in readers if reader.source == source)
+        return unread_offsets(of_source, defined.tables_of(source), fetched)
 
     def _is_idle(self, source: str, idle_ms: int) -> bool:
         """Return whether an ingest of a source would find nothing to do: this costs no lease, and so no commit."""

@@ -74,12 +74,5 @@ class HistoryPublisher(MergingPublisher):
         self._committed()
         self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
-        return PublishReport(
-            subscription=self._entry.definition.name,
-            table=self._output.full_name,
-            timestamps=part.timestamps,
-            rows=counted.rows,
-            position_ms=becomes.position_ms,
-            snapshot_id=snapshot_id,
-            restarted=merge.restarted_at_ms is not None,
-        )
+        is_restart = merge.restarted_at_ms is not None
+        return self._report(part.timestamps, counted.rows, becomes.position_ms, snapshot_id, restarted=is_restart)

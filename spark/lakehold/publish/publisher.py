@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from threading import Event
 
 from lakehold.definitions import OnLapse, Subscription, described, name_of
-from lakehold.errors import SubscriberLapsed
+from lakehold.errors import LakeholdError, SubscriberLapsed
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.publish.derived_table import DerivedTable, Published
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
+from lakehold.publish.metrics import COMMITS, FAILURES, ROWS
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication
 from lakehold.settings import Settings
@@ -124,12 +125,25 @@ class Publisher(ABC):
         """
         # A lease needs the subscriber's row. Under the lease the row is read again: its position and epoch are final then.
         self._store.register(subscriber_of(self._entry))
-        with leased(self._store, self._entry.object_id, self._settings) as lease:
-            yield from self._commits(stop, lease)
+        try:
+            with leased(self._store, self._entry.object_id, self._settings) as lease:
+                yield from self._commits(stop, lease)
+        except LakeholdError as error:
+            FAILURES.labels(name_of(self._entry.definition), error.code).inc()
+            raise
 
     @abstractmethod
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
         """Publish under the lease."""
+
+    def _report(
+        self, timestamps: int, rows: int, position_ms: int, snapshot_id: int, *, restarted: bool
+    ) -> PublishReport:
+        """Count a commit, and return its report."""
+        name = name_of(self._entry.definition)
+        COMMITS.labels(name).inc()
+        ROWS.labels(name).inc(rows)
+        return PublishReport(name, self._output.full_name, timestamps, rows, position_ms, snapshot_id, restarted)
 
     @property
     def _starts_over(self) -> bool:
@@ -239,15 +253,8 @@ class SubscriptionPublisher(Publisher):
         failpoint("after-publication")
         self._published, self._restarts_at_ms = Published(position_ms, epoch, lease.holder), None
         self._input_hold.advance(position_ms)
-        return PublishReport(
-            subscription=self._entry.definition.name,
-            table=self._output.full_name,
-            timestamps=waiting.timestamps,
-            rows=waiting.rows,
-            position_ms=position_ms,
-            snapshot_id=snapshot_id,
-            restarted=publication.restarted_at_ms is not None,
-        )
+        is_restart = publication.restarted_at_ms is not None
+        return self._report(waiting.timestamps, waiting.rows, position_ms, snapshot_id, restarted=is_restart)
 
 
 def subscriber_of(entry: DerivedEntry) -> Subscriber:

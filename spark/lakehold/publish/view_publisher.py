@@ -134,15 +134,7 @@ class ViewPublisher(MergingPublisher):
         self._committed()
         self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
-        return PublishReport(
-            subscription=self._entry.definition.full_name,
-            table=self._output.full_name,
-            timestamps=1,
-            rows=counted.rows,
-            position_ms=becomes.position_ms,
-            snapshot_id=snapshot_id,
-            restarted=is_restart,
-        )
+        return self._report(1, counted.rows, becomes.position_ms, snapshot_id, restarted=is_restart)
 
 
 def _timestamp(each: OutputChunk | Complete) -> int | None:
