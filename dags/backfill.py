@@ -19,6 +19,7 @@ from lakehold.orchestration.assets import TABLES, announce
 from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
+from lakehold.orchestration.lineage import report_lineage
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.standard import STANDARD
 
@@ -44,6 +45,7 @@ def backfill_dag() -> None:
         with open_lake() as lake:
             done = ingesting.backfill(lake, tables)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
+            report_lineage(lake, done.changed)
         return pairs(done.errors)
 
     filled = backfill.expand(tables=behind())

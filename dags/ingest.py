@@ -21,6 +21,7 @@ from lakehold.orchestration.assets import TABLES, announce
 from lakehold.orchestration.failures import Failures, failed, gathered, pairs, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
+from lakehold.orchestration.lineage import report_lineage
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.schedules import SCHEDULES
 from lakehold.orchestration.standard import STANDARD
@@ -49,6 +50,7 @@ def ingest_dag() -> None:
         with open_lake() as lake:
             done = ingesting.ingest(lake, sources, prev_start_date_success)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
+            report_lineage(lake, done.changed)
         return pairs(done.stopped)
 
     ingested = ingest.expand(sources=sources())

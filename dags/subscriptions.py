@@ -20,6 +20,7 @@ from lakehold.orchestration.assets import OUTPUTS, TABLES, announce, announced
 from lakehold.orchestration.failures import gathered, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
+from lakehold.orchestration.lineage import report_lineage
 from lakehold.orchestration.standard import STANDARD
 
 SUBSCRIPTIONS = Param(
@@ -48,6 +49,7 @@ def subscriptions_dag() -> None:
         with open_lake() as lake:
             published = subscription_publishing.publish_together(lake, subscriptions)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, published.changed)
+            report_lineage(lake, published.changed)
         return list(published.failed)
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscription }}")
@@ -56,6 +58,7 @@ def subscriptions_dag() -> None:
         with open_lake() as lake:
             changed = subscription_publishing.publish(lake, subscription)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)
+            report_lineage(lake, changed)
 
     published = publish.expand(subscriptions=due())
     alone = publish_alone.expand(subscription=gathered.override(task_id="failed")(published))

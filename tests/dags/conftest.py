@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,11 +18,12 @@ from tests.shop_records import ShopRecords
 
 @dataclass(frozen=True)
 class Orchestrated:
-    """A lake with a recorded shop, and the Airflow that ingests it."""
+    """A lake with a recorded shop, and the Airflow that ingests it; OpenLineage writes its events to the file `lineage`."""
 
     airflow: AirflowProcess
     lake: Lake
     records: ShopRecords
+    lineage: Path
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +41,14 @@ def orchestrated(tmp_path_factory: pytest.TempPathFactory, spark_connect: str) -
         "lease_ms": "2000",
         "lease_renew_ms": "500",
     }
+    lineage = directory / "lineage.jsonl"
+    transport = {"type": "file", "log_file_path": str(lineage), "append": True}
     connection = f"spark-connect://{server.hostname}:{server.port}"
     home = directory / "home"
     home.mkdir()
+    variables = {"AIRFLOW_CONN_LAKEHOLD_SPARK": connection, "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport)}
     with (
         connect(**settings) as lake,
-        airflow_process(home, {"AIRFLOW_CONN_LAKEHOLD_SPARK": connection}, **settings) as airflow,
+        airflow_process(home, variables, **settings) as airflow,
     ):
-        yield Orchestrated(airflow, lake, ShopRecords(lake, directory / "recorded"))
+        yield Orchestrated(airflow, lake, ShopRecords(lake, directory / "recorded"), lineage)

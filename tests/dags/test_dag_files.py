@@ -147,18 +147,17 @@ def test_the_ingest_may_run_continuously(home: Path) -> None:
     assert done.stdout.splitlines()[-1] == "{} @continuous"
 
 
-def test_the_dag_of_the_documentation_parses(home: Path) -> None:
-    (shown,) = (part.text for part in parts(page("airflow.md")) if part.kind == "python")
+def test_the_dags_of_the_documentation_parse(home: Path) -> None:
+    shown = (part.text for name in ("airflow.md", "operate/lineage.md") for part in parts(page(name)))
     folder = home / "documented"
     folder.mkdir()
-    (folder / "after_orders.py").write_text(shown)
-    program = (
-        "from airflow.dag_processing.dagbag import DagBag; bag = DagBag('.'); print(bag.dag_ids, bag.import_errors)"
-    )
+    for number, text in enumerate(text for text in shown if "@dag" in text):
+        (folder / f"shown{number}.py").write_text(text)
+    program = "from airflow.dag_processing.dagbag import DagBag; bag = DagBag('.'); print(sorted(bag.dag_ids), bag.import_errors)"
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment(home), cwd=folder, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "['after_orders'] {}"
+    assert done.stdout.splitlines()[-1] == "['after_orders', 'read_orders'] {}"
 
 
 def test_dag_files_are_written_for_the_installed_airflow() -> None:

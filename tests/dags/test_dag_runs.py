@@ -20,6 +20,9 @@ def test_ingest_announces_changed_tables_and_a_broken_table_is_red_alone(orchest
     assert (run.state, run.labels["ingest[0]"]) == ("success", "shop")
     assert {name for name, _ in run.events} == {"orchestrated.shop.orders", "orchestrated.shop.rates"}
     assert "shop.orders: 2 messages, 2 inserted, 0 updated" in run.log
+    first = dict(run.events)["orchestrated.shop.orders"]
+    assert (first["table"], first["previous_snapshot_id"]) == ("shop.orders", None)
+    assert first["mz_timestamp"] + 1 == lake.batches.readers("shop")["main"].upper_ms
 
     shop.write("orders", (1, "paid"))
     shop.break_("rates")
@@ -31,7 +34,9 @@ def test_ingest_announces_changed_tables_and_a_broken_table_is_red_alone(orchest
         "shop.rates",
     )
     assert lake.timelines.of(["shop.orders"])["shop.orders"].upper_ms > 0
-    assert ("orchestrated.shop.orders", "shop.orders") in {(name, extra["table"]) for name, extra in run.events}
+    second = dict(run.events)["orchestrated.shop.orders"]
+    assert (second["table"], second["previous_snapshot_id"]) == ("shop.orders", first["snapshot_id"])
+    assert second["mz_timestamp"] > first["mz_timestamp"]
     last = run.log[run.log.rindex("shop.rates: table") :]
     assert "hint: Correct the producer" in last
     assert "code: bad-input" in last
@@ -90,13 +95,42 @@ def test_subscriptions_publish_and_announce_their_outputs(orchestrated: Orchestr
     run = orchestrated.airflow.run("lakehold_subscriptions")
     assert (run.state, run.labels) == ("success", {"publish[0]": "bi.ids, bi.count, changes"})
     assert [name for name, _ in run.events] == [f"orchestrated.bi.{name}" for name in ("ids", "count", "changes")]
-    assert lake.catalog.load_table("bi.changes").scan().count() > 0
+    output = lake.catalog.load_table("bi.changes")
+    assert output.scan().count() > 0
+    published = dict(run.events)["orchestrated.bi.changes"]
+    assert (published["snapshot_id"], published["previous_snapshot_id"]) == (
+        str(output.metadata.current_snapshot_id),
+        None,
+    )
+    assert published["mz_timestamp"] == int(output.properties["lakehold.position"]) - 1
     assert "rows of" in run.log
     again = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])
     assert (again.state, again.events) == ("success", ())
     missing = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["missing"])
     assert missing.state == "failed"
     assert "code: subscription-missing" in missing.log
+
+
+def test_lineage_leads_from_topics_to_tables_and_from_these_to_outputs(orchestrated: Orchestrated) -> None:
+    events = [json.loads(line) for line in orchestrated.lineage.read_text().splitlines()]
+    done = [event for event in events if event["eventType"] == "COMPLETE" and event["outputs"]]
+    found = {
+        event["job"]["name"]: (
+            {(each["namespace"], each["name"]) for each in event["inputs"]},
+            {(each["namespace"], each["name"]) for each in event["outputs"]},
+        )
+        for event in reversed(done)
+    }
+    lake = "lakehold://orchestrated"
+    read, written = found["lakehold_ingest.ingest"]
+    assert read == {("file", str(orchestrated.records.directory))}
+    assert written == {(lake, "shop.orders"), (lake, "shop.rates")}
+    # Here all tasks run in one process, whose collector keeps what earlier ones reported.
+    read, written = found["lakehold_subscriptions.publish"]
+    assert read >= {(lake, "shop.orders"), (lake, "bi.ids")}
+    assert written >= {(lake, "bi.ids"), (lake, "bi.count"), (lake, "bi.changes")}
+    versions = [each["facets"]["version"]["datasetVersion"] for event in done for each in event["outputs"]]
+    assert all(version.isdigit() for version in versions)
 
 
 def test_a_subscription_that_fails_is_red_alone(orchestrated: Orchestrated) -> None:

@@ -27,11 +27,27 @@ class Changed:
         snapshot_id: The newest snapshot.
         at_ms: When that snapshot was committed; of an output table or view, the timestamp below which (exclusive) all is
             published. Epoch milliseconds.
+        mz_timestamp: The newest timestamp that it shows.
+        previous_snapshot_id: The newest snapshot before those that are announced; None: there is none, or it is not known.
     """
 
     table: str
     snapshot_id: int
     at_ms: int
+    mz_timestamp: int
+    previous_snapshot_id: int | None
+
+    @property
+    def extra(self) -> dict[str, str | int | None]:
+        """Return the data of the event. Ids are text: JSON has no integers of that size."""
+        previous = self.previous_snapshot_id
+        return {
+            "table": self.table,
+            "snapshot_id": str(self.snapshot_id),
+            "previous_snapshot_id": str(previous) if previous is not None else None,
+            "mz_timestamp": self.mz_timestamp,
+            "at_ms": self.at_ms,
+        }
 
 
 def asset_of(catalog_name: str, table: str) -> Asset:
@@ -51,8 +67,7 @@ def announce(outlet_events: Any, alias: AssetAlias, catalog_name: str, changes: 
         changes: The tables.
     """
     for change in changes:
-        extra = {"table": change.table, "snapshot_id": str(change.snapshot_id), "at_ms": change.at_ms}
-        outlet_events[alias].add(asset_of(catalog_name, change.table), extra=extra)
+        outlet_events[alias].add(asset_of(catalog_name, change.table), extra=change.extra)
 
 
 def announced(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[str]:

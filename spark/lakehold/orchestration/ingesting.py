@@ -6,7 +6,7 @@ Airflow calls a changed table an asset event, which starts other DAGs (`assets.p
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -91,13 +91,14 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
     stopped: dict[str, str] = {}
-    touched: set[str] = set()
+    touched: dict[str, int] = {}
     failed: list[LakeholdError] = []
     groups = together(sources, lake.definitions.definitions())
     for report in chain.from_iterable(lake.batches_together(group, turn_s=TURN_S) for group in groups):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
-            touched.update(table.table for table in report.tables)
+            for table in report.tables:
+                touched.setdefault(table.table, report.timestamp_ms)
             stopped.update({table: text_of(error) for table, error in report.stopped.items()})
         elif isinstance(report.error, TransactionIncomplete):
             stopped[report.source] = text_of(report.error)
@@ -113,15 +114,20 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
     return Ingested(tuple(changed(lake, fed, touched, since)), stopped)
 
 
-def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetime | None) -> list[Changed]:
+def changed(lake: Lake, tables: Sequence[str], touched: Mapping[str, int], since: datetime | None) -> list[Changed]:
     """Return the tables that are `touched`, or whose newest snapshot is not older than `since`.
 
     Args:
         lake: The lake.
         tables: Full names; tables without a snapshot are skipped.
-        touched: Full names of tables that this run has changed.
+        touched: The timestamp of the first batch of this run that changed a table, by full name.
         since: As for `ingest`.
     """
+    from lakehold.timeline.versions import versions  # noqa: PLC0415 - Airflow imports this to read the DAGs
+
+    defined = lake.definitions.definitions().tables
+    # Airflow gives a proxy, which is false where there was no such run, and never None.
+    since_ms = int(since.timestamp() * 1000) - CLOCKS_APART_MS if since else 0
     found = []
     for name in tables:
         try:
@@ -130,12 +136,21 @@ def changed(lake: Lake, tables: Sequence[str], touched: set[str], since: datetim
             log.warning("%s: %s", name, error.message)
             continue
         newest = state.table.current_snapshot() if state is not None else None
-        if newest is None:
+        if state is None or newest is None:
             continue
-        # Airflow gives a proxy, which is false where there was no such run, and never None.
-        is_new = not since or newest.timestamp_ms >= since.timestamp() * 1000 - CLOCKS_APART_MS
-        if name in touched or is_new:
-            found.append(Changed(name, newest.snapshot_id, newest.timestamp_ms))
+        if name not in touched and newest.timestamp_ms < since_ms:
+            continue
+        shown = versions(state.table, defined[name].definition.source if name in defined else None)
+        before = [version for version in shown if version.mz_timestamp < touched.get(name, since_ms)]
+        found.append(
+            Changed(
+                name,
+                newest.snapshot_id,
+                newest.timestamp_ms,
+                mz_timestamp=shown[-1].mz_timestamp,
+                previous_snapshot_id=before[-1].snapshot_id if before else None,
+            )
+        )
     return found
 
 
@@ -143,7 +158,7 @@ def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
     """Return the tables of other writers that subscriptions or durable clients read, and that have changed since `since`."""
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
-    return changed(lake, sorted(held - {*defined.tables, *defined.views}), set(), since)
+    return changed(lake, sorted(held - {*defined.tables, *defined.views}), {}, since)
 
 
 @dataclass(frozen=True)
@@ -177,11 +192,12 @@ def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
     Raises:
         LakeholdError: An error that may pass stopped the backfill.
     """
-    touched: set[str] = set()
+    touched: dict[str, int] = {}
 
     def batch(report: BatchReport) -> None:
         _log_batch(report)
-        touched.update(table.table for table in report.tables)
+        for table in report.tables:
+            touched.setdefault(table.table, report.timestamp_ms)
 
     reports = lake.backfill(tables, batch)
     for report in reports:
@@ -189,7 +205,7 @@ def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
             raise report.error
         if report.is_there and report.since_ms is not None:
             log.info("%s is readable from %s UTC on", report.table, iso(report.since_ms))
-    found = changed(lake, sorted(touched | {*tables}), {*tables, *touched}, datetime.now(UTC))
+    found = changed(lake, sorted({*touched, *tables}), {**dict.fromkeys(tables, 0), **touched}, datetime.now(UTC))
     return Filled(tuple(found), {r.table: text_of(r.error) if r.error is not None else "" for r in reports})
 
 

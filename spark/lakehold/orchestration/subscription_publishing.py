@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehold.definitions import name_of
-from lakehold.errors import LakeholdError
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
@@ -79,12 +79,30 @@ def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
 
 def publish(lake: Lake, subscription: str) -> list[Changed]:
     """Publish a subscription, or refresh a view, until now; return its table if that changed the table."""
+    before = _newest_snapshot(lake, lake.definitions.definitions().derived(subscription).definition.into)
     reports = lake.publish(subscription, _log)
     if not reports:
         log.info("nothing new for subscription %s", subscription)
         return []
     last = reports[-1]
-    return [Changed(last.table, last.snapshot_id, last.position_ms)]
+    return [
+        Changed(
+            last.table,
+            last.snapshot_id,
+            last.position_ms,
+            mz_timestamp=last.position_ms - 1,
+            previous_snapshot_id=before,
+        )
+    ]
+
+
+def _newest_snapshot(lake: Lake, table: str) -> int | None:
+    """Return the newest snapshot of a table; None if it has none, or if the table cannot be read, which publishing reports."""
+    try:
+        state = lake.tables.table_state(table)
+    except DefinitionError:
+        return None
+    return state.snapshot_id if state is not None else None
 
 
 def _log(report: PublishReport) -> None:
