@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import typer
-import yaml  # type: ignore[import-untyped]
+from mkdocs.utils.yaml import yaml_load
 from pydantic_core import PydanticUndefined
 
 from lakehold.cli import backfill, ingest, maintain
@@ -95,7 +95,7 @@ def test_commands_are_parsed(words: list[str]) -> None:
 
 
 def test_commands_of_issue_forms_are_parsed() -> None:
-    forms = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))]
+    forms = [yaml_load(path.read_text()) for path in sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))]
     texts = [field["attributes"].get("description", "") for form in forms for field in form.get("body", [])]
     named = [code for text in texts for code in inline_code(text) if re.match(r"lakehold \w", code)]
     assert len(named) > 3
