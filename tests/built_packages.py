@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -79,8 +80,11 @@ class Packages:
 
 
 def run(*command: str, cwd: Path) -> str:
-    """Run a command that must go well, and return what it prints."""
-    ended = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    """Run a command that must go well, and return what it prints; it sees installed packages only, and not this checkout."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stdout
     return ended.stdout
 
