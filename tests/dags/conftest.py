@@ -24,6 +24,7 @@ class Orchestrated:
     lake: Lake
     records: ShopRecords
     lineage: Path
+    exports: Path
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +47,15 @@ def orchestrated(tmp_path_factory: pytest.TempPathFactory, spark_connect: str) -
     connection = f"spark-connect://{server.hostname}:{server.port}"
     home = directory / "home"
     home.mkdir()
-    variables = {"AIRFLOW_CONN_LAKEHOLD_SPARK": connection, "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport)}
+    exports = directory / "exports"
+    exports.mkdir()
+    variables = {
+        "AIRFLOW_CONN_LAKEHOLD_SPARK": connection,
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+        "ORDERS_EXPORT": str(exports),
+    }
     with (
         connect(**settings) as lake,
         airflow_process(home, variables, **settings) as airflow,
     ):
-        yield Orchestrated(airflow, lake, ShopRecords(lake, directory / "recorded"), lineage)
+        yield Orchestrated(airflow, lake, ShopRecords(lake, directory / "recorded"), lineage, exports)
