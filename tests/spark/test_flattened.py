@@ -70,9 +70,17 @@ def test_rows_that_do_not_say_whether_they_were_deleted_are_errors(make_lake: La
         fields = {"id": ID, "v": TEXT, **dict.fromkeys(deleted, TEXT)}
         return json_record(KEY, {"id": id_}), json_record(struct("Row", fields), {"id": id_, "v": v, **deleted})
 
-    def bare(id_: int, **fields: str) -> tuple[bytes, bytes]:
+    def bare(id_: int, **fields: str | bool) -> tuple[bytes, bytes]:
         return json.dumps({"id": id_}).encode(), json.dumps({"id": id_, **fields}).encode()
 
+    # MongoDB's transformation sends a boolean, and of a deleted document perhaps nothing else.
+    flag, id_ = {"type": "boolean", "optional": True}, struct("Key", {"id": TEXT})
+    document, gone = struct("Document", {"total": ID, "__deleted": flag}), struct("Document", {"__deleted": flag})
+    documents = [
+        (json_record(id_, {"id": "a"}), json_record(document, {"total": 1, "__deleted": False})),
+        (json_record(id_, {"id": "b"}), json_record(document, {"total": 2, "__deleted": False})),
+        (json_record(id_, {"id": "a"}), json_record(gone, {"__deleted": True})),
+    ]
     event = envelope(struct("Row", {"id": ID}))
     whole = {"before": None, "after": {"id": 1}, "op": "c", "source": None, "transaction": None, "ts_ms": 1}
     columns = "(id BIGINT, v STRING)|"
@@ -93,6 +101,7 @@ def test_rows_that_do_not_say_whether_they_were_deleted_are_errors(make_lake: La
             [row(1, "a", __deleted="false"), row(2, "b", __deleted="false"), row(1, "a", __deleted="true")],
             [(2, "b")],
         ),
+        "documents": Case(FLATTENED, documents, [("b", 2)]),
         "whole_events": Case(
             FLATTENED, [(json_record(KEY, {"id": 1}), json_record(event, whole))], reasons={0: "not-debezium"}
         ),
@@ -101,7 +110,7 @@ def test_rows_that_do_not_say_whether_they_were_deleted_are_errors(make_lake: La
             [
                 bare(1, v="a", __deleted="false"),
                 bare(2, v="b"),
-                bare(1, v="a", __deleted="true"),
+                bare(1, v="a", __deleted=True),
                 bare(3, v="c", __deleted="false"),
             ],
             [(3, "c")],

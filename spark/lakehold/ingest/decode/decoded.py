@@ -187,9 +187,15 @@ class ReaderSql:
 
     def problems(self) -> list[str]:
         """Write the columns that describe why a record's key or value cannot be decoded."""
-        of_shape = {Shape.DEBEZIUM: debezium.problems, Shape.FLATTENED: flattened.problems}.get(self.shape)
-        of_value = problem(self.value, self.rows, of_shape(self.value) if of_shape is not None else ())
-        return [f"{problem(self.key, [self.of_key])} AS {self.key.problem}", f"{of_value} AS {self.value.problem}"]
+        value = self.value
+        match self.shape:
+            case Shape.DEBEZIUM:
+                of_value = problem(value, self.rows, debezium.problems(value), debezium.documents(value))
+            case Shape.FLATTENED:
+                of_value = problem(value, self.rows, flattened.problems(value))
+            case Shape.FLAT:
+                of_value = problem(value, self.rows)
+        return [f"{problem(self.key, [self.of_key])} AS {self.key.problem}", f"{of_value} AS {value.problem}"]
 
     def result(self) -> str:
         """Write a structure of the decoded parts of a record."""
