@@ -11,7 +11,8 @@ DEBEZIUM UPSERT     a tombstone after a `d` deletes once more, harmlessly, and i
 DEBEZIUM            in a table without a key each event adds a row, removes one of the equal rows, or does both
 
 A new envelope is a member of `lakehold.definitions.Envelope`, which has its properties, and a function here, which maps its
-messages to changes. Nothing else names an envelope.
+messages to changes. Nothing else names an envelope. If its values are neither rows nor Debezium's events, it also is a `Shape` of
+`ingest/decode/decoded.py`, with a module there for its fields.
 """
 
 from __future__ import annotations
