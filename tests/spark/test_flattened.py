@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.ingest.decode.debezium import PLACEHOLDER
 from tests.conftest import LakeFactory
 from tests.connect_converters import envelope, json_record, struct
 from tests.message_cases import UPSERT, Case, ingested, problems
@@ -41,13 +42,15 @@ def test_recorded_events_become_the_rows_of_the_database(make_lake: LakeFactory)
         lake.sql(f"CREATE SOURCE others FROM FILES '{RECORDED}' FORMAT JSON")
         lake.sql(f"CREATE SOURCE avros FROM FILES '{RECORDED}' FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
         listed = "(id INT, name STRING, bio STRING, __op STRING)"
-        for name, source, columns, clause in (
-            ("flatjson", "jsons", "", FLATTENED),
-            ("flatbare", "others", listed, FLATTENED),
-            ("flattomb", "others", "", FLATTENED),
-            ("flatavro", "avros", "", FLATTENED),
+        for name, source, topic, clauses in (
+            ("flatjson", "jsons", "flatjson", FLATTENED),
+            ("flatbare", "others", "flatbare", FLATTENED),
+            ("flattomb", "others", "flattomb", FLATTENED),
+            ("upserted", "others", "flattomb", UPSERT),
+            ("flatavro", "avros", "flatavro", FLATTENED),
         ):
-            lake.sql(f"CREATE TABLE s.{name} {columns} FROM SOURCE {source} (TOPIC '{name}.public.people') {clause}")
+            columns = listed if name == "flatbare" else ""
+            lake.sql(f"CREATE TABLE s.{name} {columns} FROM SOURCE {source} (TOPIC '{topic}.public.people') {clauses}")
         for source in ("jsons", "others", "avros"):
             lake.ingest(source)
     for name in ("flatjson", "flatavro"):
@@ -55,6 +58,7 @@ def test_recorded_events_become_the_rows_of_the_database(make_lake: LakeFactory)
         assert "__deleted" not in lake.sql(f"SELECT * FROM s.{name}").columns
     bare = [(id_, name, bio, op) for id_, name, bio, _, op in ROWS]
     assert lake.sql("SELECT * FROM s.flatbare ORDER BY id").rows == bare
+    assert lake.sql("SELECT id, bio FROM s.upserted ORDER BY id").rows == [(1, PLACEHOLDER), (4, "short")]
     errors = lake.sql("SELECT table_name, reason, detail FROM mz_catalog.mz_source_errors WHERE healed_at IS NULL").rows
     assert {(table, reason) for table, reason, _ in errors} == {("s.flattomb", "not-debezium")}
     assert all("use ENVELOPE UPSERT" in detail for _, _, detail in errors)
