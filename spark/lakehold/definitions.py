@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakehold.spark_sql import quoted
+from lakehold.table_layout import NEWEST_FORMAT
 
 NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT", "TO", "USING", "WITH"})
 """Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
@@ -328,6 +329,9 @@ class MaterializedView:
         retain_history_ms: How much of the table's history stays readable; None: the setting `retain_history_ms`.
         max_lag_ms: How far its hold may lag behind its tables before maintenance moves it; None: the setting
             `default_max_lag_ms`.
+        format_version: The version of Iceberg's format that the table has.
+        partitioned_by: The values by which its rows are partitioned (`table_layout.py`); empty: buckets of the key.
+        sorted_by: The columns by which the rows of its files are sorted (`table_layout.py`); empty: the key.
     """
 
     namespace: str
@@ -340,6 +344,9 @@ class MaterializedView:
     refresh: Refresh = Refresh.EACH_TIMESTAMP
     retain_history_ms: int | None = None
     max_lag_ms: int | None = None
+    format_version: int = NEWEST_FORMAT
+    partitioned_by: str = ""
+    sorted_by: str = ""
 
     @property
     def full_name(self) -> str:
