@@ -153,7 +153,8 @@ class Envelope(StrEnum):
 
     NONE: each message is a row to add. UPSERT: the value of a message is the newest row of its key; a message without a value
     deletes the row. DEBEZIUM_UPSERT: messages are Debezium's change events, and the newest row of each key counts. DEBEZIUM:
-    change events that also contain the row before the change.
+    change events that also contain the row before the change. DEBEZIUM_FLATTENED: rows that Debezium took out of its change
+    events, which say whether they were deleted.
 
     Only the grammar and the module that reads messages test its name; all others test its properties.
     """
@@ -161,6 +162,7 @@ class Envelope(StrEnum):
     NONE = "none"
     UPSERT = "upsert"
     DEBEZIUM_UPSERT = "debezium-upsert"
+    DEBEZIUM_FLATTENED = "debezium-flattened"
     DEBEZIUM = "debezium"
 
     @property
@@ -177,6 +179,11 @@ class Envelope(StrEnum):
     def wraps_rows(self) -> bool:
         """Return whether messages are change events that contain rows; otherwise the value of a message is the row."""
         return self in (Envelope.DEBEZIUM_UPSERT, Envelope.DEBEZIUM)
+
+    @property
+    def is_flattened(self) -> bool:
+        """Return whether the value of a message is a row that says itself whether it was deleted."""
+        return self is Envelope.DEBEZIUM_FLATTENED
 
     @property
     def needs_before(self) -> bool:
@@ -330,8 +337,7 @@ class MaterializedView:
         max_lag_ms: How far its hold may lag behind its tables before maintenance moves it; None: the setting
             `default_max_lag_ms`.
         format_version: The version of Iceberg's format that the table has.
-        partitioned_by: The values by which its rows are partitioned (`table_layout.py`); empty: buckets of the key.
-        sorted_by: The columns by which the rows of its files are sorted (`table_layout.py`); empty: the key.
+        partitioned_by, sorted_by: The layout of its files (`table_layout.py`); empty: buckets and order of the key.
     """
 
     namespace: str
