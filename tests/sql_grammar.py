@@ -44,6 +44,7 @@ _VALUES = (
     ("as_of", "AS OF [AT LEAST] time, AS OF EARLIEST or AS OF LATEST"),
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
+    ("partition", "column, or year(column), month(…), day(…), hour(…), bucket(n, column), truncate(n, column)"),
     ("subscription_name", "the name of a subscription_option"),
     ("altered_name", "the name of an altered_option"),
     ("value", "a column outside the key"),
@@ -298,14 +299,15 @@ def _value(name: str, option: OptionType) -> str:
             return f"a number from {minimum} to {maximum_inclusive}"
         case options.DurationOption():
             return "duration"
+        case options.ListOption():
+            return "(partition, …)" if name == "partitioned_by" else "(column [DESC] [NULLS {FIRST | LAST}], …)"
         case options.UrlOption(many):
             return "text: URLs with commas between" if many else "text: a URL"
         case options.TextOption(choices) if choices:
             return " | ".join(f"'{choice}'" for choice in choices)
-        case options.TextOption() if name in parse_capture._PATTERNS:
-            return "text"
         case options.TextOption():
-            return "SECRET text" if options._SECRET_NAME.search(name) else "text | SECRET text"
+            secret = "SECRET text" if options._SECRET_NAME.search(name) else "text | SECRET text"
+            return "text" if name in parse_capture._PATTERNS else secret
 
 
 _PLACE = re.compile(r"(?<=<!-- grammar -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
@@ -373,10 +375,10 @@ def _option_samples(known: OptionSet) -> tuple[str, ...]:
 
 def _sample(name: str, option: OptionType) -> str:
     match option:
-        case options.NumberOption(minimum):
-            value = str(minimum)
-        case options.DurationOption():
-            value = "'3h'"
+        case options.NumberOption(_, maximum):
+            value = str(maximum)
+        case options.DurationOption() | options.ListOption():
+            value = "'3h'" if isinstance(option, options.DurationOption) else "(id)"
         case options.UrlOption():
             value = "'http://host:8081'"
         case options.TextOption(choices) if choices:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakehold.spark_sql import quoted
+from lakehold.table_layout import NEWEST_FORMAT
 
 NOT_A_NAME = frozenset({"AS", "ENVELOPE", "EXISTS", "FROM", "NOT", "ON", "SELECT", "TO", "USING", "WITH"})
 """Words that open a clause: where an object's name belongs they mean that the name was forgotten."""
@@ -335,6 +336,8 @@ class MaterializedView:
         retain_history_ms: How much of the table's history stays readable; None: the setting `retain_history_ms`.
         max_lag_ms: How far its hold may lag behind its tables before maintenance moves it; None: the setting
             `default_max_lag_ms`.
+        format_version: The version of Iceberg's format that the table has.
+        partitioned_by, sorted_by: The layout of its files (`table_layout.py`); empty: buckets and order of the key.
     """
 
     namespace: str
@@ -347,6 +350,9 @@ class MaterializedView:
     refresh: Refresh = Refresh.EACH_TIMESTAMP
     retain_history_ms: int | None = None
     max_lag_ms: int | None = None
+    format_version: int = NEWEST_FORMAT
+    partitioned_by: str = ""
+    sorted_by: str = ""
 
     @property
     def full_name(self) -> str:

@@ -31,6 +31,7 @@ from lakehold.sql.dialect import split
 from lakehold.sql.parse import parse_script
 from lakehold.sql.render import create_statement
 from lakehold.sql.statements import CreateConnection, CreateSource, CreateTable
+from lakehold.table_layout import IDENTITY, NUMBERED, TIMES, PartitionField, SortField, fields_text
 from tests.fuzz import statements
 from tests.fuzz.statements import fault_of, statements_written_down
 
@@ -198,6 +199,21 @@ includes = st.lists(
 )
 
 
+partitions = st.lists(
+    st.builds(PartitionField, st.sampled_from([IDENTITY, *TIMES]), NAMES)
+    | st.builds(PartitionField, st.sampled_from(NUMBERED), NAMES, st.integers(1, 64)),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda each: folded(each.column),
+)
+orders = st.lists(
+    st.builds(SortField, NAMES, st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda each: folded(each.column),
+)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
     declared = tuple(draw(columns))
@@ -205,6 +221,8 @@ def tables(draw: st.DrawFn) -> Table:
     options: dict[str, OptionValue] = {}
     if draw(st.booleans()):
         options = {"on_error": draw(st.sampled_from(["fail", "record"])), "buckets": draw(st.integers(1, 64))}
+    elif draw(st.booleans()):
+        options = {"partitioned_by": fields_text(draw(partitions)), "sorted_by": fields_text(draw(orders))}
     upstream = draw(st.none() | st.tuples(TEXTS, TEXTS).map(".".join).filter(_is_qualified))
     of_debezium = [Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT]
     envelope = draw(st.sampled_from(Envelope if upstream is None else of_debezium))

@@ -17,6 +17,7 @@ from lakehold.ingest.write import merge
 from lakehold.ingest.write.evolve import creation
 from lakehold.lake import Lake
 from lakehold.session import configured
+from lakehold.table_layout import Layout
 from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.connect_converters import json_record, struct
@@ -337,7 +338,7 @@ def test_a_table_whose_creation_was_cut_short_is_ordered_by_its_key(feed: Feed) 
     feed.table(COLUMNS)
     made = [
         "CREATE NAMESPACE IF NOT EXISTS s",
-        *creation(feed.lake.definitions.definitions().table("s.t"), "s.t", ["id"], COLUMN_TYPES, 4).statements[:1],
+        *creation(feed.lake.definitions.definitions().table("s.t"), "s.t", ["id"], COLUMN_TYPES, Layout(4)).statements,
     ]
     for statement in made:
         feed.lake.spark.sql(statement)

@@ -44,6 +44,7 @@ from lakehold.publish.view_columns import types_of
 from lakehold.session import row_by_row, snapshot_properties
 from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.statement import HistoryEnvelope
+from lakehold.table_layout import Layout
 
 _MERGED_ROWS = 200_000
 """Rows after which a statement merges them. Fewer are merged if no more are available."""
@@ -107,7 +108,8 @@ class HistoryTable(MergedTable):
         key, named = spelt(self._envelope.key, wanted), {column.name: column for column in wanted}
         columns_in_order = tuple([*(named.pop(name) for name in key), *named.values()])
         properties = {SUBSCRIPTION_PROPERTY: self._object_id, KEY: key_text(key)}
-        statements = evolve.create_statements(self._name, key, columns_in_order, self._writing.buckets, properties)
+        layout = Layout(self._writing.buckets)
+        statements = evolve.create_statements(self._name, key, columns_in_order, layout, properties)
         made = evolve.Evolution(statements, columns_in_order, self._name.rsplit(".", 1)[0])
         evolve.run(self._writing.spark(), self._writing.tables, self.full_name, made)
 

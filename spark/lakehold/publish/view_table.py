@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from lakehold.definitions import MaterializedView
+from lakehold.definitions import MaterializedView, full_name_text
+from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import (
     SINCE_PROPERTY,
     SOURCE_PROPERTY,
     TIMESTAMP_PROPERTY,
     TableState,
 )
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
+from lakehold.ingest.write.file_layout import LayoutUnfit
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
@@ -25,6 +28,7 @@ from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, RowChanges
 from lakehold.publish.view_columns import column_types, followed
 from lakehold.session import row_by_row
+from lakehold.table_layout import FORMAT_VERSION, PARTITIONED_BY, SORTED_BY, layout_of
 
 
 class ViewTable(MergedTable):
@@ -59,12 +63,28 @@ class ViewTable(MergedTable):
             # The files are ordered by the key, and so found by it, whether it is unique or not.
             key = spelt(self._view.key, wanted)
             properties = {SOURCE_PROPERTY: self._object_id, KEY: key_text(spelt(self._view.unique_key, wanted))}
-            statements = evolve.create_statements(self._name, key, wanted, self._writing.buckets, properties)
+            statements = self._create_statements(key, wanted, properties)
             namespace = self._name.rsplit(".", 1)[0]
             evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, namespace))
             return
         for statement in followed(self.full_name, self._name, stored_columns(state), wanted, filled):
             spark.sql(statement)
+
+    def _create_statements(
+        self, key: Sequence[str], wanted: Sequence[ColumnType], properties: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        view = self._view
+        options = {PARTITIONED_BY: view.partitioned_by, SORTED_BY: view.sorted_by, FORMAT_VERSION: view.format_version}
+        layout = layout_of(options, self._writing.buckets)
+        try:
+            return evolve.create_statements(self._name, key, wanted, layout, properties)
+        except LayoutUnfit as fault:
+            raise DefinitionError(
+                f'materialized view "{self.full_name}" {fault}',
+                code="layout-unfit",
+                detail=fault.detail,
+                hint=f"DROP MATERIALIZED VIEW {full_name_text(self.full_name)}, and create it with other options.",
+            ) from None
 
     def refresh(  # noqa: PLR0913 - a timestamp, its rows, and how it is committed
         self,

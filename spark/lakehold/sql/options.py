@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
-from lakehold.definitions import (
-    ConnectionType,
-    MaterializedView,
-    OnKeyViolation,
-    OnLapse,
-    OptionValue,
-    Refresh,
-    Secret,
-    Subscription,
-)
+from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
 from lakehold.sql.durations import parse_duration
-
-_DerivedT = TypeVar("_DerivedT", bound=Subscription | MaterializedView)
+from lakehold.sql.parse_layout import parse_partitioning, parse_sorting
+from lakehold.table_layout import FORMAT_VERSION, NEWEST_FORMAT, PARTITIONED_BY, SORTED_BY
 
 _SECRET_NAME = re.compile(
     r"password|passphrase|secret|credential|jaas|keystore[._]key$|private[._]key|user[._]info|(^|[._])token$"
@@ -61,7 +51,14 @@ class DurationOption:
     """An option that takes a duration, which is stored as a whole number of milliseconds."""
 
 
-OptionType = TextOption | UrlOption | NumberOption | DurationOption
+@dataclass(frozen=True)
+class ListOption:
+    """An option that takes a list in parentheses; `parse` returns the text that definitions keep of it."""
+
+    parse: Callable[[Cursor], str]
+
+
+OptionType = TextOption | UrlOption | NumberOption | DurationOption | ListOption
 
 
 @dataclass(frozen=True)
@@ -154,15 +151,22 @@ INTO_KAFKA = OptionSet(known={"topic_prefix": _TEXT, "partitions": NumberOption(
 SOURCE = OptionSet(
     known={"max_records": NumberOption(1, 2**31 - 1), "max_bytes": NumberOption(1, 2**63 - 1)},
 )
+LAYOUT: Mapping[str, OptionType] = {
+    FORMAT_VERSION: NumberOption(2, NEWEST_FORMAT),
+    PARTITIONED_BY: ListOption(parse_partitioning),
+    SORTED_BY: ListOption(parse_sorting),
+}
+"""The options that lay out the files of a new table."""
 TABLE = OptionSet(
     known={
         "on_error": TextOption(("fail", "record")),
         "truncate": TextOption(("apply", "ignore")),
         "buckets": NumberOption(1, 4096),
+        **LAYOUT,
         RETAIN_HISTORY: DurationOption(),
     },
 )
-_KINDS: Mapping[str, type[StrEnum]] = {"on_lapse": OnLapse, "on_key_violation": OnKeyViolation, "refresh": Refresh}
+KINDS: Mapping[str, type[StrEnum]] = {"on_lapse": OnLapse, "on_key_violation": OnKeyViolation, "refresh": Refresh}
 """The types of options whose values are words, by name."""
 SUBSCRIPTION = OptionSet(
     known={
@@ -175,11 +179,14 @@ VIEW = OptionSet(
     known={
         RETAIN_HISTORY: DurationOption(),
         "max_lag": DurationOption(),
-        **{name: TextOption(tuple(kind)) for name, kind in _KINDS.items()},
+        **{name: TextOption(tuple(kind)) for name, kind in KINDS.items()},
+        **LAYOUT,
     },
 )
-ALTERED_VIEW = OptionSet(known={name: option for name, option in VIEW.known.items() if name != "on_key_violation"})
-"""The options that ALTER MATERIALIZED VIEW sets; the one left out decides how rows are merged, from the first one on."""
+ALTERED_VIEW = OptionSet(
+    known={n: option for n, option in VIEW.known.items() if n not in ("on_key_violation", *LAYOUT)}
+)
+"""The options that ALTER MATERIALIZED VIEW sets; the others decide how rows are merged and laid out, from the first one on."""
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
 """The options that ALTER TABLE sets."""
 
@@ -293,6 +300,8 @@ def _value(cursor: Cursor, name: str, option: OptionType) -> OptionValue:
     match option:
         case DurationOption():
             return parse_duration(cursor)
+        case ListOption(parse):
+            return parse(cursor)
         case NumberOption(minimum, maximum_inclusive):
             return _number(cursor, name, minimum, maximum_inclusive)
         case TextOption(choices) if choices:
@@ -370,22 +379,3 @@ def _masked(cursor: Cursor, message: str, *, hint: str) -> StatementError:
     end_exclusive = max(start, cursor.last.end + 1)
     masked = cursor.sql[:start] + "*" * (end_exclusive - start) + cursor.sql[end_exclusive:]
     return StatementError(message, sql=masked, start=start, end_exclusive=end_exclusive, hint=hint)
-
-
-def duration_ms(options: Mapping[str, OptionValue], name: str) -> int | None:
-    """Return the option `name`, which is a duration in milliseconds; None if the statement does not have it."""
-    value = options.get(name)
-    return value if isinstance(value, int) else None
-
-
-def with_options(definition: _DerivedT, options: Mapping[str, OptionValue | None]) -> _DerivedT:
-    """Set the options that a statement has; None sets an option to its default."""
-    given = {_plain(name): value for name, value in options.items()}
-    found: dict[str, Any] = {}
-    for field in fields(definition):
-        name = field.name.removesuffix("_ms")
-        if name in given:
-            value = given[name]
-            kind = _KINDS.get(name)
-            found[field.name] = field.default if value is None else kind(str(value)) if kind is not None else value
-    return replace(definition, **found)

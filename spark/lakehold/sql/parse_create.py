@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyiceberg.types import StringType
 from sqlglot import Token
@@ -24,7 +24,9 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.names import new_table_name
 from lakehold.sql.options import CONNECTIONS, TABLE, parse_options
 from lakehold.sql.parse_capture import parse_upstream_table
+from lakehold.sql.parse_layout import refused_format
 from lakehold.sql.statements import CreateConnection, CreateTable
+from lakehold.table_layout import FORMAT_VERSION, NEWEST_FORMAT, PARTITIONED_BY
 
 _ENVELOPES = {envelope.sql: envelope for envelope in Envelope}
 _METADATA = {each.value.upper(): each for each in Metadata}
@@ -57,6 +59,7 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
     key: tuple[tuple[str, Token], ...] = ()
     envelope: tuple[Envelope, Token, Token] | None = None
     options: dict[str, OptionValue] = {}
+    with_token = cursor.peek()
     include: tuple[Included, ...] = ()
     for clause in cursor.clauses("FROM SOURCE", "KEY", "INCLUDE", "ENVELOPE", "WITH"):
         match clause:
@@ -70,6 +73,7 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
                 first = cursor.peek()
                 envelope = _ENVELOPES[cursor.choose(*_ENVELOPES)], first, cursor.last
             case _:
+                with_token = cursor.peek()
                 options = parse_options(cursor, TABLE)
     if feed is None:
         raise cursor.error("FROM SOURCE")
@@ -82,9 +86,27 @@ def parse_table(cursor: Cursor) -> CreateTable | None:
         message = f"rows of ENVELOPE {envelope[0].sql} have no key"
         hint = "leave KEY out; INCLUDE KEY adds the message key's columns"
         raise cursor.error_at(key[0][1], message, last=key[-1][1], hint=hint)
+    _check_layout(cursor, with_token, envelope[0], options)
     key_columns = _within(cursor, key, columns)
     table = Table(namespace, name, source, topic, envelope[0], columns, key_columns, options, upstream, include)
     return CreateTable(table, if_not_exists)
+
+
+def _check_layout(cursor: Cursor, token: Token, envelope: Envelope, options: Mapping[str, OptionValue]) -> None:
+    """Refuse buckets beside partitions, and a format that lacks what the envelope needs."""
+    if PARTITIONED_BY in options and "buckets" in options:
+        hint = "write the buckets as one of the partitions: PARTITIONED BY (…, bucket(8, column))"
+        raise cursor.error_at(token, "PARTITIONED BY takes the place of BUCKETS", hint=hint)
+    if envelope.has_positions and options.get(FORMAT_VERSION, NEWEST_FORMAT) != NEWEST_FORMAT:
+        raise refused_format(
+            cursor,
+            token,
+            f"ENVELOPE {envelope.sql}",
+            detail="Rows that a re-snapshot does not bring are found by the commit that last wrote each row. "
+            "Format version 3 keeps it (row lineage), format version 2 does not.",
+            hint="leave FORMAT VERSION out; for readers of format version 2, keep a copy of the table: "
+            "CREATE MATERIALIZED VIEW … KEY (…) WITH (FORMAT VERSION = 2) AS SELECT * FROM …",
+        )
 
 
 def _is_fed(cursor: Cursor) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from lakehold.definitions import OptionValue, Subscription
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
+from lakehold.sql.derived_options import with_options
 from lakehold.sql.names import check_stored_name, new_table_name
-from lakehold.sql.options import SUBSCRIPTION, parse_options, with_options
+from lakehold.sql.options import SUBSCRIPTION, parse_options
 from lakehold.sql.parse_subscribe import parse_subscribe
 from lakehold.sql.statements import CreateSubscription
 from lakehold.subscribe.statement import Subscribe

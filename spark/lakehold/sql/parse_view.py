@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from lakehold.definitions import MaterializedView, OnKeyViolation, OptionValue, full_name_text
 from lakehold.sql.cursor import Cursor
+from lakehold.sql.derived_options import with_options
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.names import new_table_name
-from lakehold.sql.options import VIEW, parse_options, with_options
+from lakehold.sql.options import VIEW, parse_options
 from lakehold.sql.parse_envelope import parse_key
+from lakehold.sql.parse_layout import refused_format
 from lakehold.sql.queries import parse_query
 from lakehold.sql.statements import CreateMaterializedView
 from lakehold.subscribe.statement import Query
+from lakehold.table_layout import FORMAT_VERSION, NEWEST_FORMAT
 
 
 def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
@@ -34,6 +37,16 @@ def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
         raise cursor.error("AS SELECT")
     if options.get("on_key_violation") == OnKeyViolation.KEEP and not key:
         raise cursor.error_at(with_token, "ON KEY VIOLATION 'keep' needs a key", hint="add KEY (column, …)")
+    if options.get(FORMAT_VERSION, NEWEST_FORMAT) != NEWEST_FORMAT and (
+        not key or options.get("on_key_violation") == OnKeyViolation.KEEP
+    ):
+        raise refused_format(
+            cursor,
+            with_token,
+            "a view without a unique key",
+            detail="Of equal rows one is removed by its row id, which format version 3 has and format version 2 has not.",
+            hint="add KEY (column, …), or leave FORMAT VERSION out",
+        )
     view = MaterializedView(
         namespace=namespace,
         name=name,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from lakehold.definitions import Derived, MaterializedView, OptionValue, Subscription, described
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import Definitions, DerivedEntry
-from lakehold.sql.options import with_options
+from lakehold.sql.derived_options import with_options
 from lakehold.sql.statement_effects import ChangeDefinition, Plan, SetMaxLag
 
 

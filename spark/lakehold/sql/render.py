@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lakehold.definitions import (
     Capture,
@@ -28,6 +28,23 @@ from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.spark_sql import quoted
 from lakehold.sql.durations import duration_text
 from lakehold.sql.options import spoken
+from lakehold.table_layout import (
+    FORMAT_VERSION,
+    NEWEST_FORMAT,
+    PARTITIONED_BY,
+    SORTED_BY,
+    PartitionField,
+    SortField,
+    fields_text,
+    partition_fields,
+    sort_fields,
+)
+
+_LISTS: Mapping[str, Callable[[str], tuple[PartitionField | SortField, ...]]] = {
+    PARTITIONED_BY: partition_fields,
+    SORTED_BY: sort_fields,
+}
+"""Reads the options that are lists in parentheses."""
 
 _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -74,8 +91,8 @@ def clauses(definition: Definition) -> dict[str, str]:
 
 
 def options_text(options: Mapping[str, OptionValue]) -> str:
-    """Write options as `(NAME 'text', NAME 1, NAME SECRET 'NAME')`, sorted by name: their order has no meaning."""
-    return f"({', '.join(f'{spoken(n)} {_value(options[n])}' for n in sorted(options))})"
+    """Write options as `(NAME 'text', NAME 1, NAME SECRET 'NAME', NAME (list))`, sorted by name: their order has no meaning."""
+    return f"({', '.join(f'{spoken(n)} {_value(n, options[n])}' for n in sorted(options))})"
 
 
 def _source_clauses(source: Source) -> dict[str, str]:
@@ -147,8 +164,14 @@ def _view_clauses(view: MaterializedView) -> dict[str, str]:
         ("on_lapse", view.on_lapse, OnLapse.STOP),
         ("refresh", view.refresh, Refresh.EACH_TIMESTAMP),
     )
+    laid_out = (
+        (FORMAT_VERSION, view.format_version, NEWEST_FORMAT),
+        (PARTITIONED_BY, view.partitioned_by, ""),
+        (SORTED_BY, view.sorted_by, ""),
+    )
     options = {
         **{name: value.value for name, value, default in chosen if value is not default},
+        **{name: value for name, value, default in laid_out if value != default},
         **{name: duration_text(value_ms) for name, value_ms in durations.items() if value_ms is not None},
     }
     return {
@@ -170,7 +193,9 @@ def _format(message_format: Format) -> str:
     return f"FORMAT AVRO USING SCHEMA REGISTRY CONNECTION {object_text(message_format.registry)}"
 
 
-def _value(value: OptionValue) -> str:
+def _value(name: str, value: OptionValue) -> str:
+    if name in _LISTS:
+        return f"({fields_text(_LISTS[name](str(value)), _column)})"
     match value:
         case Secret(name):
             return f"SECRET {_text(name)}"

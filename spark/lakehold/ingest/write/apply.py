@@ -34,6 +34,7 @@ from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
 from lakehold.session import row_by_row
+from lakehold.table_layout import layout_of
 
 log = logging.getLogger(__name__)
 
@@ -212,14 +213,14 @@ class IcebergApplier:
         """
         entry, table, writing = batch.arrival.entry, batch.table, self.writing
         name = writing.name(table.full_name)
-        buckets = int(str(table.options.get("buckets", writing.buckets)))
+        layout = layout_of(table.options, writing.buckets)
         properties = state.properties if state is not None else {}
         remembered = evolve.history_properties(properties, changes, batch.progress.high_water_marks, reached)
         if state is None:
-            plan = evolve.creation(entry, name, changes.key, changes.columns, buckets, remembered=remembered)
+            plan = evolve.creation(entry, name, changes.key, changes.columns, layout, remembered=remembered)
         elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
             plan = evolve.creation(
-                entry, name, changes.key, changes.columns, buckets, replaces=True, remembered=remembered
+                entry, name, changes.key, changes.columns, layout, replaces=True, remembered=remembered
             )
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
@@ -227,9 +228,7 @@ class IcebergApplier:
             if plan:
                 before, after = evolve.remembering(name, state.properties, remembered)
                 plan = replace(plan, statements=(*before, *plan.statements, *after))
-            if state.current is None and changes.key and state.table.sort_order().is_unsorted:
-                # The process that created the table was killed before it set the order, which CREATE TABLE cannot do.
-                plan = replace(plan, statements=(evolve.ordering(name, changes.key), *plan.statements))
+            plan = replace(plan, finishing=evolve.unfinished(state, name, changes.key, layout))
         if plan:
             writing.confirm_lease()
             if changes.unknown:

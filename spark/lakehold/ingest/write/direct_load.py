@@ -164,7 +164,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     if expectation.guard is not None:
         column, upper = expectation.guard
         guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
-    path = merge.Append(name, state.snapshot_id, guard, keeps_values=False)
+    path = merge.Append(name, state.snapshot_id, guard, keeps_values=False, distribution=merge.distribution_of(state))
     rows = _as_applied(changes, expectation.edges)
     staged = publishing.stage(
         lambda: merge.append(path, changes, rows, columns, properties), state, f"{batch.effect(1)}:direct"

@@ -17,6 +17,7 @@ from lakehold.ingest.write import evolve
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import quoted_table
+from lakehold.table_layout import layout_of
 
 
 def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumnsOf) -> None:
@@ -47,8 +48,8 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     key = tuple(name for name in (table.key or found.key) if name in names)
     columns = columns_without_messages(table, columns, key)
     name = quoted_table(writing.catalog_name, table.full_name)
-    buckets = int(str(table.options.get("buckets", writing.buckets)))
-    plan = evolve.creation(entry, name, key, columns, buckets, remembered={NUMBERS: found.numbers})
+    layout = layout_of(table.options, writing.buckets)
+    plan = evolve.creation(entry, name, key, columns, layout, remembered={NUMBERS: found.numbers})
     writing.confirm_lease()
     evolve.run(writing.spark(), writing.tables, table.full_name, plan)
 

@@ -9,25 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DecimalType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from pyspark.sql import SparkSession
 from tenacity import Retrying, stop_after_attempt
 
@@ -41,13 +26,12 @@ from lakehold.ingest.envelope.column_history import NUMBERS, RENAMED
 from lakehold.ingest.envelope.column_names import require_names
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
 from lakehold.ingest.envelope.unfilled_columns import UNFILLED, with_unfilled
+from lakehold.ingest.write.file_layout import FileLayout, LayoutUnfit, file_layout
 from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
-from lakehold.spark_sql import alter_iceberg_table, alter_table, quoted, table_properties
-
-BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)
-"""Key types that Iceberg's bucket transform takes (spec, "Partition Transforms")."""
+from lakehold.spark_sql import alter_table, quoted, table_properties
+from lakehold.table_layout import Layout
 
 PROPERTIES = {
     "format-version": "3",
@@ -75,15 +59,17 @@ class Evolution:
         columns: The table's columns afterwards.
         namespace: A namespace to create first, in SQL; None if it exists.
         added: Columns with an initial value to add after that, which SQL cannot.
+        finishing: SQL to run last, in order.
     """
 
     statements: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     namespace: str | None = None
     added: tuple[ColumnType, ...] = ()
+    finishing: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.statements or self.added)
+        return bool(self.statements or self.added or self.finishing)
 
 
 def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
@@ -91,22 +77,29 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     name: str,
     key: Sequence[str],
     columns: Sequence[ColumnType],
-    buckets: int,
+    layout: Layout,
     *,
     replaces: bool = False,
     remembered: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Evolution:
-    """Plan the statements that create the table, bucketed and locally ordered by its key.
+    """Plan the statements that create the table, partitioned and locally ordered by its layout or its key.
 
     Args:
         entry: The definition and its identity.
         name: The table's full name in SQL, quoted.
         key: The key's columns.
         columns: All columns in order.
-        buckets: The number of buckets of the first key column that can be bucketed.
+        layout: The layout of its files.
         replaces: Whether the table exists, and was never written.
         remembered: The history of the columns by property, see `history_properties`.
+
+    Raises:
+        TableStopped: The table cannot have the layout.
     """
+    try:
+        files = file_layout(layout, key, columns)
+    except LayoutUnfit as fault:
+        raise _unfit(entry.definition, fault) from None
     first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
     properties = {
         "lakehold.source": entry.definition.source,
@@ -114,53 +107,40 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         OBJECT_ID: entry.object_id,
         **{name: json.dumps(found) for name, found in (remembered or {}).items() if found},
     }
-    statements = create_statements(name, key, columns, buckets, properties, replaces=replaces)
-    return Evolution(statements, (*first, *added), name.rsplit(".", 1)[0], tuple(added))
-
-
-def create_statements(  # noqa: PLR0913 - a table, its columns, and how it is made
-    name: str,
-    key: Sequence[str],
-    columns: Sequence[ColumnType],
-    buckets: int,
-    properties: Mapping[str, str],
-    *,
-    replaces: bool = False,
-) -> tuple[str, ...]:
-    """Write the statements that create a table which is merged into, bucketed and locally ordered by its key.
-
-    The table gets the columns that have no initial value. Arguments are those of `creation`; `properties` are added to the
-    properties of all such tables.
-    """
-    types = {c.name: c.type for c in columns}
-    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns if c.initial is None)
-    bucketed = next((k for k in key if isinstance(types[k], BUCKETED_TYPES)), None)
-    bucket = f"bucket({buckets}, {quoted(bucketed)})" if bucketed is not None else ""
-    named = _partition_name(bucketed, types) if bucketed is not None else None
-    partitioned = f" PARTITIONED BY ({bucket})" if bucket and named is None else ""
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
-    written = table_properties({**PROPERTIES, **properties})
-    return (
-        f"{create} {name} ({definitions}) USING iceberg{partitioned} TBLPROPERTIES {written}",
-        *(
-            (alter_iceberg_table(name, "ADD PARTITION FIELD", f"{bucket} AS {quoted(named)}"),)
-            if named is not None
-            else ()
-        ),
-        *((ordering(name, key),) if key else ()),
+    return Evolution(
+        (_create_statement(name, columns, files, properties, create),),
+        (*first, *added),
+        name.rsplit(".", 1)[0],
+        tuple(added),
+        files.statements(name),
     )
 
 
-def ordering(name: str, key: Sequence[str]) -> str:
-    """Write the statement that orders the table's files by its key, so that merges can skip files without their keys."""
-    return alter_iceberg_table(name, "WRITE LOCALLY ORDERED BY", ", ".join(quoted(k) for k in key))
+def create_statements(
+    name: str,
+    key: Sequence[str],
+    columns: Sequence[ColumnType],
+    layout: Layout,
+    properties: Mapping[str, str],
+) -> tuple[str, ...]:
+    """Write the statements that create a table which is merged into; its columns have no initial value.
+
+    Arguments are those of `creation`; `properties` are added to the properties of all such tables.
+
+    Raises:
+        LayoutUnfit: The table cannot have the layout.
+    """
+    files = file_layout(layout, key, columns)
+    return (_create_statement(name, columns, files, properties, "CREATE TABLE IF NOT EXISTS"), *files.statements(name))
 
 
-def _partition_name(column: str, names: Collection[str]) -> str | None:
-    """Return a name for a column's buckets if Iceberg's own is the name of a column; None: it is not."""
-    given = f"{column}_bucket"
-    free = (f"{given}_{number}" for number in count(2))
-    return next(name for name in free if name not in names) if given in names else None
+def _create_statement(
+    name: str, columns: Sequence[ColumnType], files: FileLayout, properties: Mapping[str, str], create: str
+) -> str:
+    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns if c.initial is None)
+    written = table_properties({**PROPERTIES, **files.properties, **properties})
+    return f"{create} {name} ({definitions}) USING iceberg{files.clause} TBLPROPERTIES {written}"
 
 
 def is_other(state: TableState, key: Sequence[str], columns: Sequence[ColumnType]) -> bool:
@@ -297,6 +277,28 @@ def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
     )
 
 
+def unfinished(state: TableState, name: str, key: Sequence[str], layout: Layout) -> tuple[str, ...]:
+    """Return statements that a killed process left to be run when it created a table, which was never written since."""
+    if state.current is not None:
+        return ()
+    try:
+        files = file_layout(layout, key, [ColumnType(f.name, f.field_type) for f in state.schema.fields])
+    except LayoutUnfit:
+        # The table had the columns when it was created, and they were renamed since.
+        return ()
+    return files.statements(name, len(state.table.spec().fields), is_sorted=not state.table.sort_order().is_unsorted)
+
+
+def _unfit(table: Table, fault: LayoutUnfit) -> TableStopped:
+    return TableStopped(
+        f'table "{table.full_name}" {fault}',
+        table=table.full_name,
+        code="layout-unfit",
+        detail=fault.detail,
+        hint=f"DROP TABLE {full_name_text(table.full_name)}, and create it with other options.",
+    )
+
+
 def run(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
     """Change a table; each change can be repeated after a crash because the plan is made again from the table's schema."""
     if evolution.namespace is not None:
@@ -309,3 +311,5 @@ def run(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evol
     if evolution.added:
         fields = [NestedField(0, c.name, c.type, required=False, initial_default=c.initial) for c in evolution.added]
         tables.add_columns(full_name, fields)
+    for statement in evolution.finishing:
+        spark.sql(statement)

@@ -23,6 +23,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.deduplicate.carriers import APPLIED
@@ -43,12 +44,14 @@ class Append:
         validate_from: Snapshot in which the keys were found absent; None if the table had none.
         guard: No row of the table fulfils it; a writer that adds one conflicts.
         keeps_values: Whether some change lacks the value of a column.
+        distribution: How rows are shuffled to the tasks that write them, see `distribution_of`.
     """
 
     table: str
     validate_from: int | None
     guard: SparkColumn
     keeps_values: bool
+    distribution: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,15 @@ class Merge:
     replaces_all: bool
 
 
+def distribution_of(state: TableState) -> str:
+    """Return how appended rows are shuffled, as the table's properties say; by default they are not.
+
+    Rows of a table that its definition partitions go to one task for each partition. With buckets of the key alone each task
+    may as well write a file into each bucket.
+    """
+    return state.properties.get("write.distribution-mode", "none")
+
+
 def append(
     how: Append, changes: Changes, deduplicated: DataFrame, columns: Sequence[ColumnType], properties: Mapping[str, str]
 ) -> None:
@@ -86,7 +98,7 @@ def append(
         rows.writeTo(how.table)
         .option("isolation-level", "serializable")
         .option("fanout-enabled", "false")
-        .option("distribution-mode", "none")
+        .option("distribution-mode", how.distribution)
     )
     if how.validate_from is not None:
         writer = writer.option("validate-from-snapshot-id", str(how.validate_from))

@@ -103,7 +103,9 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
         batch.report_missing(_missing(net, found))
     if is_emptied:
         if adds or batch.found.replaces_all:
-            path = merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=False)
+            path = merge.Append(
+                name, state.snapshot_id, F.lit(True), keeps_values=False, distribution=merge.distribution_of(state)
+            )
             merge.append(path, batch.changes, net, batch.columns, batch.properties(1))
         return
     writes = []

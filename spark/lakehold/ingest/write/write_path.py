@@ -32,11 +32,23 @@ def path_of(
     if state.row_count == 0 and statistics.upserts == 0:
         return None
     if state.row_count == 0 or (changes.is_multiset and found.replaces_all):
-        return merge.Append(name, state.snapshot_id, F.lit(True), keeps_values=statistics.kept > 0)
+        return merge.Append(
+            name,
+            state.snapshot_id,
+            F.lit(True),
+            keeps_values=statistics.kept > 0,
+            distribution=merge.distribution_of(state),
+        )
     if not (statistics.deletes or statistics.null_key_parts or found.replaces_all):
         disjoint = _disjoint(statistics.key_bounds, tables.column_bounds(state, statistics.key_bounds))
         if disjoint is not None:
-            return merge.Append(name, state.snapshot_id, disjoint, keeps_values=statistics.kept > 0)
+            return merge.Append(
+                name,
+                state.snapshot_id,
+                disjoint,
+                keeps_values=statistics.kept > 0,
+                distribution=merge.distribution_of(state),
+            )
     return merge.Merge(
         name,
         changes.key,
