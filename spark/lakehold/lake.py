@@ -12,8 +12,6 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pyspark.sql import SparkSession
-
 from lakehold.definitions import OnLapse
 from lakehold.lake_changes import LakeChanges
 from lakehold.lake_parts import LakeParts
@@ -22,6 +20,8 @@ from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport

@@ -120,7 +120,7 @@ class Runner:
         store: The definitions.
         tables: The state of fed tables and sources outside of the definitions.
         spark: Returns the Spark session, and starts it when a statement first needs it: that takes seconds.
-        reads: Queries tables at a time, and their changes over time.
+        reads: Returns what queries tables at a time, and their changes over time; few statements import it.
         holds: The commands on holds.
         subscriptions: The commands on subscriptions and views.
         roles: The commands on roles, with the privilege check for holds and subscriptions.
@@ -132,7 +132,7 @@ class Runner:
     store: DefinitionStore
     tables: FedTables
     spark: Callable[[], SparkSession]
-    reads: Reads
+    reads: Callable[[], Reads]
     holds: HoldCommands
     subscriptions: SubscriptionCommands
     roles: RoleCommands
@@ -266,7 +266,7 @@ class Runner:
                 case ManageRoles(statement):
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
-                    result = self.reads.run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
+                    result = self.reads().run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
                 case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)
@@ -281,11 +281,11 @@ class Runner:
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:
             case ReadAsOf(query, as_of):
-                return self.reads.read_as_of(query, as_of)
+                return self.reads().read_as_of(query, as_of)
             case ReadChanges(subscribe):
-                return self.reads.read_changes(subscribe)
+                return self.reads().read_changes(subscribe)
             case ExplainChanges(subscribe):
-                return self.reads.explain_changes(subscribe)
+                return self.reads().explain_changes(subscribe)
             case ExplainPlan(planned):
                 before = self.store.definitions()
                 return explain(planned, before, apply_plan(before, planned), self.upstream())

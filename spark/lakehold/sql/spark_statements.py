@@ -15,7 +15,6 @@ from lakehold.sql.dialect import too_deep
 from lakehold.sql.result import Result
 from lakehold.sql.statement_effects import RunOnSpark
 from lakehold.sql.statements import Drop, ForSpark, ObjectKind, PlacedChanges, Statement
-from lakehold.subscribe.row_values import fetched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +37,8 @@ def run_on_spark(
     Raises:
         LakeholdError: Spark refused or failed. If Spark reports a position, this is a `StatementError`.
     """
+    from lakehold.subscribe.row_values import fetched  # noqa: PLC0415 - loads Spark, which few statements need
+
     with opened_on_spark(spark, statement, views or {}) as frame:
         columns = tuple(frame.columns)
         return Result(columns, fetched(frame) if columns else [])
