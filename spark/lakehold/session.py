@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold import artifacts
+from lakehold import artifacts, spark_log
 from lakehold.errors import DefinitionError, EnvironmentMissing
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
@@ -107,8 +107,28 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
             _refuse_other_lake(running, settings)
         if _started_for or running is None:
             _started_for.add(closed)
-        session = builder.getOrCreate()
+        session = _started(builder)
     return prepared(session, settings)
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """Return the session of `builder`; starts the JVM if this process has none.
+
+    Raises:
+        EnvironmentMissing: The JVM ended before it was ready.
+    """
+    try:
+        with spark_log.apart():
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise EnvironmentMissing(
+            "Spark's Java process ended before it was ready",
+            code="java-start",
+            detail="It says why on standard error, or in the log that the command names.",
+            hint="Run lakehold doctor: it examines Java. Correct JAVA_HOME, or the Java options in the setting spark_conf.",
+        ) from error
 
 
 def close_session(session: SparkSession, settings: Settings, closed: threading.Event) -> None:
