@@ -20,6 +20,7 @@ from lakehold.cli.progress import open_progress
 from lakehold.cli.script_text import script_text
 from lakehold.cli.serve import serve
 from lakehold.cli.stack import app as stack_app
+from lakehold.cli.status import status
 from lakehold.errors import LakeholdError
 from lakehold.spark_server.cli import app as spark_app
 
@@ -314,28 +315,7 @@ def publish(  # noqa: PLR0913 - a command's options
 app.command(epilog=_examples("lakehold serve", "lakehold serve --port 32011 --tokens tokens"))(serve)
 
 
-@app.command(epilog=_examples("lakehold status", "lakehold status --html lake.html"))
-def status(
-    *,
-    html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page to a file instead ('-': stdout).")
-    ] = None,
-    output_format: Format = None,
-    warehouse: Warehouse = None,
-) -> None:
-    """Show the readable window, the rows and the errors of every table.
-
-    A stopped table shows the error that stopped it. Starts no Spark.
-    """
-    output = open_output(output_format, sys.stdout, sys.stderr)
-    with reported(output):
-        from lakehold.cli.status import run_status
-        from lakehold.lake import connect
-
-        with connect(warehouse) as lake:
-            run_status(lake, html, output, sys.stdout)
-
-
+app.command(epilog=_examples("lakehold status", "lakehold status --watch", "lakehold status --html lake.html"))(status)
 app.command()(doctor)
 
 

@@ -1,25 +1,72 @@
-"""`lakehold status`: a row for each table, or an HTML page."""
+"""`lakehold status`: a row for each table, a picture on a terminal, or an HTML page.
+
+The command `lakehold` always imports this module, so that the command below imports what only it needs.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Annotated
 
-from lakehold.cli.command_output import Output
+import typer
+
+from lakehold.cli.command_output import Output, error_lines, open_output, reported
+from lakehold.cli.interrupt import stop_on_signal
+from lakehold.cli.option_types import Format, Warehouse
 from lakehold.errors import LakeholdError
-from lakehold.lake import Lake
-from lakehold.overview import gather, render
-from lakehold.status import status_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from lakehold.lake import Lake
 
 
-def run_status(lake: Lake, html: str | None, output: Output, stdout: TextIO) -> None:
-    """Write the status of each table to `output`; with `html`, write a page to that file (`-`: to `stdout`) instead."""
-    if html is None:
-        output.result(status_of(lake))
-        return
+def status(
+    *,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page to a file instead ('-': stdout).")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh the terminal until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Pause of --watch.")] = 2.0,
+    output_format: Format = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Show the state, the rows, the lag and the errors of every table.
+
+    A terminal shows what needs a person first, and how far each table lagged during the last day. With --format, one row
+    for each table instead. Starts no Spark.
+    """
+    if watch and not (sys.stdout.isatty() and output_format is None and html is None):
+        raise typer.BadParameter(
+            "it needs a terminal; programs repeat: lakehold status --format json", param_hint="--watch"
+        )
+    output = open_output(output_format, sys.stdout, sys.stderr)
+    with reported(output):
+        from lakehold.lake import connect
+
+        with connect(warehouse) as lake:
+            if html is not None:
+                _write_page(lake, html, output)
+            elif watch:
+                _watch(lake, every)
+            elif output_format is None and sys.stdout.isatty():
+                from rich.console import Console
+
+                Console(highlight=False).print(_drawn(lake))
+            else:
+                from lakehold.status import status_of
+
+                output.result(status_of(lake))
+
+
+def _write_page(lake: Lake, html: str, output: Output) -> None:
+    from lakehold.overview import gather, render
+
     page = render(gather(lake))
     if html == "-":
-        stdout.write(page)
+        sys.stdout.write(page)
         return
     try:
         Path(html).parent.mkdir(parents=True, exist_ok=True)
@@ -27,3 +74,29 @@ def run_status(lake: Lake, html: str | None, output: Output, stdout: TextIO) -> 
     except OSError as error:
         raise LakeholdError(f'file "{html}" cannot be written', code="usage", detail=f"{error.strerror}.") from error
     output.notice(f"the page is in {html}")
+
+
+def _watch(lake: Lake, every_s: float) -> None:
+    """Draw the lake again and again until Ctrl-C; the last picture stays on the terminal."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    stop = stop_on_signal()
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+        while not stop.is_set():
+            try:
+                live.update(_drawn(lake), refresh=True)
+            except LakeholdError as error:
+                if not error.retryable:
+                    raise
+                live.update(Text("\n".join(error_lines(error)), style="red"), refresh=True)
+            stop.wait(every_s)
+
+
+def _drawn(lake: Lake) -> RenderableType:
+    from lakehold.cli.status_picture import picture
+    from lakehold.overview import gather
+    from lakehold.status import status_of
+
+    return picture(gather(lake), status_of(lake).notices)
