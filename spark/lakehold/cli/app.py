@@ -14,6 +14,7 @@ import typer
 from lakehold import spark_log
 from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
 from lakehold.cli.doctor import doctor
+from lakehold.cli.init import init
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.option_types import Format, MaxRows, Quiet, ResumeFile, Timeout, Warehouse
 from lakehold.cli.progress import open_progress
@@ -317,6 +318,7 @@ app.command(epilog=_examples("lakehold serve", "lakehold serve --port 32011 --to
 
 app.command(epilog=_examples("lakehold status", "lakehold status --watch", "lakehold status --html lake.html"))(status)
 app.command()(doctor)
+app.command(epilog=_examples("lakehold init", "lakehold init my-lake"))(init)
 
 
 @app.command()
