@@ -25,7 +25,7 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
 from lakehold.sql.run_roles import check_privileges, run_on_roles
 from lakehold.sql.run_upstream import Upstream, explain, reconciled
-from lakehold.sql.spark_statements import run_on_spark, with_full_name
+from lakehold.sql.spark_statements import run_on_spark, suggesting, with_full_name
 from lakehold.sql.statement_effects import (
     BeginSubscription,
     ChangeDefinition,
@@ -159,10 +159,13 @@ class Runner:
                 run = self._explain_together if unit.is_explained else self._run_together
                 result = run([self._completed(parsed) for parsed in unit.statements])
             else:
-                with locating_errors(unit, alone=len(script) == 1):
+                with locating_errors(unit, alone=len(script) == 1), suggesting(self._tables):
                     result = self._run_statement(self._completed(unit))
             notices += result.notices
         return replace(result, notices=tuple(notices))
+
+    def _tables(self) -> list[str]:
+        return self.store.definitions().all_tables
 
     def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
         """Complete the statement by the contract of its table and the session's namespace: plans cannot read either."""
