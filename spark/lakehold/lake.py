@@ -157,13 +157,15 @@ class Lake(LakeChanges):
             on_batch: Called with each report as its batch commits.
 
         Returns:
-            A report for each batch; `stopped` of a report names tables that stopped.
+            A report for each batch, in a list that notebooks show as a table; `stopped` of a report names tables that stopped.
 
         Raises:
             SourceBusy: Another process ingests the source.
             UpstreamUnavailable: Broker, registry or files do not answer; the next call finishes a batch that has begun.
         """
-        reports = []
+        from lakehold.ingest.batch import Batches
+
+        reports = Batches()
         for report in self.batches_of(source):
             if on_batch is not None:
                 on_batch(report)
