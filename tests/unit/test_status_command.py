@@ -19,6 +19,7 @@ from lakehold.cli.app import app
 from lakehold.cli.status_picture import picture
 from lakehold.overview.lag import lag_of
 from lakehold.state.batch_protocol import Batch
+from tests.doc_pages import page
 from tests.overviews import HELD, HOUR_MS, NOW_MS, STOPPED, overview, table
 
 
@@ -72,3 +73,11 @@ def test_without_a_terminal_watching_is_refused(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["status", "--watch", "-w", str(tmp_path / "lake")])
     assert refused.exit_code == 2
     assert "lakehold status --format json" in refused.stderr
+
+
+def test_the_page_shows_the_columns_of_the_picture() -> None:
+    shown = page("reference/metrics.md").splitlines()
+    headers = [line for line in drawn(width=120) if line.split()[:1] == ["table"]]
+    assert [re.split(r"\s{2,}", line) for line in shown if line.startswith("table  ")] == [
+        re.split(r"\s{2,}", line) for line in headers
+    ]
