@@ -149,7 +149,7 @@ def consume(world: World) -> None:
 
 
 def create_again(world: World) -> None:
-    """Drop a table and create it again: its history begins anew, and what reads it goes with it."""
+    """Drop a table and create it again: its history begins once more, and what reads it goes with it."""
     name = world.random.choice(TABLES)
     if any(table == name for table, _ in world.holds.values()):
         with pytest.raises(DefinitionError):

@@ -37,7 +37,7 @@ class Log:
 
 @dataclass
 class Past:
-    """What a table showed at each time.
+    """The past of a table, as the batches of its source made it.
 
     Attributes:
         log: The messages of its topic.

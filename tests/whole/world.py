@@ -36,7 +36,7 @@ class World:
     """A lake, and its model.
 
     Args:
-        open_lake: Opens the lake anew, as another process does.
+        open_lake: Opens the lake, each time as another process does.
         directory: A folder for the recorded messages, which does not exist yet.
         random: Draws everything.
 
@@ -81,7 +81,7 @@ class World:
             assert past.end == len(past.log.messages), f"{name}: messages are left"
 
     def create_again(self, name: str) -> None:
-        """Drop a table with all that reads it, and create it again: its history begins anew."""
+        """Drop a table with all that reads it, and create it again, with a new history."""
         self.lake.sql(f"DROP TABLE {name} CASCADE")
         self.holds = {each: held for each, held in self.holds.items() if held[0] != name}
         if name == UPSERTED:
