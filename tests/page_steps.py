@@ -234,6 +234,11 @@ def _history_and_script(shop: PageShop) -> None:
     (shop.terminal.directory / "shop.sql").write_text(script)
 
 
+def _empty_directory(shop: PageShop) -> None:
+    shop.begin()
+    (shop.terminal.directory / "shop.sql").unlink(missing_ok=True)
+
+
 def _web_site(shop: PageShop) -> None:
     shop.open()
     shop.define()
@@ -367,6 +372,7 @@ STEPS: dict[str, Callable[[PageShop], None]] = {
     "the orders are readable from 1795676948209 on": _since,
     "the orders have items": _orders_have_items,
     "each order is published, and the week is held": _published,
+    "an empty directory": _empty_directory,
     "an object store has an empty bucket, and a shop sends messages": _object_store,
     "events have a body of any shape": _events,
     "kafka, order_changes and bi exist": _names,

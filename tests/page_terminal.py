@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import lakehold
 from lakehold import lake as lake_module
 from lakehold.cli import app as command
-from lakehold.cli import backfill, ingest, publish, subscribe
+from lakehold.cli import backfill, doctor, ingest, init, publish, status, subscribe
 from lakehold.cli.command_output import Output, OutputFormat, open_output
 from lakehold.lake import Lake
 from lakehold.settings import load_settings
@@ -216,7 +216,8 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(lake_module, "connect", made.connect)
     # The package looks the name up at each use. An attribute would be restored to what it was found to be: this replacement.
     monkeypatch.setitem(vars(lakehold), "connect", made.connect)
-    monkeypatch.setattr(command, "open_output", _table_output)
+    for module in (command, doctor, init, status):
+        monkeypatch.setattr(module, "open_output", _table_output)
     for module in (backfill, ingest, publish, subscribe):
         monkeypatch.setattr(module, "stop_on_signal", lambda: made.ctrl_c)
     yield made

@@ -1,4 +1,8 @@
-"""Findings of `lakehold doctor`: what lakehold needs on this machine, and from the systems of a lake's connections."""
+"""Findings of `lakehold doctor`: what lakehold needs on this machine, and from the systems of a lake's connections.
+
+The client of a system is imported when a connection to such a system is examined.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -14,17 +18,10 @@ from lakehold import artifacts
 from lakehold.definitions import Connection, ConnectionType
 from lakehold.errors import EnvironmentMissing, LakeholdError
 from lakehold.iceberg.object_stores import jar_set
-from lakehold.kafka.client import shared_client
-from lakehold.kafka.connection_options import kafka_options
-from lakehold.kafka.registry import registry_of
 from lakehold.lake import Lake
 from lakehold.secrets import resolve
-from lakehold.session import refuse_silent
 from lakehold.settings import Settings
-from lakehold.upstream.connect_client import ConnectClient
-from lakehold.upstream.connections import connect_address, login_of
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.spark_endpoint import refuse_silent
 
 COLUMNS = ("checked", "state", "found", "hint")
 """Columns of a finding; `state` is `ok` or `failed`."""
@@ -55,9 +52,11 @@ def examine(settings: Settings, open_lake: Callable[[], Lake]) -> Iterator[Row]:
     found: list[Lake] = []
     yield _row("lake", partial(_lake, settings, open_lake, found))
     for lake in found:
-        for name, entry in sorted(lake.definitions.definitions().connections.items()):
+        defined = lake.definitions.definitions()
+        for name, entry in sorted(defined.connections.items()):
             yield _row(f"connection {name}", partial(_answer, entry.definition, timeout_s))
-        for problem in lake.captured.problems():
+        captures = any(entry.definition.capture is not None for entry in defined.sources.values())
+        for problem in lake.captured.problems() if captures else ():
             source, _, reason = problem.partition(": ")
             yield (source, "failed", reason, "lakehold status has more.")
 
@@ -122,18 +121,32 @@ def _answer(connection: Connection, timeout_s: float) -> str:
     options: Mapping[str, str] = resolve(connection.options)
     match connection.type:
         case ConnectionType.KAFKA:
+            from lakehold.kafka.client import shared_client
+            from lakehold.kafka.connection_options import kafka_options
+
             # Unlike a list of all topics, this request reports a refused login at once.
             shared_client(kafka_options(options), timeout_s).describe({"lakehold"})
             return "Kafka answers"
         case ConnectionType.SCHEMA_REGISTRY:
+            from lakehold.kafka.registry import registry_of
+
             registry_of(options, timeout_s=timeout_s).subject_ids("lakehold")
             return "the registry answers"
         case ConnectionType.CONNECT:
+            from lakehold.upstream.connect_client import ConnectClient
+            from lakehold.upstream.connections import connect_address
+
             with ConnectClient(**vars(connect_address(options)), timeout_s=timeout_s) as client:
                 return f"Kafka Connect answers; {len(client.names())} connectors"
         case ConnectionType.POSTGRES:
+            from lakehold.upstream.connections import login_of
+            from lakehold.upstream.postgres import PostgresUpstream
+
             PostgresUpstream(login_of(connection), timeout_s).columns(())
             return "PostgreSQL takes the login"
         case ConnectionType.MYSQL | ConnectionType.MARIADB:
+            from lakehold.upstream.connections import login_of
+            from lakehold.upstream.mysql import MysqlUpstream
+
             MysqlUpstream(login_of(connection), timeout_s).row_image()
             return f"{connection.type.value} takes the login"

@@ -12,8 +12,6 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pyspark.sql import SparkSession
-
 from lakehold.definitions import OnLapse
 from lakehold.lake_changes import LakeChanges
 from lakehold.lake_parts import LakeParts
@@ -22,6 +20,8 @@ from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
@@ -159,13 +159,15 @@ class Lake(LakeChanges):
             on_batch: Called with each report as its batch commits.
 
         Returns:
-            A report for each batch; `stopped` of a report names tables that stopped.
+            A report for each batch, in a list that notebooks show as a table; `stopped` of a report names tables that stopped.
 
         Raises:
             SourceBusy: Another process ingests the source.
             UpstreamUnavailable: Broker, registry or files do not answer; the next call finishes a batch that has begun.
         """
-        reports = []
+        from lakehold.ingest.batch import Batches
+
+        reports = Batches()
         for report in self.batches_of(source):
             if on_batch is not None:
                 on_batch(report)

@@ -14,11 +14,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.iceberg.deletion import wait_for_deletions
-from lakehold.iceberg.store_file_io import CONNECTIONS
+from lakehold.iceberg.object_stores import FILES_AT_ONCE
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BATCHES, BatchStore
@@ -31,6 +29,7 @@ from lakehold.state.subscribers import SubscriberStore
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
+    from pyspark.sql import SparkSession
 
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.guard import Guard
@@ -41,8 +40,10 @@ if TYPE_CHECKING:
     from lakehold.ingest.side_by_side import Lanes
     from lakehold.ingest.source_opening import Opening
     from lakehold.maintenance.maintain import Maintaining
+    from lakehold.publish.merged_table import MergeWriting
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Outcome
+    from lakehold.sql.reads import LakeReads
     from lakehold.sql.script_run import FedTables, Runner
     from lakehold.state.holds import Hold
     from lakehold.subscribe.read_leases import ReadLeases
@@ -54,12 +55,6 @@ if TYPE_CHECKING:
     from lakehold.verify.subject import Against
     from lakehold.verify.verifying import Verifying
     from lakehold.verify.view_comparison import ViewComparing
-
-_FAR_FILES_AT_ONCE = CONNECTIONS - 1
-"""Files that diffs read at once from an object store, which answers after tens of milliseconds; one is left for the catalog."""
-
-_IDLE_MS = 10_000
-"""Interval of empty batches while `verify` polls for changes."""
 
 
 class LakeParts:
@@ -115,11 +110,10 @@ class LakeParts:
         from lakehold.verify.kept_verdict import verdict_of
 
         view = self.definitions.definitions().views.get(full_name) if against is None else None
-        found = (
-            self.view_comparing.compare(view, progress)
-            if view is not None
-            else self.verifying.compare(full_name, against, progress)
-        )
+        if view is None:
+            found = self.verifying.compare(full_name, against, progress)
+        else:
+            found = self.view_comparing.compare(view, progress)
         self.checks.keep(verdict_of(found))
         return found
 
@@ -184,7 +178,6 @@ class LakeParts:
     @cached_property
     def subscriptions(self) -> Subscriptions:
         """Make the object that manages subscriptions and durable clients."""
-        from lakehold.publish.merged_table import MergeWriting
         from lakehold.publish.subscriptions import Subscriptions
 
         return Subscriptions(
@@ -192,12 +185,18 @@ class LakeParts:
             self.definitions,
             self.subscribers,
             self._own_holds,
-            self.subscribing,
+            lambda: self.subscribing,
             self._parse_endless,
             self.settings,
             self._guard,
-            MergeWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets),
+            lambda: self._merge_writing,
         )
+
+    @cached_property
+    def _merge_writing(self) -> MergeWriting:
+        from lakehold.publish.merged_table import MergeWriting
+
+        return MergeWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets)
 
     def _parse_endless(self, text: str) -> Subscribe:
         from lakehold.sql.parse import parse_endless
@@ -275,14 +274,18 @@ class LakeParts:
 
     def runner(self, tables: FedTables) -> Runner:
         """Make the runner of scripts; `tables` drops what its statements drop beside definitions."""
-        from lakehold.sql.reads import LakeReads
         from lakehold.sql.script_run import Runner
+
+        def reads() -> LakeReads:
+            from lakehold.sql.reads import LakeReads
+
+            return LakeReads(self.subscribing)
 
         return Runner(
             self.definitions,
             tables,
             self._spark,
-            LakeReads(self.subscribing),
+            reads,
             self.holds,
             self.subscriptions,
             self.roles,
@@ -312,7 +315,7 @@ class LakeParts:
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:
         # Local files are read without waiting: more threads than cores would only wait for each other.
-        at_once = max(2, os.cpu_count() or 1) if self.settings.warehouse_path else _FAR_FILES_AT_ONCE
+        at_once = max(2, os.cpu_count() or 1) if self.settings.warehouse_path else FILES_AT_ONCE
         return ThreadPoolExecutor(at_once, thread_name_prefix="lakehold-files")
 
     @cached_property
@@ -358,7 +361,7 @@ class LakeParts:
         return ViewComparing(subscribing=self.subscribing, parse=self._parse_endless)
 
     def _ingest(self, source: str) -> None:
-        with self.ingesting.leased(source, _IDLE_MS) as ingesting:
+        with self.ingesting.leased(source, idle_ms=10_000) as ingesting:
             for _ in ingesting.drain():
                 pass
 

@@ -1,14 +1,18 @@
-"""The Spark session of one lake: another program's, or one that is opened at its first use."""
+"""The Spark session of one lake: another program's, or one that is opened at its first use.
+
+Methods import Spark when they open or close a session, so that a command without one does not load it.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 from threading import Event, Lock
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
-from lakehold.given_session import refuse_incomplete
-from lakehold.session import close_session, is_lost, open_session, prepared
 from lakehold.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class LakeSession:
@@ -28,6 +32,8 @@ class LakeSession:
 
     def get(self) -> SparkSession:
         """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart."""
+        from lakehold.session import is_lost
+
         with self._opening:
             if self._session is not None and self._given is None and is_lost(self._session):
                 # A session that is not stopped blocks the end of Python for ever.
@@ -40,9 +46,14 @@ class LakeSession:
     def close(self) -> None:
         """Close the session if it was made here."""
         if self._given is None and self._session is not None:
+            from lakehold.session import close_session
+
             close_session(self._session, self._settings, self._closed)
 
     def _open(self) -> SparkSession:
+        from lakehold.given_session import refuse_incomplete
+        from lakehold.session import open_session, prepared
+
         if self._given is None:
             return open_session(self._settings, self._closed)
         refuse_incomplete(self._given, self._settings)

@@ -6,23 +6,22 @@ import logging
 import os
 import re
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold import artifacts
-from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
+from lakehold import artifacts, spark_log
+from lakehold.errors import DefinitionError, EnvironmentMissing
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
+from lakehold.spark_endpoint import refuse_silent
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
 
 log = logging.getLogger(__name__)
@@ -72,9 +71,6 @@ _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Adds Iceberg's statements to Spark's SQL."""
 
-_CONNECT_PORT = 15_002
-"""The port of an address without one, as Spark defines it."""
-
 _KEEP_ALIVE_EVERY_S = 60.0
 """Servers keep a silent session for an hour by default."""
 
@@ -111,8 +107,28 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
             _refuse_other_lake(running, settings)
         if _started_for or running is None:
             _started_for.add(closed)
-        session = builder.getOrCreate()
+        session = _started(builder)
     return prepared(session, settings)
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """Return the session of `builder`; starts the JVM if this process has none.
+
+    Raises:
+        EnvironmentMissing: The JVM ended before it was ready.
+    """
+    try:
+        with spark_log.apart():
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise EnvironmentMissing(
+            "Spark's Java process ended before it was ready",
+            code="java-start",
+            detail="It says why on standard error, or in the log that the command names.",
+            hint="Run lakehold doctor: it examines Java. Correct JAVA_HOME, or the Java options in the setting spark_conf.",
+        ) from error
 
 
 def close_session(session: SparkSession, settings: Settings, closed: threading.Event) -> None:
@@ -149,24 +165,6 @@ def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> Sp
     """
     refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
     return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), closed), settings)
-
-
-def refuse_silent(remote: str, timeout_s: float) -> None:
-    """Raise `UpstreamUnavailable` if no server answers.
-
-    Spark's own client retries for ten minutes, and reports nothing meanwhile.
-    """
-    address = urlsplit(remote)
-    try:
-        place = (address.hostname or "", address.port or _CONNECT_PORT)
-        socket.create_connection(place, timeout=timeout_s).close()
-    except (OSError, ValueError) as error:
-        raise UpstreamUnavailable(
-            "Spark Connect does not answer",
-            code="spark-unreachable",
-            detail=f"{address.scheme}://{address.netloc}: {error}.",
-            hint="Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
-        ) from error
 
 
 def _kept_alive(session: SparkSession, closed: threading.Event) -> SparkSession:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as SourceError
 
 from lakehold.errors import SettingsError, bad_byte
+from lakehold.nearest import did_you_mean
 
 ENVIRONMENT_PREFIX = "LAKEHOLD_"
 CONFIG_VARIABLE = "LAKEHOLD_CONFIG"
@@ -283,11 +283,10 @@ def _explained(error: ErrorDetails, arguments: dict[str, Any]) -> SettingsError:
     name = str(error["loc"][0])
     origin = _origin(name, arguments)
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, Settings.model_fields, n=1)
         return SettingsError(
             f'"{name}" is not a setting',
             detail=f"Found in {origin}.",
-            hint=f'Did you mean "{near[0]}"?' if near else f"The settings are: {', '.join(Settings.model_fields)}.",
+            hint=did_you_mean(name, Settings.model_fields, f"The settings are: {', '.join(Settings.model_fields)}."),
         )
     expected = error["msg"].removeprefix("Value error, ")
     return SettingsError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
@@ -67,3 +68,19 @@ def test_all_rows_may_be_deleted(log: Log[HoldObject]) -> None:
     assert forget(log, 99) == 30
     assert numbers(log) == []
     assert forget(log, 99) == 0
+
+
+def test_recent_rows_are_read_without_the_files_of_older_ones(
+    log: Log[HoldObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[object]()
+    read_table = pq.read_table
+
+    def counted(file: object) -> object:
+        opened.append(file)
+        return read_table(file)
+
+    monkeypatch.setattr(pq, "read_table", counted)
+    recent = log.recent("on_id", "24")  # type: ignore[arg-type]
+    assert [int(found.on_id) for found in recent] == list(range(24, 30))
+    assert len(opened) == 2

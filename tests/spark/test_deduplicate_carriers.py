@@ -14,7 +14,8 @@ from pyiceberg.types import LongType, StringType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.decode.types import ColumnType, from_spark
+from lakehold.ingest.decode.spark_types import from_spark
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED, COUNTS, Carrier, DriverRows, SparkRows
 from lakehold.ingest.deduplicate.engine import Engine, Rule
 from lakehold.ingest.envelope.change_columns import KEPT, OFFSET, PARTITION, Changes, Op, Phase

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.decode.debezium import PLACEHOLDER
+from lakehold.ingest.decode.placeholder import PLACEHOLDER
 from tests.conftest import LakeFactory
 from tests.connect_converters import envelope, json_record, struct
 from tests.message_cases import UPSERT, Case, ingested, problems

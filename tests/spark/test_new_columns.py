@@ -13,7 +13,7 @@ from pyiceberg.types import IntegerType, LongType, StringType
 
 from lakehold.definitions import Table
 from lakehold.ingest import batch, source_opening
-from lakehold.ingest.decode.debezium import PLACEHOLDER
+from lakehold.ingest.decode.placeholder import PLACEHOLDER
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write import apply

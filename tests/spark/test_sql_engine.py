@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.sql.dialect import MAX_BRACKETS
 from lakehold.sql.result import Result
-from lakehold.sql.spark_statements import run_on_spark
+from lakehold.sql.spark_statements import run_on_spark, suggesting
 from lakehold.sql.statement_effects import RunOnSpark
 
 pytestmark = pytest.mark.spark
@@ -92,3 +92,9 @@ def test_dropping_a_missing_table_is_an_error_that_says_what_to_do(spark: SparkS
     assert refused.value.detail
     assert "SHOW TABLES" in refused.value.hint
     assert "IF EXISTS" in refused.value.hint
+
+
+def test_a_missing_table_is_answered_with_one_like_it(spark: SparkSession) -> None:
+    with pytest.raises(LakeholdError) as refused, suggesting(lambda: ["shop.items", "shop.orders"]):
+        run(spark, "SELECT * FROM shop.ordrs")
+    assert refused.value.hint == 'Did you mean "shop.orders"?'

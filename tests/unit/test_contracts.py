@@ -42,9 +42,7 @@ def no_spark() -> NoReturn:
 def runner(schemas: Path | None) -> Runner:
     store = DefinitionStore(MemoryState())
     holds = holds_without_tags(store)
-    made = Runner(
-        store, NoTables(), no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), NothingUpstream, schemas
-    )
+    made = Runner(store, NoTables(), no_spark, NoReads, holds, NoSubscriptions(), no_roles(), NothingUpstream, schemas)
     made.run(SOURCE)
     return made
 

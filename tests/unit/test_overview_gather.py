@@ -21,6 +21,7 @@ from lakehold.model.offsets import TopicPartition
 from lakehold.model.readers import Intent, ReaderError, Readers, TableProgress, split_off
 from lakehold.overview import Overview, gather, render
 from lakehold.overview.facts import TableFacts
+from lakehold.overview.lag import Lag
 from lakehold.overview.table_status import State
 from lakehold.state.batch_protocol import Batch
 from lakehold.state.hold_checks import HoldCheck
@@ -72,7 +73,7 @@ class Shop:
             "shop.orders": TableProgress(since_ms=ms, open_errors=2, object_id="id-orders"),
             "shop.stock": TableProgress(object_id="id-stock"),
         }
-        row = Batch("feed", "main", ms, {P0: 0}, intent.end)
+        row = Batch("feed", "main", ms, {P0: 0}, intent.end, committed_at_ms=ms + 1)
         of = {f"shop.{name}": error for name, error in stopped.items()}
         self.lake.batches.commit(intent, "me", tables, row, of)
 
@@ -102,7 +103,9 @@ def test_a_fed_table_is_new_then_live_then_stopped(shop: Shop) -> None:
     shop.reads()
     first, second = now_ms() - 2_000, now_ms() - 1_000
     shop.batch(first)
-    assert shop.table("shop.orders") == TableFacts(
+    found = shop.table("shop.orders")
+    assert 2_000 < (found.lag.most_ms or 0) < 60_000
+    assert replace(found, lag=Lag()) == TableFacts(
         "shop.orders", "feed", State.LIVE, first, first + 1, rows=2, open_errors=2, snapshots_ms=(first,)
     )
     error = ReaderError("type-changed", "it changed", "Before it was another.", "Change it back.")

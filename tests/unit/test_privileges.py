@@ -152,7 +152,7 @@ def program() -> Program:
             definitions,
             NoTables(),
             no_spark,
-            NoReads(),
+            NoReads,
             holds,
             NoSubscriptions(),
             RoleCommands(guard),

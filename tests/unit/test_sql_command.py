@@ -47,17 +47,6 @@ def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.splitlines()[1]) == (1, "detail: No such file or directory.")
 
 
-def test_a_statement_about_tables_imports_no_client_of_a_captured_database(tmp_path: Path) -> None:
-    script = """
-import sys, lakehold.cli.app, lakehold.lake
-with lakehold.lake.connect("lake") as lake:
-    lake.sql("SHOW TABLES")
-print([name for name in ("authlib", "confluent_kafka", "psycopg", "pymysql") if name in sys.modules])
-"""
-    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
-
-
 @pytest.mark.parametrize(("words", "completed"), [(["su"], "subscribe"), (["ingest", "--fo"], "--follow")])
 def test_a_shell_completes_commands_and_options(words: list[str], completed: str) -> None:
     typed = {"COMP_WORDS": " ".join(["lakehold", *words]), "COMP_CWORD": str(len(words))}

@@ -52,7 +52,7 @@ def no_spark() -> NoReturn:
 def runner(store: DefinitionStore | None = None) -> tuple[Runner, RecordedTables]:
     tables, definitions = RecordedTables(), store or DefinitionStore(MemoryState())
     holds = holds_without_tags(definitions)
-    made = Runner(definitions, tables, no_spark, NoReads(), holds, NoSubscriptions(), no_roles(), NothingUpstream)
+    made = Runner(definitions, tables, no_spark, NoReads, holds, NoSubscriptions(), no_roles(), NothingUpstream)
     return made, tables
 
 

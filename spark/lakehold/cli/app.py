@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lakehold import spark_log
 from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
+from lakehold.cli.doctor import doctor
+from lakehold.cli.init import init
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
 from lakehold.cli.metrics import metrics_of, refuse_without_follow
 from lakehold.cli.option_types import Format, MaxRows, Metrics, Quiet, ResumeFile, Timeout, Warehouse
@@ -320,32 +322,13 @@ app.command(epilog=_examples("lakehold serve", "lakehold serve --port 32011 --to
 
 
 app.command(
-    epilog=_examples("lakehold status", "lakehold status --html lake.html", "lakehold status --prometheus lake.prom")
+    epilog=_examples(
+        *("lakehold status", "lakehold status --watch", "lakehold status --html lake.html"),
+        "lakehold status --prometheus lake.prom",
+    )
 )(status)
-
-
-@app.command()
-def doctor(*, output_format: Format = None, quiet: Quiet = False, warehouse: Warehouse = None) -> None:
-    """Examine what lakehold needs, and what is missing.
-
-    One line each for Java, jars, the lake and the systems of its connections, with a way to get what is missing. Nothing
-    is changed, fetched or started. Exit code 1 when something is missing or does not answer.
-    """
-    output = open_output(output_format, sys.stdout, sys.stderr)
-    with reported(output):
-        from lakehold.doctor import COLUMNS, examine
-        from lakehold.lake import connect
-        from lakehold.settings import load_settings
-        from lakehold.sql.result import Result
-
-        rows = []
-        with open_progress(sys.stderr, quiet=quiet).task("examining", unit="things") as task, ExitStack() as opened:
-            for row in examine(load_settings(warehouse=warehouse), lambda: opened.enter_context(connect(warehouse))):
-                rows.append(row)
-                task.advance()
-        output.result(Result(COLUMNS, rows))
-        if any(state != "ok" for _, state, *_ in rows):
-            raise typer.Exit(1)
+app.command()(doctor)
+app.command(epilog=_examples("lakehold init", "lakehold init my-lake"))(init)
 
 
 @app.command()
@@ -372,15 +355,26 @@ def demo(
         run_demo(sys.stdout, live=live, directory=directory, seconds=seconds, airflow=airflow, port=port)
 
 
+def _log_directory() -> Path:
+    from lakehold.artifacts import cache_root
+
+    return cache_root() / "logs"
+
+
 def main() -> None:
     """Run the `lakehold` command."""
+    spark_log.keep_apart(_log_directory)
     logging.basicConfig(
         level=os.environ.get("LAKEHOLD_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
     try:
-        sys.exit(app())
+        app()
     except LakeholdError as error:
         sys.stderr.write("".join(f"{line}\n" for line in error_lines(error)))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if not end.code or spark_log.written() is None:
+            spark_log.discard()
+        raise

@@ -17,6 +17,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from lakehold import spark_log
 from lakehold.cli.values import as_json, as_json_text, as_text
 from lakehold.errors import LakeholdError
 from lakehold.printable import printable
@@ -65,8 +66,8 @@ class Output(ABC):
         self._stderr.flush()
 
     def error(self, error: LakeholdError) -> None:
-        """Write an error and what to do about it, see `error_lines`."""
-        self._stderr.write("".join(f"{line}\n" for line in error_lines(error)))
+        """Write an error and what to do about it, see `error_lines`, and where Spark's log is if it says more."""
+        self._stderr.write("".join(f"{line}\n" for line in (*error_lines(error), *_log_line())))
         self._stderr.flush()
 
     @abstractmethod
@@ -82,6 +83,11 @@ def error_lines(error: LakeholdError) -> list[str]:
         lines = [f"error: line {error.place.line}: {error.message}", *excerpt]
     parts = (("detail", error.detail), ("hint", error.hint), ("code", error.code))
     return [printable(line) for line in (*lines, *(f"{label}: {text}" for label, text in parts if text))]
+
+
+def _log_line() -> list[str]:
+    log = spark_log.written()
+    return [f"log: {log}"] if log is not None else []
 
 
 class TableOutput(Output):

@@ -1,6 +1,6 @@
-"""`lakehold status`: a row for each table, an HTML page, or metrics of Prometheus.
+"""`lakehold status`: a row for each table, a picture on a terminal, an HTML page, or metrics of Prometheus.
 
-The command `lakehold` always imports this module, so that the command below imports what only the status needs.
+The command `lakehold` always imports this module, so that the command below imports what only it needs.
 """
 # ruff: noqa: PLC0415
 
@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from lakehold.cli.command_output import Output, open_output, reported
+from lakehold.cli.command_output import Output, error_lines, open_output, reported
+from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.option_types import Format, Warehouse
 from lakehold.errors import LakeholdError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from lakehold.lake import Lake
 
 
-def status(
+def status(  # noqa: PLR0913 - a command has one argument for each option
     *,
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page to a file instead ('-': stdout).")
@@ -29,15 +32,22 @@ def status(
         str | None,
         typer.Option("--prometheus", metavar="FILE", help="Write metrics for Prometheus instead ('-': stdout)."),
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh the terminal until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Pause of --watch.")] = 2.0,
     output_format: Format = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Show the readable window, the rows and the errors of every table.
+    """Show the state, the rows, the lag and the errors of every table.
 
-    A stopped table shows the error that stopped it. Starts no Spark.
+    A terminal shows what needs a person first, and how far each table lagged during the last day. With --format, one row
+    for each table instead. Starts no Spark.
     """
     if html is not None and prometheus is not None:
         raise typer.BadParameter("give one of them", param_hint="--html, --prometheus")
+    if watch and not (sys.stdout.isatty() and output_format is None and html is None and prometheus is None):
+        raise typer.BadParameter(
+            "it needs a terminal; programs repeat: lakehold status --format json", param_hint="--watch"
+        )
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.lake import connect
@@ -49,6 +59,12 @@ def status(
                 _write(render(gather(lake)), html, "the page is", output, sys.stdout)
             elif prometheus is not None:
                 _write(_metrics(lake), prometheus, "the metrics are", output, sys.stdout)
+            elif watch:
+                _watch(lake, every)
+            elif output_format is None and sys.stdout.isatty():
+                from rich.console import Console
+
+                Console(highlight=False).print(_drawn(lake))
             else:
                 from lakehold.status import status_of
 
@@ -82,3 +98,29 @@ def _write(text: str, file: str, what: str, output: Output, stdout: TextIO) -> N
     except OSError as error:
         raise LakeholdError(f'file "{file}" cannot be written', code="usage", detail=f"{error.strerror}.") from error
     output.notice(f"{what} in {file}")
+
+
+def _watch(lake: Lake, every_s: float) -> None:
+    """Draw the lake again and again until Ctrl-C; the last picture stays on the terminal."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    stop = stop_on_signal()
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+        while not stop.is_set():
+            try:
+                live.update(_drawn(lake), refresh=True)
+            except LakeholdError as error:
+                if not error.retryable:
+                    raise
+                live.update(Text("\n".join(error_lines(error)), style="red"), refresh=True)
+            stop.wait(every_s)
+
+
+def _drawn(lake: Lake) -> RenderableType:
+    from lakehold.cli.status_picture import picture
+    from lakehold.overview import gather
+    from lakehold.status import status_of
+
+    return picture(gather(lake), status_of(lake).notices)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from lakehold.definitions import full_name_text, object_text
 from lakehold.errors import PermissionDenied
+from lakehold.nearest import did_you_mean
 from lakehold.state.holds import Hold
 from lakehold.state.roles import Grant, GrantedOn, Privilege, Role, Roles
 
@@ -41,7 +42,9 @@ def acting_role(roles: Roles, name: str | None, what: str) -> Role | None:
             f"a role is needed to {what}" if name is None else f'role "{name}" does not exist',
             code="role-missing",
             detail=f"This lake has roles, so a program needs one to {what}. Known: {known}.",
-            hint="Set the setting role (LAKEHOLD_ROLE) to one of them.",
+            hint=did_you_mean(
+                name or "", (role.name for role in roles), "Set the setting role (LAKEHOLD_ROLE) to one of them."
+            ),
         )
     return found
 

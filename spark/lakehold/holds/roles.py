@@ -13,6 +13,7 @@ from uuid import uuid4
 from lakehold.errors import DefinitionError
 from lakehold.holds import privileges
 from lakehold.holds.guard import Guard
+from lakehold.nearest import did_you_mean
 from lakehold.state.roles import Grant, Role, Roles
 from lakehold.times import now_ms
 
@@ -120,5 +121,8 @@ def _find(roles: Roles, name: str) -> Role:
             return role
     known = ", ".join(f'"{role.name}"' for role in roles) or "none"
     raise DefinitionError(
-        f'role "{name}" does not exist', code="role-missing", detail=f"Known: {known}.", hint="SHOW ROLES lists them."
+        f'role "{name}" does not exist',
+        code="role-missing",
+        detail=f"Known: {known}.",
+        hint=did_you_mean(name, (role.name for role in roles), "SHOW ROLES lists them."),
     )

@@ -14,6 +14,7 @@ from lakehold.definitions import full_name_text, name_of, object_text
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Stop
+from lakehold.nearest import did_you_mean
 from lakehold.state.holds import HeldTable, Hold, Holds
 from lakehold.state.subscribers import SubscriberKind
 from lakehold.timeline.stops import first_in_sync
@@ -117,7 +118,12 @@ def find(holds: Holds, name: str) -> Hold:
             return hold
     known = ", ".join(f'"{hold.full_name}"' for hold in holds) or "none"
     raise DefinitionError(
-        f'hold "{name}" does not exist', code="hold-missing", detail=f"Known: {known}.", hint="SHOW HOLDS lists them."
+        f'hold "{name}" does not exist',
+        code="hold-missing",
+        detail=f"Known: {known}.",
+        hint=did_you_mean(
+            name, {each for hold in holds for each in (hold.name, hold.full_name)}, "SHOW HOLDS lists them."
+        ),
     )
 
 

@@ -30,6 +30,12 @@ _MANIFESTS_BYTES = 32 * 2**20
 
 _ANY_REGION = "us-east-1"
 
+CONNECTIONS = 65
+"""Connections of a client of S3: with fewer than threads that read files, these would wait for each other."""
+
+FILES_AT_ONCE = CONNECTIONS - 1
+"""Files that diffs read at once: a store answers after tens of milliseconds. One connection is left for the catalog."""
+
 
 def jar_set(settings: Settings) -> str | None:
     """Return the set of artifacts with the warehouse's client for Java; None if Spark needs none, or its jars have it."""

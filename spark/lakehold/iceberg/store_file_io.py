@@ -16,12 +16,10 @@ from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrow
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from lakehold.iceberg.metrics import STORE_REQUESTS
+from lakehold.iceberg.object_stores import CONNECTIONS
 
 ATTEMPTS = 6
 """How often a request is sent that S3 answers with 503, like Iceberg's client for Java; PyArrow's three are too few."""
-
-CONNECTIONS = 65
-"""Connections of a client of S3: with fewer than threads that read files, these would wait for each other."""
 
 RETRIES_FOR = timedelta(seconds=10)
 """How long a request to Google Cloud Storage is sent again, also without credentials; PyArrow's own limit is 15 minutes."""

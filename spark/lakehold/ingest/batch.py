@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import failpoint
+from lakehold.html_rows import html_rows
 from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.metrics import Phases, count_batch, count_failures
@@ -27,7 +28,7 @@ from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
 from lakehold.model.offsets import to_json
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, Waiting
 from lakehold.state.batch_protocol import Batch, TableChange
-from lakehold.times import now_ms
+from lakehold.times import iso, now_ms
 
 log = logging.getLogger(__name__)
 batches = logging.getLogger("lakehold.batches")
@@ -59,6 +60,21 @@ class BatchReport:
     waiting: Waiting | None = None
     malformed: int = 0
     elapsed_ms: int = 0
+
+
+class Batches(list[BatchReport]):
+    """The reports of batches, which a notebook shows as one table."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a row for each table that a batch changed, and the errors of stopped tables."""
+        columns = ("timestamp", "table", "messages", "inserted", "updated", "deleted", "errors")
+        rows = [
+            (iso(batch.timestamp_ms), t.table, t.records, t.inserted, t.updated, t.deleted, t.errors)
+            for batch in self
+            for t in batch.tables
+        ]
+        stopped = [f"{name}: {error.message}" for batch in self for name, error in batch.stopped.items()]
+        return html_rows(columns, rows, stopped)
 
 
 def next_batch(

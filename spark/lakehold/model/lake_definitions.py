@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from lakehold.definitions import Connection, Definition, Derived, MaterializedView, Source, Subscription, Table, name_of
 from lakehold.errors import DefinitionError
+from lakehold.nearest import did_you_mean
 
 D = TypeVar("D", Connection, Source, Table, Subscription, MaterializedView)
 
@@ -60,9 +60,14 @@ class Definitions:
         """Return the materialized view called `namespace.name`."""
         return _found(self.views, full_name, "materialized view")
 
+    @property
+    def all_tables(self) -> list[str]:
+        """Return the full names of all tables that lakehold writes: those of sources, of views, and of subscriptions."""
+        return sorted({*self.tables, *(entry.definition.into for entry in self.all_derived.values())})
+
     def derived(self, name: str) -> DerivedEntry:
         """Return the materialized view of this full name, or else the subscription of this name."""
-        return self.views.get(name) or self.subscription(name)
+        return self.views.get(name) or _found(self.subscriptions, name, "subscription", self.views)
 
     @property
     def all_derived(self) -> Mapping[str, DerivedEntry]:
@@ -150,18 +155,18 @@ class Definitions:
                 return replace(self, views={n: e for n, e in self.views.items() if n != name})
 
 
-def _found(entries: Mapping[str, Entry[D]], name: str, kind: str) -> Entry[D]:
+def _found(entries: Mapping[str, Entry[D]], name: str, kind: str, others: Iterable[str] = ()) -> Entry[D]:
+    """Return the entry called `name`; the error suggests one like it, also among `others`."""
     if name in entries:
         return entries[name]
     known = ", ".join(f'"{n}"' for n in sorted(entries)) or "none"
-    close = get_close_matches(name, entries, n=1)
     raise DefinitionError(
         f'{kind} "{name}" does not exist',
         code=f"{kind.replace(' ', '-')}-missing",
         detail=f"Known: {known}.",
-        hint=f'Did you mean "{close[0]}"?'
-        if close
-        else f"SHOW {kind.upper()}S lists them, CREATE {kind.upper()} creates one.",
+        hint=did_you_mean(
+            name, {*entries, *others}, f"SHOW {kind.upper()}S lists them, CREATE {kind.upper()} creates one."
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.listeners import hookimpl
 
-MODULES = ("lakehold.lake", "pyspark.sql.connect.session", "lakehold.quality.expectations")
+MODULES = ("lakehold.lake", "lakehold.session", "pyspark.sql.connect.session", "lakehold.quality.expectations")
 """The modules that tasks import; the last needs the extra `quality`. None of them starts a thread or opens a connection."""
 
 log = logging.getLogger(__name__)

@@ -111,6 +111,7 @@ def draw(table: TableFacts, now_ms: int) -> Timeline | None:
     lanes = (
         _snapshots(table, axis),
         _readable(table, axis, now_ms),
+        *_lag(table, axis),
         *(_hold(hold, axis) for hold in table.holds),
         *(_follower(follower, axis) for follower in table.followers),
         *(_check(check, axis, now_ms) for check in table.checks),
@@ -160,6 +161,25 @@ def _readable(table: TableFacts, axis: Axis, now_ms: int) -> Lane:
     bar = Mark(Shape.BAR, Span(axis.place(table.since_ms), axis.place(table.upper_ms)), f"readable {text}")
     long = duration(max(0, table.upper_ms - table.since_ms))
     return Lane("readable", "", f"{long}, until {ago(table.upper_ms, now_ms)}", (bar,))
+
+
+def _lag(table: TableFacts, axis: Axis) -> Iterator[Lane]:
+    """Draw how old the newest rows became over the last day, as columns; nothing where no batch is known."""
+    most_ms = table.lag.most_ms
+    if most_ms is None:
+        return
+    marks = tuple(
+        Mark(
+            Shape.COLUMN,
+            Span(axis.place(each.start_ms), axis.place(each.end_ms)),
+            f"at most {duration(each.lag_ms)} behind, {count(each.messages, 'message')}, {to_second(each.start_ms)} UTC on",
+            height=round(each.lag_ms / max(1, most_ms), 3),
+        )
+        for each in table.lag.bins
+        if each.lag_ms is not None and axis.place(each.end_ms) > axis.place(each.start_ms)
+    )
+    text = f"at most {duration(most_ms)} in the last day, {count(table.lag.messages, 'message')}"
+    yield Lane("lag", "", text, marks)
 
 
 def backlog_text(table: TableFacts) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakehold.model.backlog import Backlog
 from lakehold.model.readers import ReaderError, Waiting
+from lakehold.overview.lag import Lag
 from lakehold.overview.table_status import State
 from lakehold.state.subscribers import SubscriberKind
 
@@ -132,6 +133,7 @@ class TableFacts:
         waiting: The upstream transaction that its next changes wait for.
         backlog: Its progress, if it is catching up with its source.
         snapshots_ms: The timestamp of each snapshot in its metadata, oldest first.
+        lag: Its lag over the last day, if a source feeds it.
         holds: Holds on it, without those of its followers.
         followers: Subscriptions and durable clients that read it.
         checks: The newest verdict for each hold, for the table itself, and of a comparison with its database.
@@ -150,6 +152,7 @@ class TableFacts:
     waiting: Waiting | None = None
     backlog: Backlog | None = None
     snapshots_ms: tuple[int, ...] = ()
+    lag: Lag = field(default_factory=Lag)
     holds: tuple[HoldFacts, ...] = ()
     followers: tuple[FollowerFacts, ...] = ()
     checks: tuple[CheckFacts, ...] = ()

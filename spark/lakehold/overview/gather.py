@@ -15,9 +15,11 @@ from lakehold.lake import Lake
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
+from lakehold.overview.lag import DAY_MS, Lag, lag_of
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.publish.subscriptions import VIEW_COLUMNS
+from lakehold.state.batch_protocol import Batch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.subscribers import Subscriber, SubscriberKind
@@ -51,6 +53,7 @@ def gather(lake: Lake) -> Overview:
     taken_at_ms = now_ms()
     defined = lake.definitions.definitions()
     readers = lake.batches.all_readers()
+    lags = _lags(lake, readers, taken_at_ms)
     holds = lake.holds.all()
     followers = [*_subscriptions(lake, defined), *_views(lake, defined), *_clients(lake, holds, taken_at_ms)]
     stopped, violations = lake.subscriptions.stopped_views(), {f.name: f.key_violations for f in followers}
@@ -75,6 +78,7 @@ def gather(lake: Lake) -> Overview:
         found = _table(lake, status, timelines.get(name), taken_at_ms)
         return replace(
             found,
+            lag=lags.get((status.source, status.reader.reader), Lag()) if status.reader is not None else Lag(),
             error=stopped.get(name, found.error) if name in defined.views else found.error,
             key_violations=violations.get(name, 0) if name in defined.views else 0,
             holds=tuple(hold for hold in free_holds if name in hold.tables),
@@ -88,6 +92,15 @@ def gather(lake: Lake) -> Overview:
         tables=tuple(map(facts, names)),
         sources=tuple(_source(name, defined, readers, taken_at_ms) for name in sorted(defined.sources)),
     )
+
+
+def _lags(lake: Lake, readers: Sequence[ReaderState], now_ms: int) -> dict[tuple[str, str], Lag]:
+    """Return the lag of each reader over the last day, by source and reader."""
+    batches: dict[tuple[str, str], list[Batch]] = {}
+    for batch in lake.batches.recent(now_ms - DAY_MS):
+        batches.setdefault((batch.source, batch.reader), []).append(batch)
+    keys = {(reader.source, reader.reader): reader.upper_ms for reader in readers}
+    return {key: lag_of(batches.get(key, ()), upper_ms, now_ms) for key, upper_ms in keys.items()}
 
 
 def _state_of(name: str, defined: Definitions, stopped: Mapping[str, ReaderError]) -> State:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from lakehold.overview import words
 from lakehold.overview.drawing import Strip, Timeline, backlog_text, draw, draw_strip
 from lakehold.overview.facts import Overview, TableFacts
+from lakehold.overview.headline import headline
 from lakehold.overview.picture_layout import recent_axis
 from lakehold.overview.table_problems import Action, Level, Problem, level_of, problem_of_source, urgent_first
 from lakehold.overview.table_status import State
@@ -54,14 +55,6 @@ class Figure:
     level: Level
 
 
-@dataclass(frozen=True)
-class Headline:
-    """The first thing to know about a lake."""
-
-    text: str
-    level: Level
-
-
 def file_links(action: Action, target: str) -> str | None:
     """Return the URL of a check's page, for an overview that is a file itself."""
     if action is not Action.CHECK_PAGE or not target:
@@ -85,7 +78,7 @@ def render(overview: Overview, links: Links = file_links) -> str:
         rows=rows,
         groups=[(level, [row for row in rows if row.level is level]) for level in Level],
         sources=[(source, problem_of_source(source)) for source in overview.sources],
-        headline=_headline(overview, rows),
+        headline=headline(overview, [row.problems for row in rows]),
         figures=_figures(overview),
         links=links,
         window=words.duration(_window_ms(overview)),
@@ -118,18 +111,6 @@ def _sinces(overview: Overview) -> list[int]:
 def _window_ms(overview: Overview) -> int:
     axis = recent_axis(_sinces(overview), overview.taken_at_ms)
     return round(axis.end_ms - axis.start_ms)
-
-
-def _headline(overview: Overview, rows: list[Row]) -> Headline:
-    wrong, look = (sum(row.level is level for row in rows) for level in (Level.WRONG, Level.LOOK))
-    interrupted = sum(problem_of_source(source) is not None for source in overview.sources)
-    worth = [words.count(number, what) for number, what in ((look, "table"), (interrupted, "source")) if number]
-    if wrong:
-        more = f"; worth a look: {' and '.join(worth)}" if worth else ""
-        return Headline(f"{words.count(wrong, 'table needs', 'tables need')} a person{more}", Level.WRONG)
-    if worth:
-        return Headline(f"Nothing is broken; worth a look: {' and '.join(worth)}", Level.LOOK)
-    return Headline(f"{words.count(len(rows), 'table')}, all in order", Level.FINE)
 
 
 def _figures(overview: Overview) -> list[Figure]:

@@ -1,13 +1,15 @@
-"""The subscriptions, materialized views and durable clients of one lake: begins, runs, lists and ends them."""
+"""The subscriptions, materialized views and durable clients of one lake: begins, runs, lists and ends them.
+
+Methods import what reads and writes, so that a process which only lists them loads neither.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
-
-from pyiceberg.catalog import Catalog
+from typing import TYPE_CHECKING, Any
 
 from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described, full_name_text
 from lakehold.errors import DefinitionError, NotReadable
@@ -16,24 +18,22 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry, Entry
 from lakehold.model.readers import ReaderError
-from lakehold.publish.deliveries import ONLY
 from lakehold.publish.derived_table import DerivedTable
-from lakehold.publish.durable import DurableClient, text_of
-from lakehold.publish.follower import Follower
-from lakehold.publish.history_publisher import HistoryPublisher
-from lakehold.publish.history_table import HistoryTable
 from lakehold.publish.input_hold import InputHold
-from lakehold.publish.merged_table import MergeWriting
-from lakehold.publish.output_table import OutputTable
-from lakehold.publish.publisher import Publisher, SubscriptionPublisher
-from lakehold.publish.view_columns import column_types
-from lakehold.publish.view_publisher import ViewPublisher
-from lakehold.publish.view_table import ViewTable
 from lakehold.settings import Settings
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.statement import HistoryEnvelope, Subscribe, refuse_history
-from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.times import iso, now_ms
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from lakehold.publish.durable import DurableClient
+    from lakehold.publish.follower import Follower
+    from lakehold.publish.merged_table import MergeWriting
+    from lakehold.publish.publisher import Publisher
+    from lakehold.publish.view_table import ViewTable
+    from lakehold.subscribe.subscription_opening import Subscribing
 
 COLUMNS = ("name", "into", "tables", "state", "published_below", "at", "held_from", "publisher")
 """Columns of SHOW SUBSCRIPTIONS.
@@ -61,22 +61,22 @@ class Subscriptions:
         definitions: Reads the declared subscriptions.
         store: Stores the subscribers' positions.
         holds: Commands on the holds that protect what they read.
-        subscribing: Opens their SUBSCRIBE statements.
+        subscribing: Returns what opens their SUBSCRIBE statements.
         parse: Parses the text of a SUBSCRIBE.
         settings: Says how long a lease lasts.
         guard: Checks the privileges of programs that open durable clients.
-        writing: Writes to the tables of views and histories.
+        writing: Returns what writes to the tables of views and histories.
     """
 
     catalog: Catalog
     definitions: DefinitionReader
     store: SubscriberStore
     holds: HoldCommands
-    subscribing: Subscribing
+    subscribing: Callable[[], Subscribing]
     parse: Callable[[str], Subscribe]
     settings: Settings
     guard: Guard
-    writing: MergeWriting
+    writing: Callable[[], MergeWriting]
 
     @contextmanager
     def begin(self, entry: DerivedEntry, tables: Mapping[str, str]) -> Iterator[None]:
@@ -127,6 +127,12 @@ class Subscriptions:
         Raises:
             DefinitionError: There is no such view or subscription.
         """
+        from lakehold.publish.history_publisher import HistoryPublisher
+        from lakehold.publish.history_table import HistoryTable
+        from lakehold.publish.publisher import SubscriptionPublisher
+        from lakehold.publish.view_publisher import ViewPublisher
+        from lakehold.publish.view_table import ViewTable
+
         entry = self.definitions.definitions().derived(name)
         output = self._output(entry)
         kind: type[Publisher] = SubscriptionPublisher
@@ -183,6 +189,9 @@ class Subscriptions:
             DefinitionError: A name is not valid, or the statements begin at different times.
             PermissionDenied: The program's role lacks SELECT on a table that it reads.
         """
+        from lakehold.publish.deliveries import ONLY
+        from lakehold.publish.durable import DurableClient, text_of
+
         texts = {ONLY: statements} if isinstance(statements, str) else statements
         followers = {each: self._follower(text) for each, text in texts.items()}
         for text in texts.values():
@@ -232,7 +241,7 @@ class Subscriptions:
             state = "stopped"
         violations = 0
         try:
-            violations = ViewTable(self.catalog, view, entry.object_id, self.writing).key_violations()
+            violations = self._view_table(view, entry.object_id).key_violations()
         except DefinitionError as unreadable:
             error = error or unreadable
         stopped_by = f"{error.code}: {error.message}" if error is not None else None
@@ -243,6 +252,9 @@ class Subscriptions:
 
         None stands for the first time at which all tables are readable, if some of them have no rows yet.
         """
+        from lakehold.publish.history_table import HistoryTable
+        from lakehold.publish.view_columns import column_types
+
         definition = entry.definition
         follower = self._follower_of(definition)
         at_ms = follower.statement.as_of.exact_ms
@@ -285,19 +297,30 @@ class Subscriptions:
     def _output(self, entry: DerivedEntry) -> DerivedTable:
         match entry.definition:
             case MaterializedView() as view:
-                return ViewTable(self.catalog, view, entry.object_id, self.writing)
+                return self._view_table(view, entry.object_id)
             case Subscription(into=into, subscribe=subscribe):
                 shape = self.parse(subscribe).shape
                 if isinstance(shape, HistoryEnvelope):
-                    return HistoryTable(self.catalog, into, entry.object_id, shape, self.writing)
+                    from lakehold.publish.history_table import HistoryTable
+
+                    return HistoryTable(self.catalog, into, entry.object_id, shape, self.writing())
+                from lakehold.publish.output_table import OutputTable
+
                 return OutputTable(self.catalog, into, entry.object_id)
+
+    def _view_table(self, view: MaterializedView, object_id: str) -> ViewTable:
+        from lakehold.publish.view_table import ViewTable
+
+        return ViewTable(self.catalog, view, object_id, self.writing())
 
     def _follower(self, text: str) -> Follower:
         """Make the reader of the SUBSCRIBE `text`; of one with ENVELOPE HISTORY it reads the changes."""
+        from lakehold.publish.follower import Follower
+
         statement = self.parse(text)
         if isinstance(statement.shape, HistoryEnvelope):
             statement = replace(statement, shape=statement.shape.changes)
-        return Follower(self.subscribing, statement)
+        return Follower(self.subscribing(), statement)
 
     def _follower_of(self, definition: Derived) -> Follower:
         follower = self._follower(definition.subscribe)

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
-from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
+from lakehold.ingest.decode.spark_types import from_spark
+from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.spark_types import spark_type

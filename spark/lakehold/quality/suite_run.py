@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import logging
 import threading
@@ -15,6 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
 from lakehold.errors import EnvironmentMissing, LakeholdError
+from lakehold.nearest import did_you_mean
 from lakehold.quality.dates_beyond import fetching_dates_beyond
 from lakehold.quality.describe import columns_of, examples_of, expected_text, found_text
 from lakehold.quality.suites import EQUALS_DATABASE, GENERATED, Expectation, Suite, invalid, place_of
@@ -218,8 +218,7 @@ def _unusable(suite: Suite, place: int, error: Exception) -> LakeholdError:
     expectation = suite.expectations[place]
     known = list_registered_expectation_implementations()
     if expectation.type not in known:
-        near = difflib.get_close_matches(expectation.type, known, n=1)
-        hint = f'Did you mean "{near[0]}"?' if near else ""
+        hint = did_you_mean(expectation.type, known)
         return invalid(suite.origin, f"{place_of(place, expectation)} is not a known expectation.", hint)
     errors = getattr(error, "errors", None)
     if callable(errors) and (found := errors()):

@@ -16,6 +16,7 @@ from lakehold.file_names import file_name_of
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.lake_definitions import DefinitionReader
+from lakehold.nearest import did_you_mean
 from lakehold.quality.generate import FUTURE, FUTURE_MS, TableDescription, generated_suite
 from lakehold.quality.snapshot_at import snapshot_at
 from lakehold.quality.suite_run import run_suite
@@ -161,7 +162,9 @@ class Checks:
             raise DefinitionError(
                 f'table "{full_name}" does not exist',
                 code="table-missing",
-                hint="SHOW TABLES IN a namespace lists its tables.",
+                hint=did_you_mean(
+                    full_name, self.definitions.definitions().all_tables, "SHOW TABLES IN a namespace lists its tables."
+                ),
             )
         return state
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -10,6 +9,7 @@ from sqlglot import Token, TokenType
 
 from lakehold.definitions import NOT_A_NAME
 from lakehold.errors import StatementError
+from lakehold.nearest import close_names
 from lakehold.sql.dialect import StatementText
 
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -233,7 +233,7 @@ def did_you_mean(found: str, expected: Iterable[str]) -> str:
     candidates = {c: phrase for phrase in expected for c in (phrase.split()[0], phrase)}
     if not found or found in candidates:
         return ""
-    close = difflib.get_close_matches(found, candidates, n=3, cutoff=_CLOSE)
+    close = close_names(found, candidates, most=3, similarity=_CLOSE)
     # `FORM` is as close to FROM as other words are, but has the same letters: it is a slip of the fingers.
     swapped = [c for c in close if sorted(c) == sorted(found)]
     return f"did you mean {candidates[(swapped or close)[0]]}?" if close else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakehold.html_rows import html_rows
+
 
 @dataclass(frozen=True)
 class Result:
@@ -19,3 +21,7 @@ class Result:
     columns: tuple[str, ...] = ()
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     notices: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return html_rows(self.columns, self.rows, self.notices)

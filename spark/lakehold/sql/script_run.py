@@ -25,7 +25,7 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
 from lakehold.sql.run_roles import check_privileges, run_on_roles
 from lakehold.sql.run_upstream import Upstream, explain, reconciled
-from lakehold.sql.spark_statements import run_on_spark, with_full_name
+from lakehold.sql.spark_statements import run_on_spark, suggesting, with_full_name
 from lakehold.sql.statement_effects import (
     BeginSubscription,
     ChangeDefinition,
@@ -120,7 +120,7 @@ class Runner:
         store: The definitions.
         tables: The state of fed tables and sources outside of the definitions.
         spark: Returns the Spark session, and starts it when a statement first needs it: that takes seconds.
-        reads: Queries tables at a time, and their changes over time.
+        reads: Returns what queries tables at a time, and their changes over time; few statements import it.
         holds: The commands on holds.
         subscriptions: The commands on subscriptions and views.
         roles: The commands on roles, with the privilege check for holds and subscriptions.
@@ -132,7 +132,7 @@ class Runner:
     store: DefinitionStore
     tables: FedTables
     spark: Callable[[], SparkSession]
-    reads: Reads
+    reads: Callable[[], Reads]
     holds: HoldCommands
     subscriptions: SubscriptionCommands
     roles: RoleCommands
@@ -159,10 +159,13 @@ class Runner:
                 run = self._explain_together if unit.is_explained else self._run_together
                 result = run([self._completed(parsed) for parsed in unit.statements])
             else:
-                with locating_errors(unit, alone=len(script) == 1):
+                with locating_errors(unit, alone=len(script) == 1), suggesting(self._tables):
                     result = self._run_statement(self._completed(unit))
             notices += result.notices
         return replace(result, notices=tuple(notices))
+
+    def _tables(self) -> list[str]:
+        return self.store.definitions().all_tables
 
     def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
         """Complete the statement by the contract of its table and the session's namespace: plans cannot read either."""
@@ -266,7 +269,7 @@ class Runner:
                 case ManageRoles(statement):
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
-                    result = self.reads.run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
+                    result = self.reads().run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
                 case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)
@@ -281,11 +284,11 @@ class Runner:
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:
             case ReadAsOf(query, as_of):
-                return self.reads.read_as_of(query, as_of)
+                return self.reads().read_as_of(query, as_of)
             case ReadChanges(subscribe):
-                return self.reads.read_changes(subscribe)
+                return self.reads().read_changes(subscribe)
             case ExplainChanges(subscribe):
-                return self.reads.explain_changes(subscribe)
+                return self.reads().explain_changes(subscribe)
             case ExplainPlan(planned):
                 before = self.store.definitions()
                 return explain(planned, before, apply_plan(before, planned), self.upstream())

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError, StatementError
+from lakehold.nearest import did_you_mean
 from lakehold.spark_errors import POSITION, explained, without_pyspark_log
 from lakehold.sql.changes_as_views import changes_as_views, without_view_names
 from lakehold.sql.dialect import too_deep
 from lakehold.sql.result import Result
 from lakehold.sql.statement_effects import RunOnSpark
 from lakehold.sql.statements import Drop, ForSpark, ObjectKind, PlacedChanges, Statement
-from lakehold.subscribe.row_values import fetched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_QUOTED_NAME = re.compile(r"`[^`]+`(\.`[^`]+`)*")
 _WORD = re.compile(r"\w+")
 _OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 """Texts in the errors of Java and Spark about a statement whose brackets nest too deeply."""
@@ -38,6 +39,8 @@ def run_on_spark(
     Raises:
         LakeholdError: Spark refused or failed. If Spark reports a position, this is a `StatementError`.
     """
+    from lakehold.subscribe.row_values import fetched  # noqa: PLC0415 - loads Spark, which few statements need
+
     with opened_on_spark(spark, statement, views or {}) as frame:
         columns = tuple(frame.columns)
         return Result(columns, fetched(frame) if columns else [])
@@ -55,6 +58,22 @@ def opened_on_spark(
         raise
     except Exception as error:  # noqa: BLE001 - classic Spark and Connect have no common class for what the JVM throws
         raise _translated(error, statement) from None
+
+
+@contextmanager
+def suggesting(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Add the table that was probably meant to Spark's error about a table that does not exist.
+
+    Args:
+        tables: Returns the full names of the lake's tables; called only for that error.
+    """
+    try:
+        yield
+    except LakeholdError as error:
+        name = _QUOTED_NAME.search(error.message)
+        if error.code == "TABLE_OR_VIEW_NOT_FOUND" and name is not None:
+            error.hint = did_you_mean(name[0].replace("`", ""), tables(), error.hint)
+        raise
 
 
 def with_full_name(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:

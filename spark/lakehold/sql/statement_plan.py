@@ -23,6 +23,7 @@ from lakehold.definitions import (
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
+from lakehold.nearest import did_you_mean
 from lakehold.sql.plan_capture import altered, reconciling, releasing, with_topic
 from lakehold.sql.plan_holds import (
     create_hold,
@@ -268,7 +269,7 @@ def _check_table(table: Table, definitions: Definitions) -> None:
             f"source \"{table.source}\" does not read topic '{table.topic}'",
             code="topic-missing",
             detail=f"Its topics: {', '.join(topics)}.",
-            hint="Name one of these, or create a source that reads the topic.",
+            hint=did_you_mean(table.topic or "", topics, "Name one of these, or create a source that reads the topic."),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
@@ -135,16 +135,25 @@ class BatchStore(Leases):
 
         The batches of a reader that has joined `main` were committed before it did.
         """
+        wanted = (b for b in self._committed(self._batches.values()) if source in (None, b.source))
+        return tuple(sorted(wanted, key=lambda b: (b.mz_timestamp, b.source)))
+
+    def recent(self, from_ms: int) -> tuple[Batch, ...]:
+        """Return the batches of all sources that were committed since `from_ms`, by timestamp; reads no older files."""
+        found = self._committed(self._batches.recent("committed_at_ms", from_ms))
+        return tuple(sorted(found, key=lambda b: (b.mz_timestamp, b.source)))
+
+    def _committed(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """Return the committed ones of `batches`, each once."""
         states = self.all_readers()
         uppers = {(r.source, r.reader): r.upper_ms or 0 for r in states}
         joined = {s: max(r.upper_ms or 0 for r in states if r.source == s) for s in {r.source for r in states}}
         committed = {
             (b.source, b.mz_timestamp): b
-            for b in self._batches.values()
+            for b in batches
             if b.mz_timestamp < uppers.get((b.source, b.reader), joined.get(b.source, 0))
         }
-        wanted = (b for b in committed.values() if source in (None, b.source))
-        return tuple(sorted(wanted, key=lambda b: (b.mz_timestamp, b.source)))
+        return committed.values()
 
     def begin(self, intent: Intent, holder: str, seen_upstream_ms: int | None = None) -> None:
         """Record the intent of a batch, before any effect; `seen_upstream_ms` replaces the reader's unless it is None.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry
@@ -107,6 +108,13 @@ class _IcebergLog(Log[Value]):
         rows = read(self._catalog, self._rows.table, lambda table: _read_rows(table, _by_age(_current_entries(table))))
         return tuple(map(self._rows.from_row, rows))
 
+    def recent(self, field: str, from_ms: int) -> tuple[Value, ...]:
+        def rows(table: Table) -> list[Row]:
+            young = [e for e in _by_age(_current_entries(table)) if _may_be_young(table, e, field, from_ms)]
+            return _read_rows(table, young, pc.field(field) >= from_ms)
+
+        return tuple(map(self._rows.from_row, read(self._catalog, self._rows.table, rows)))
+
     def append(self, value: Value) -> None:
         row = self._rows.to_row(value)
         change(self._catalog, self._rows.table, lambda table: _with_row(table, _to_arrow(table, [row])))
@@ -143,13 +151,17 @@ def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
     return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
 
 
-def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
-    """Read the rows of the files of `entries`, file after file; columns go by name, as system tables never rename one."""
+def _read_rows(table: Table, entries: Iterable[ManifestEntry], wanted: pc.Expression | None = None) -> list[Row]:
+    """Read the rows of the files of `entries`, all or the `wanted` ones, file after file.
+
+    Columns go by name, as system tables never rename one.
+    """
     rows: list[Row] = []
     for entry in entries:
         with table.io.new_input(entry.data_file.file_path).open() as file:
             # Read whole: Parquet's reader would make a request for each part of a file that is small.
-            rows += pq.read_table(pa.BufferReader(file.read())).to_pylist()
+            read_rows = pq.read_table(pa.BufferReader(file.read()))
+            rows += (read_rows if wanted is None else read_rows.filter(wanted)).to_pylist()
     return rows
 
 
@@ -161,6 +173,11 @@ def _to_arrow(table: Table, rows: Iterable[Row]) -> pa.Table:
 def _may_be_old(table: Table, entry: ManifestEntry, column: str, before_ms: int) -> bool:
     bounds = file_bounds(entry.data_file, table.schema().find_field(column))
     return bounds is None or bounds.lower is None or bool(bounds.lower < before_ms)
+
+
+def _may_be_young(table: Table, entry: ManifestEntry, column: str, from_ms: int) -> bool:
+    bounds = file_bounds(entry.data_file, table.schema().find_field(column))
+    return bounds is None or bounds.upper is None or bool(bounds.upper >= from_ms)
 
 
 def _with_rows_left(table: Table, entries: Sequence[ManifestEntry], left: Mapping[str, list[Row]]) -> Rewrite:

@@ -36,6 +36,10 @@ class Log(ABC, Generic[Value]):
         """Return all values in the order in which they were added."""
 
     @abstractmethod
+    def recent(self, field: str, from_ms: int) -> tuple[Value, ...]:
+        """Return the values whose `field` is at a time or later, in the order in which they were added; reads no older files."""
+
+    @abstractmethod
     def append(self, value: Value) -> None:
         """Add `value` in one commit, which conflicts with nothing. If a commit's outcome is unknown, it may be added twice.
 
@@ -112,6 +116,9 @@ class _MemoryLog(Log[Value]):
 
     def values(self) -> tuple[Value, ...]:
         return self._store.values()
+
+    def recent(self, field: str, from_ms: int) -> tuple[Value, ...]:
+        return tuple(value for value in self.values() if getattr(value, field) >= from_ms)
 
     def append(self, value: Value) -> None:
         self._store.change(lambda values: (*values, value))

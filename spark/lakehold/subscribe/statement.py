@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.errors import DefinitionError
+from lakehold.nearest import did_you_mean
 from lakehold.spark_sql import quoted
 from lakehold.subscribe.incremental_plan import Plan, Whole
 from lakehold.subscribe.plain_select import PlainSelect
@@ -165,6 +166,7 @@ def find_column(name: str, names: Sequence[str]) -> int:
         f'there are {len(found)} columns "{name}"' if found else f'there is no column "{name}"',
         code="column-ambiguous" if found else "column-missing",
         detail=f"Columns: {', '.join(names)}.",
+        hint="" if found else did_you_mean(name, names),
     )
 
 

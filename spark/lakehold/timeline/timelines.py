@@ -20,6 +20,7 @@ from lakehold.errors import DefinitionError, NotReadable
 from lakehold.iceberg.data_tables import POSITION_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, DataTables
 from lakehold.model.lake_definitions import DefinitionReader, Definitions, Entry
 from lakehold.model.readers import Readers, Stop, TableProgress
+from lakehold.nearest import did_you_mean
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds
 from lakehold.state.subscribers import Subscriber, position_of
@@ -285,7 +286,7 @@ class Timelines:
         return DefinitionError(
             f'table "{name}" does not exist',
             code="table-missing",
-            hint="SHOW TABLES IN a namespace lists its tables.",
+            hint=did_you_mean(name, defined.all_tables, "SHOW TABLES IN a namespace lists its tables."),
         )
 
 

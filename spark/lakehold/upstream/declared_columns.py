@@ -5,7 +5,6 @@ lakehold checks names as the connector writes them, because the lake's table has
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from pyiceberg.types import StringType
@@ -13,6 +12,7 @@ from pyiceberg.types import StringType
 from lakehold.errors import UpstreamError
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import folded, name_fault
+from lakehold.nearest import close_names
 from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
@@ -70,7 +70,7 @@ def _refuse_key(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wa
     if missing is None:
         return
     known = {name.lower(): name for name in written} | {name.lower(): as_ for as_, name in written.items()}
-    close = difflib.get_close_matches(missing.lower(), known, n=1)
+    close = close_names(missing.lower(), known)
     raise UpstreamError(
         f'table "{table.upstream}" has no column "{missing}", which is in KEY of table "{table.full_name}"',
         code="column-missing",

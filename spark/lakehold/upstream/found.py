@@ -6,13 +6,13 @@ source's signal and notification topics (`journal.py`). `capture_plan.py` compar
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType
 
 from lakehold.model.log_positions import LogPosition
+from lakehold.nearest import close_names
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
@@ -214,7 +214,7 @@ class FoundDatabase:
 
     def meant_by(self, name: str) -> str | None:
         """Return the table whose name is most like `name`, which no table has; None: none is like it."""
-        return next(iter(difflib.get_close_matches(name, self.table_names, n=1)), None)
+        return next(iter(close_names(name, self.table_names)), None)
 
 
 @dataclass(frozen=True)

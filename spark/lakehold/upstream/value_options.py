@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from lakehold.ingest.decode.debezium import PLACEHOLDER
+from lakehold.ingest.decode.placeholder import PLACEHOLDER
 from lakehold.upstream.postgres_types import TYPES
 
 TYPED: Final = "datatype.propagate.source.type"

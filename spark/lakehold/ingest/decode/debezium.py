@@ -19,11 +19,9 @@ from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.message_parts import Part, Refused, Version
+from lakehold.ingest.decode.placeholder import PLACEHOLDER
 from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, quoted, struct_of
-
-PLACEHOLDER = "__debezium_unavailable_value"
-"""The text that Debezium sends for a value that the database's log lacks, such as an unchanged large one of PostgreSQL."""
 
 SOURCE = {
     "connector": ("connector", "string"),

@@ -1,4 +1,4 @@
-"""Types: from the schemas of messages (Kafka Connect's) to Iceberg's, and between Iceberg's and Spark's.
+"""Types: from the schemas of messages (Kafka Connect's) to Iceberg's, and how Spark SQL writes them.
 
 Iceberg's types (of `pyiceberg.types`) are the vocabulary. Ids of nested fields are counted from 1 within each column
 and mean nothing: compare with `ingest.decode.unify.same`, and let the catalog assign fresh ids.
@@ -31,7 +31,6 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
-from pyspark.sql import types as spark
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
@@ -63,23 +62,6 @@ _SPARK_TEXT: dict[type[IcebergType], str] = {
     UUIDType: "string",
     BinaryType: "binary",
     FixedType: "binary",
-}
-
-_FROM_SPARK: dict[type[spark.DataType], IcebergType] = {
-    spark.BooleanType: BooleanType(),
-    spark.ByteType: IntegerType(),
-    spark.ShortType: IntegerType(),
-    spark.IntegerType: IntegerType(),
-    spark.LongType: LongType(),
-    spark.FloatType: FloatType(),
-    spark.DoubleType: DoubleType(),
-    spark.DateType: DateType(),
-    spark.TimestampType: TimestamptzType(),
-    spark.TimestampNTZType: TimestampType(),
-    spark.StringType: StringType(),
-    spark.VarcharType: StringType(),
-    spark.CharType: StringType(),
-    spark.BinaryType: BinaryType(),
 }
 
 
@@ -151,26 +133,3 @@ def spark_text(of: IcebergType) -> str:
             return struct_type((f.name, spark_text(f.field_type)) for f in of.fields)
         case _:
             return _SPARK_TEXT[type(of)]
-
-
-def from_spark(of: spark.DataType, ids: Iterator[int] | None = None) -> IcebergType:
-    """Return the Iceberg type of a Spark type; its fields get the next of `ids`.
-
-    Raises:
-        TypeError: Iceberg has no such type.
-    """
-    ids = ids or count(1)
-    match of:
-        case spark.DecimalType():
-            return DecimalType(of.precision, of.scale)
-        case spark.ArrayType():
-            return ListType(next(ids), from_spark(of.elementType, ids), False)
-        case spark.MapType():
-            return MapType(next(ids), from_spark(of.keyType, ids), next(ids), from_spark(of.valueType, ids), False)
-        case spark.StructType():
-            fields = ((f.name, f.dataType) for f in of.fields)
-            return StructType(*(NestedField(next(ids), n, from_spark(t, ids), required=False) for n, t in fields))
-        case _ if type(of) in _FROM_SPARK:
-            return _FROM_SPARK[type(of)]
-        case _:
-            raise TypeError(f"Iceberg has no type for {of.simpleString()}")

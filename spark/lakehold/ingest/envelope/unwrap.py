@@ -25,7 +25,8 @@ from pyspark.sql.types import DataType
 from lakehold.definitions import Envelope, Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
-from lakehold.ingest.decode.types import ColumnType, from_spark, spark_text
+from lakehold.ingest.decode.spark_types import from_spark
+from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,

@@ -6,12 +6,12 @@ Readers never jump to another offset by themselves: each contradiction is an err
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from lakehold.errors import UpstreamError
 from lakehold.kafka.faults import LOAD_AGAIN, offsets_lost
 from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
+from lakehold.nearest import close_names
 
 if TYPE_CHECKING:
     from lakehold.ingest.read.reader import FetchedOffsets
@@ -76,7 +76,7 @@ def _position_faults(tp: TopicPartition, offset: int, watermarks: Watermarks) ->
 
 def topic_missing(topic: str, fetched: FetchedOffsets) -> UpstreamError:
     """Return the error for a requested topic that does not exist."""
-    similar = get_close_matches(topic, fetched.other_topics, n=3)
+    similar = close_names(topic, fetched.other_topics, most=3)
     names = " or ".join(f'"{name}"' for name in similar)
     return UpstreamError(
         f'topic "{topic}" does not exist',

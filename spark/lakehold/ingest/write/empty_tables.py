@@ -9,7 +9,8 @@ from __future__ import annotations
 from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
-from lakehold.ingest.decode.types import ColumnType, from_spark
+from lakehold.ingest.decode.spark_types import from_spark
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.ingest.envelope.unwrap import columns_without_messages
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf

@@ -1,0 +1,91 @@
+"""The log of Spark's JVM: a command sends the JVM's stderr to a file, because its own stderr is for people.
+
+A program that calls `lakehold.connect` keeps what it has: its JVM writes to its stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_KEPT_S = 7 * 24 * 60 * 60
+_READ_BYTES = 1 << 16
+_OF_STARTING = ("WARNING: Using incubator modules", "Picked up ")
+"""Lines that every JVM of Spark writes, or that say with which options it starts."""
+
+
+@dataclass
+class _Log:
+    """The log of this process.
+
+    Attributes:
+        directory: Returns the directory of logs; None: the JVM writes to this process's stderr.
+        file: The file, once a JVM starts.
+    """
+
+    directory: Callable[[], Path] | None = None
+    file: Path | None = None
+
+
+_log = _Log()
+
+
+def keep_apart(directory: Callable[[], Path]) -> None:
+    """Send the stderr of a JVM that starts later to a file in the directory that `directory` returns; Python's stays."""
+    # The descriptor 2 is what a JVM inherits: Python writes to another one, so that both can differ.
+    own = os.dup(sys.stderr.fileno())
+    sys.stderr = os.fdopen(own, "w", buffering=1, encoding=sys.stderr.encoding, errors=sys.stderr.errors)
+    _log.directory = directory
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Have a process that starts inside write its stderr to the log, if this process keeps one."""
+    opened = _opened(_log.directory()) if _log.directory is not None else None
+    if opened is None:
+        yield
+        return
+    own = os.dup(2)
+    try:
+        os.dup2(opened, 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        os.close(opened)
+
+
+def written() -> Path | None:
+    """Return the file of the log if the JVM has written more to it than how it starts."""
+    with suppress(OSError):
+        if _log.file is not None:
+            with _log.file.open(encoding="utf-8", errors="replace") as file:
+                lines = file.read(_READ_BYTES).splitlines()
+            return _log.file if any(line.strip() and not line.startswith(_OF_STARTING) for line in lines) else None
+    return None
+
+
+def discard() -> None:
+    """Remove the log of a command that succeeded."""
+    if _log.file is not None:
+        _log.file.unlink(missing_ok=True)
+
+
+def _opened(directory: Path) -> int | None:
+    """Open the log and remove logs that are older than a week; None if the directory cannot be written."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for other in directory.glob("spark-*.log"):
+            if other.stat().st_mtime < time.time() - _KEPT_S:
+                other.unlink(missing_ok=True)
+        file = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.log"
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        _log.file = file
+        return opened
+    except OSError:
+        return None
