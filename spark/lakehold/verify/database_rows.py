@@ -6,8 +6,11 @@ Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose diges
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Thread
 from typing import Protocol
 
 import pyarrow as pa
@@ -18,6 +21,9 @@ from lakehold.verify.compared_columns import ComparedColumns
 from lakehold.verify.digest import BucketSums, Numbers, column_digests, row_digests
 from lakehold.verify.selected_rows import FirstKey, Selection
 from lakehold.verify.text_values import text_digests
+
+_ENDS_WITHIN_S = 10.0
+"""The read of a database that does not answer is given up after so long: its thread does not keep the process alive."""
 
 
 class TableRows(Protocol):
@@ -40,6 +46,9 @@ class TableRows(Protocol):
     def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects."""
 
+    def cancel(self) -> None:
+        """Make a read of `batches` in another thread fail soon. No other rows can be read afterwards."""
+
 
 @dataclass(frozen=True)
 class DatabaseRows:
@@ -61,6 +70,39 @@ class DatabaseRows:
             total.add(row_digests(digests[: len(self.compared.key)]), row_digests(digests))
             task.advance(batch.num_rows)
         return total
+
+    @contextmanager
+    def sums_meanwhile(self, task: Task, interrupt: Callable[[], object]) -> Iterator[Future[BucketSums]]:
+        """Digest all rows while the caller does something else.
+
+        If the caller fails or is interrupted, the read ends, too. If the read fails first, its error is raised.
+
+        Args:
+            task: Counts the rows.
+            interrupt: Ends what the caller waits for, if the read fails.
+        """
+        found: Future[BucketSums] = Future()
+        found.add_done_callback(lambda done: interrupt() if done.exception() is not None else None)
+        thread = Thread(target=self._sum_into, args=(found, task), name="lakehold-verify", daemon=True)
+        thread.start()
+        try:
+            yield found
+        except BaseException:
+            failed = found.exception() if found.done() else None
+            self.rows.cancel()
+            thread.join(_ENDS_WITHIN_S)
+            if failed is not None:
+                raise failed from None
+            raise
+        thread.join()
+
+    def _sum_into(self, found: Future[BucketSums], task: Task) -> None:
+        try:
+            sums = self.sums(task)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            found.set_exception(error)
+        else:
+            found.set_result(sums)
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
         """Return the digests of single rows, of those buckets or keys that `selection` names, as `Selection.rows` gives them.

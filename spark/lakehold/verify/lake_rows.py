@@ -6,9 +6,7 @@ Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose diges
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -41,20 +39,8 @@ class LakeRows:
     columns: tuple[str, ...]
     key: int
 
-    @contextmanager
-    def sums_meanwhile(self, own: SparkSession) -> Iterator[Future[BucketSums]]:
-        """Digest all rows while the caller does something else; the result is the sums of digests by the bucket of their key.
-
-        If the caller fails or is interrupted, everything that the session `own` does ends, too.
-        """
-        with ThreadPoolExecutor(1, thread_name_prefix="lakehold-verify") as thread:
-            try:
-                yield thread.submit(replace(self, spark=own)._sums)
-            except BaseException:
-                own.interruptAll()
-                raise
-
-    def _sums(self) -> BucketSums:
+    def sums(self) -> BucketSums:
+        """Digest all rows; return the sums of digests by the bucket of their key."""
         return FrameRows(self._frame(), self.key).sums() if self.snapshot_id is not None else BucketSums()
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -37,25 +37,29 @@ class MysqlRows:
 
     Args:
         connection: A connection in a transaction that sees one point in time.
-        upstream: Fetches the columns, by a connection of its own.
+        login: The server, for connections to fetch the columns, and to cancel a read.
+        timeout_s: How long the server may take to accept a connection.
         table: The table, `database.name`.
     """
 
     version = ""
     standby_ms: int | None = None
 
-    def __init__(self, connection: pymysql.Connection[Any], upstream: MysqlUpstream, table: str) -> None:
+    def __init__(self, connection: pymysql.Connection[Any], login: Login, timeout_s: float, table: str) -> None:
         self._connection = connection
-        self._upstream = upstream
+        self._login = login
+        self._timeout_s = timeout_s
         self._table = table
         with connection.cursor() as cursor:
             cursor.execute(_ESTIMATE, table.split(".", 1))
             found = cursor.fetchone()
+            cursor.execute("SELECT connection_id()")
+            self._id = int((cursor.fetchone() or (0,))[0])
         self.estimate = int(found[0] or 0) if found is not None else 0
 
     def columns(self) -> tuple[FoundColumn, ...]:
         """Return the columns; none if there is no such table."""
-        return self._upstream.columns([self._table]).get(self._table, ())
+        return MysqlUpstream(self._login, self._timeout_s).columns([self._table]).get(self._table, ())
 
     def batches(self, texts: Sequence[str], first_key: FirstKey | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches with a text column for each SQL expression: of all rows, or of those that `first_key` selects.
@@ -78,6 +82,11 @@ class MysqlRows:
                 of_keys = f"{query} WHERE {quoted_name(first_key.column, ConnectionType.MYSQL)} IN ".replace("%", "%%")
                 cursor.execute(f"{of_keys}%s", [values])
             yield from text_batches((self._line(row) for row in cursor), len(texts))
+
+    def cancel(self) -> None:
+        """Make a read of `batches` in another thread fail soon. No other rows can be read afterwards."""
+        with suppress(pymysql.Error), pymysql.connect(**self._login.arguments(self._timeout_s)) as another:
+            another.query(f"KILL QUERY {self._id}")
 
     def _line(self, row: tuple[Any, ...]) -> bytes:
         if row[0] is None:
@@ -107,7 +116,7 @@ def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows
             with connection.cursor() as cursor:
                 for statement in _AS_OF_NOW:
                     cursor.execute(statement)
-            yield MysqlRows(connection, MysqlUpstream(login, timeout_s), table)
+            yield MysqlRows(connection, login, timeout_s, table)
     except pymysql.Error as error:
         raise mysql_read_failed(where, login.user, table, *_number_and_text(error)) from error
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from select import select
+from threading import Event
 from typing import Any
 
 import psycopg
@@ -37,6 +38,8 @@ _AS_OF_NOW = (
     # Otherwise a policy would hide rows, and the lake would seem to have too many. So PostgreSQL refuses the query instead.
     "SET LOCAL row_security = off",
 )
+_CANCELED_WITHIN_S = 5.0
+_LOOKS_EVERY_S = 1.0
 _HAVE_VERSIONS = ("r", "p", "m")
 """Kinds of relations whose rows have `xmin`: not views and foreign tables."""
 _TABLE = """
@@ -66,6 +69,7 @@ class PostgresRows:
         found = connection.execute(_TABLE, [table]).fetchone()
         kind, estimate, self.standby_ms = found if found is not None else ("r", 0, None)
         self._is_partitioned = kind == "p"
+        self._is_canceled = Event()
         self.version = "xmin::text" if kind in _HAVE_VERSIONS else ""
         self.estimate = int(estimate)
 
@@ -81,7 +85,14 @@ class PostgresRows:
         table = quoted_table(self._table, ConnectionType.POSTGRES)
         query = f"COPY (SELECT {', '.join(texts)} FROM {only}{table}{self._where(first_key)}) TO STDOUT (FORMAT csv)"
         with self._connection.cursor() as cursor, cursor.copy(query.encode()):
-            yield from text_batches(_copied(self._connection.pgconn), len(texts))
+            yield from text_batches(_copied(self._connection.pgconn, self._is_canceled), len(texts))
+
+    def cancel(self) -> None:
+        """Make a read of `batches` in another thread fail soon. No other rows can be read afterwards."""
+        self._is_canceled.set()
+        # A server that cannot be reached either cancels nothing; the reader does not wait for it.
+        with suppress(psycopg.Error):
+            self._connection.cancel_safe(timeout=_CANCELED_WITHIN_S)
 
     def _where(self, first_key: FirstKey | None) -> str:
         if first_key is None:
@@ -90,14 +101,16 @@ class PostgresRows:
         return f" WHERE {quoted_name(first_key.column, ConnectionType.POSTGRES)} = ANY({values}::{first_key.type}[])"
 
 
-def _copied(connection: PGconn) -> Iterator[memoryview]:
+def _copied(connection: PGconn, is_canceled: Event) -> Iterator[memoryview]:
     """Yield the lines of a COPY that has begun: the loop of psycopg itself takes longer for a line than PostgreSQL."""
     while True:
         size, line = connection.get_copy_data(1)
         if size > 0:
             yield line
         elif size == 0:
-            select([connection.socket], (), ())
+            while not select([connection.socket], (), (), _LOOKS_EVERY_S)[0]:
+                if is_canceled.is_set():
+                    raise psycopg.errors.QueryCanceled("the server does not answer")
             connection.consume_input()
         else:
             break

@@ -1,8 +1,8 @@
 """Compares a table with a database, while both go on changing.
 
-A transaction that sees one point in time stays open in the database while its rows are digested. A sync point, written to
-the database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides are
-compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
+A transaction that sees one point in time stays open in the database while its rows are digested. Meanwhile a sync point, written
+to the database's log after that point, shows which snapshot of the lake has everything up to the point. Digests of both sides
+are compared by buckets of keys, then the rows of buckets that differ, then, read again, the keys of rows that differ.
 
 A table that lakehold does not capture from the database has no sync point: its newest snapshot is compared.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from lakehold.definitions import ConnectionType, Table, full_name_text
-from lakehold.errors import SourceBusy, UpstreamError, UpstreamUnavailable
+from lakehold.errors import DefinitionError, SourceBusy, UpstreamError, UpstreamUnavailable
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.log_positions import LogPosition
@@ -36,7 +36,7 @@ from lakehold.upstream.postgres import PostgresUpstream
 from lakehold.verify.compared_columns import ComparedColumns, compared_columns
 from lakehold.verify.comparison import KEYS_SHOWN, Comparison, Difference, in_order
 from lakehold.verify.database_rows import DatabaseRows, TableRows
-from lakehold.verify.digest import Numbers
+from lakehold.verify.digest import BucketSums, Numbers
 from lakehold.verify.lake_rows import LakeRows
 from lakehold.verify.mysql_rows import mysql_rows
 from lakehold.verify.postgres_rows import postgres_rows
@@ -97,28 +97,45 @@ class Verifying:
             UpstreamRefused: The database refuses a query.
         """
         subject = self.subjects.of(full_name, against)
+        while (comparison := self._attempt(subject, progress)) is None:
+            pass
+        return comparison
+
+    def _attempt(self, subject: Subject, progress: Progress) -> Comparison | None:
+        """Compare once; None: the changes up to the sync point changed which columns are compared."""
         with self.open_rows(subject) as rows:
             found = rows.columns()
             if not found:
                 raise _missing(subject)
-            reached = self.reach_now(subject, progress)
-            compared = self._compared(subject, found)
-            with self.read_leases.acquire([full_name], reached.at_ms):
-                return self._compare(subject, rows, compared, reached, progress)
+            compared = self._first_compared(subject, found, progress)
+            database = DatabaseRows(rows, compared)
+            with (
+                progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task,
+                self.another(self.spark()) as own,
+                database.sums_meanwhile(task, own.interruptAll) as theirs,
+            ):
+                reached = self.reach_now(subject, progress)
+                if self._compared(subject, found) != compared:
+                    rows.cancel()
+                    return None
+                with self.read_leases.acquire([subject.full_name], reached.at_ms):
+                    with progress.task(f"read {subject.full_name}", unit="rows", total=None) as lakes_task:
+                        ours = self.lake_rows(subject, compared, reached, own).sums()
+                        lakes_task.advance(int(ours.rows.sum()))
+                    return self._result(subject, database, reached, (theirs.result(), ours), progress)
 
-    def _compare(
-        self, subject: Subject, rows: TableRows, compared: ComparedColumns, reached: SnapshotAt, progress: Progress
+    def _result(
+        self,
+        subject: Subject,
+        database: DatabaseRows,
+        reached: SnapshotAt,
+        sums: tuple[BucketSums, BucketSums],
+        progress: Progress,
     ) -> Comparison:
-        database, lake = DatabaseRows(rows, compared), self.lake_rows(subject, compared, reached)
-        with (
-            progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task,
-            self.another(lake.spark) as own,
-            lake.sums_meanwhile(own) as lakes_sums,
-        ):
-            theirs = database.sums(task)
-        with progress.task(f"read {subject.full_name}", unit="rows", total=None) as task:
-            ours = lakes_sums.result()
-            task.advance(int(ours.rows.sum()))
+        """Find what differs where the sums of the database and of the lake do."""
+        theirs, ours = sums
+        compared = database.compared
+        lake = self.lake_rows(subject, compared, reached)
         differences: list[Difference] = []
         different = unresolved = 0
         is_whole = True
@@ -146,7 +163,7 @@ class Verifying:
             different,
             is_whole,
             unresolved,
-            tuple(self._reasons(subject, differences, compared, rows.standby_ms)),
+            tuple(self._reasons(subject, differences, compared, database.rows.standby_ms)),
         )
 
     def _reasons(
@@ -163,6 +180,14 @@ class Verifying:
         else:
             progress = self.subjects.progress(subject.table)
             yield from reasons(subject.table, differences, compared.all, subject.database, progress, history)
+
+    def _first_compared(self, subject: Subject, found: Sequence[FoundColumn], progress: Progress) -> ComparedColumns:
+        """Return the columns to compare as the lake has them before it has the sync point, if they can be compared then."""
+        try:
+            return self._compared(subject, found)
+        except DefinitionError:
+            self.reach_now(subject, progress)
+            return self._compared(subject, found)
 
     def _compared(self, subject: Subject, found: Sequence[FoundColumn]) -> ComparedColumns:
         state = self.tables.table_state(subject.full_name)
@@ -224,11 +249,13 @@ class Verifying:
         main = self.batches.readers(source).get(MAIN_READER)
         return main is not None and main.transactions.has(sync_point)
 
-    def lake_rows(self, subject: Subject, compared: ComparedColumns, reached: SnapshotAt) -> LakeRows:
-        """Return the rows of a snapshot of the lake."""
+    def lake_rows(
+        self, subject: Subject, compared: ComparedColumns, reached: SnapshotAt, spark: SparkSession | None = None
+    ) -> LakeRows:
+        """Return the rows of a snapshot of the lake, read by `spark` or else by the lake's session."""
         columns = tuple(column.name for column in compared.all)
         table = quoted_table(self.catalog_name, subject.full_name)
-        return LakeRows(self.spark(), table, reached.snapshot_id, columns, len(compared.key))
+        return LakeRows(spark or self.spark(), table, reached.snapshot_id, columns, len(compared.key))
 
 
 class _KeyReader:
