@@ -1,13 +1,13 @@
 # The front door: `make` lists what there is to do.
 BIN := .venv/bin
-CODE := spark/lakehold tests $(wildcard dags/*.py)
+CODE := spark/lakehold tests $(wildcard dags/*.py docs/examples/*.py)
 # Each of the workers has a Spark session of its own, of 2 GiB, and two have a stack, of 2 GiB. Tests of the stack and of single
 # servers wait half of their time: four workers use two cores then.
 PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak fuzz test-connect test-pythons lint types docs format bench lock clean
+.PHONY: help setup setup-stack setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak fuzz test-connect test-pythons lint types docs format bench release lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -85,6 +85,11 @@ bench: setup-stack ## Measure
 format: setup ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
+
+release: setup ## Build wheel and sdist in dist, and check them: content, metadata, version, changelog, a new environment
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --no-build-isolation
+	@$(BIN)/pytest --verbose tests/unit/test_packages.py tests/release.py
 
 lock: setup ## Resolve pyproject.toml into requirements.lock, keeping the versions that still fit
 	@$(BIN)/uv pip compile pyproject.toml --extra airflow --extra quality --group dev --python-version 3.11 \

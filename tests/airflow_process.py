@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DAGS = ROOT / "dags"
+EXAMPLES = ROOT / "docs" / "examples"
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
@@ -100,6 +101,7 @@ def _serve() -> None:
     initdb()
     DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
     bag = DagBag(DAGS)
+    bag.collect_dags(EXAMPLES)
     sync_bag_to_db(bag, "dags-folder", None)
     for line in sys.stdin:
         dag_id, params = json.loads(line)

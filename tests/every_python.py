@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-UV = Path(sys.executable).with_name("uv")
+from tests.built_packages import Packages, new_environment, run
+from tests.doc_pages import ROOT
 
 PYTHONS = ("3.11", "3.12", "3.13")
 USES_OF_EXTRAS = {
@@ -28,29 +27,17 @@ USES_OF_EXTRAS = {
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-def run(*command: str, cwd: Path) -> str:
-    ended = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
-    return ended.stdout
+    return Packages.built(tmp_path_factory.mktemp("dist")).wheel
 
 
 def environment(folder: Path, python: str, *install: str) -> Path:
-    """Make an environment, install into it and return the folder of its programs."""
+    """Make an environment of a Python that runs from the PATH."""
     program = f"python{python}"
     try:
         subprocess.run([program, "-c", ""], check=True, capture_output=True)
     except (FileNotFoundError, subprocess.CalledProcessError):
         pytest.skip(f"{program} does not run from the PATH")
-    run(str(UV), "venv", "--quiet", "--python", program, "env", cwd=folder)
-    programs = folder / "env" / "bin"
-    run(str(UV), "pip", "install", "--quiet", "--python", str(programs / "python"), *install, cwd=folder)
-    return programs
+    return new_environment(folder, program, *install)
 
 
 def show_demo(programs: Path, folder: Path) -> None:

@@ -13,7 +13,7 @@ from lakehold.demo.recording import unpack
 from lakehold.timeline.timelines import common_window
 from lakehold.times import iso, now_ms
 from tests.debezium_messages import Topic
-from tests.page_terminal import CtrlC, Terminal
+from tests.page_terminal import EXAMPLES, CtrlC, Terminal
 from tests.s3_server import CREDENTIALS, S3Server
 
 NUMBER, TEXT = {"type": "int64"}, {"type": "string"}
@@ -342,11 +342,17 @@ def _object_store(shop: PageShop) -> None:
     shop.terminal.set_variable("LAKEHOLD_CATALOG_PROPERTIES", json.dumps(CREDENTIALS))
 
 
+def _examples(shop: PageShop) -> None:
+    shop.terminal.set_variable("COLUMNS", "170")
+    shop.terminal.copy(EXAMPLES)
+
+
 def _setting(name: str, value: str) -> Callable[[PageShop], None]:
     return lambda shop: shop.terminal.set_variable(name, value)
 
 
 STEPS: dict[str, Callable[[PageShop], None]] = {
+    "the examples are copied": _examples,
     "LAKEHOLD_WAREHOUSE is lake2": _setting("LAKEHOLD_WAREHOUSE", "lake2"),
     "Kafka and a registry are known": _connections,
     "a database was captured that is gone": _captured,

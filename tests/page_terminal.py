@@ -25,9 +25,11 @@ from lakehold.cli.command_output import Output, OutputFormat, open_output
 from lakehold.lake import Lake
 from lakehold.settings import load_settings
 from lakehold.stack import StackAddresses
+from tests.doc_pages import DOCS
 from tests.runnable_pages import Standins, parts
 
 _COLUMNS = "120"
+EXAMPLES = DOCS / "examples"
 
 
 class Terminal:
@@ -70,6 +72,11 @@ class Terminal:
             self._environment.delenv(name, raising=False)
         else:
             self._environment.setenv(name, value)
+
+    def copy(self, directory: Path) -> None:
+        """Copy programs as a reader does, who puts names of the own servers into them."""
+        for path in (*directory.glob("*.sql"), *directory.glob("*.py")):
+            (self.directory / path.name).write_text(self.standins.applied(path.read_text()))
 
     def close(self) -> None:
         """Close the lake of the page's Python."""

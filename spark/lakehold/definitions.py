@@ -152,7 +152,8 @@ class Envelope(StrEnum):
 
     NONE: each message is a row to add. UPSERT: the value of a message is the newest row of its key; a message without a value
     deletes the row. DEBEZIUM_UPSERT: messages are Debezium's change events, and the newest row of each key counts. DEBEZIUM:
-    change events that also contain the row before the change.
+    change events that also contain the row before the change. DEBEZIUM_FLATTENED: rows that Debezium took out of its change
+    events, which say whether they were deleted.
 
     Only the grammar and the module that reads messages test its name; all others test its properties.
     """
@@ -160,6 +161,7 @@ class Envelope(StrEnum):
     NONE = "none"
     UPSERT = "upsert"
     DEBEZIUM_UPSERT = "debezium-upsert"
+    DEBEZIUM_FLATTENED = "debezium-flattened"
     DEBEZIUM = "debezium"
 
     @property
@@ -176,6 +178,11 @@ class Envelope(StrEnum):
     def wraps_rows(self) -> bool:
         """Return whether messages are change events that contain rows; otherwise the value of a message is the row."""
         return self in (Envelope.DEBEZIUM_UPSERT, Envelope.DEBEZIUM)
+
+    @property
+    def is_flattened(self) -> bool:
+        """Return whether the value of a message is a row that says itself whether it was deleted."""
+        return self is Envelope.DEBEZIUM_FLATTENED
 
     @property
     def needs_before(self) -> bool:

@@ -45,14 +45,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        if self.goal is None:
-            return None
-        return self.ratio >= self.goal if self.is_rate else self.ratio <= self.goal
-
-    @property
-    def is_rate(self) -> bool:
-        """Return whether more is better."""
-        return self.unit == "records/s"
+        return is_met(self.ratio, self.goal, self.unit)
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -69,6 +62,18 @@ class Figure:
         }
 
 
+def is_rate(unit: str) -> bool:
+    """Return whether more is better."""
+    return unit == "records/s"
+
+
+def is_met(ratio: float, goal: float | None, unit: str) -> bool | None:
+    """Compare a ratio with its goal; None if there is no goal."""
+    if goal is None:
+        return None
+    return ratio >= goal if is_rate(unit) else ratio <= goal
+
+
 def seconds(run: Callable[[], object]) -> float:
     """Measure `run` in seconds."""
     started = perf_counter()
@@ -81,7 +86,7 @@ def as_table(figures: Sequence[Figure]) -> Table:
     for heading in ("measured", "median", "min to max", "floor", "floor median", "ratio", "goal", ""):
         table.add_column(heading, justify="left" if heading in {"measured", "floor", ""} else "right")
     for f in figures:
-        sign = "≥" if f.is_rate else "≤"
+        sign = "≥" if is_rate(f.unit) else "≤"
         digits = 2 if f.unit == "s" else 0
         table.add_row(
             f.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ class Orchestrated:
     airflow: AirflowProcess
     lake: Lake
     records: ShopRecords
+    exports: Path
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,12 @@ def orchestrated(tmp_path_factory: pytest.TempPathFactory, spark_connect: str) -
     connection = f"spark-connect://{server.hostname}:{server.port}"
     home = directory / "home"
     home.mkdir()
+    exports = directory / "exports"
+    exports.mkdir()
     with (
         connect(**settings) as lake,
-        airflow_process(home, {"AIRFLOW_CONN_LAKEHOLD_SPARK": connection}, **settings) as airflow,
+        airflow_process(
+            home, {"AIRFLOW_CONN_LAKEHOLD_SPARK": connection, "ORDERS_EXPORT": str(exports)}, **settings
+        ) as airflow,
     ):
-        yield Orchestrated(airflow, lake, ShopRecords(lake, directory / "recorded"))
+        yield Orchestrated(airflow, lake, ShopRecords(lake, directory / "recorded"), exports)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyarrow import parquet
 
 from lakehold.holds.commands import NewHold
 from tests.dags.conftest import Orchestrated
@@ -156,3 +157,12 @@ def test_maintenance_reports_its_deletions(orchestrated: Orchestrated) -> None:
     run = orchestrated.airflow.run("lakehold_maintenance", tables=["shop.orders", "shop.missing"])
     assert (run.state, run.labels) == ("failed", {"table[0]": "shop.missing"})
     assert "code: table-missing" in run.log
+
+
+def test_the_example_exports_the_newest_state(orchestrated: Orchestrated) -> None:
+    orchestrated.records.write("orders", (7, "exported"))
+    orchestrated.lake.ingest("shop")
+    run = orchestrated.airflow.run("orders_export")
+    assert run.state == "success", run.log
+    (file,) = orchestrated.exports.glob("orders-*.parquet")
+    assert (7, "exported") in {(row["id"], row["v"]) for row in parquet.read_table(file).to_pylist()}

@@ -46,7 +46,7 @@ def test_pages_show_the_commands_that_these_tests_run() -> None:
     assert [line.split()[:2] for line in start.splitlines()] == [["make", "demo"], ["make", "test"]]
     assert checked("docs/index.md", __file__) == ["make demo\n"]
     assert checked("docs/start/real-stack.md", __file__) == ["make demo-live\n"]
-    assert checked("docs/start/embedded.md", __file__) == ["make setup\nlakehold demo --directory demo\n"]
+    assert checked("docs/start/embedded.md", __file__) == ["make setup\n", "lakehold demo --directory demo\n"]
     setup, demo = commands("demo")
     assert [setup] == commands("setup")
     assert demo == [COMMAND, "demo"]

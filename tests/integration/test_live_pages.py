@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from lakehold.stack import StackAddresses, StackPorts
-from tests.page_terminal import Terminal, read
+from tests.page_terminal import EXAMPLES, Terminal, read
 from tests.page_terminal import terminal as terminal  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.runnable_pages import PAGES, parts
 from tests.waiting import wait_for
@@ -51,9 +51,11 @@ class LiveApp:
             f"PORT {SHOWN.postgres_port}": f"PORT {stack.postgres_port}",
             "http://connect.example:8083": stack.connect,
             "HOST 'db.example'": f"HOST '{stack.postgres_host}', PORT {stack.postgres_port}",
+            "broker.example:9092": stack.kafka,
             "DATABASE 'shop'": "DATABASE 'app'",
         }
         self.steps: dict[str, Callable[[], None]] = {
+            "the examples are copied, and PostgreSQL has users and carts": self._examples,
             "PostgreSQL's configuration has the limit": self._has_limit,
             "PostgreSQL, Kafka and Kafka Connect run": lambda: terminal.set_variable("COLUMNS", "170"),
             "a database with users and carts": self._database,
@@ -78,6 +80,10 @@ class LiveApp:
             self._run("postgresql", program)
         for program in statements:
             self._run("sql", program)
+
+    def _examples(self) -> None:
+        self._database()
+        self._terminal.copy(EXAMPLES)
 
     def _has_limit(self) -> None:
         # Not what SHOW says: the stack limits its log on the command line, which prevails.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import ExecStatus
+from tenacity import stop_after_attempt
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
@@ -352,3 +355,24 @@ def test_a_signal_table_keeps_the_time_of_the_last_inspection(login: Login) -> N
     assert upstream.record_seen(table, 6) == 7, "a process that was paused does not replace a later time"
     assert kept() == 7
     upstream.drop_signal_table(table)
+
+
+def test_a_slot_is_dropped_once_its_reader_has_left_and_refused_while_it_stays(
+    postgres_server: Postgres, login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, upstream = postgres_server.addresses.postgres(), PostgresUpstream(login, _TIMEOUT_S)
+    monkeypatch.setattr(postgres, "UNTIL_RELEASED", postgres.UNTIL_RELEASED.copy(stop=stop_after_attempt(2)))
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot('read', 'pgoutput')")
+        with closing(psycopg.connect(address, autocommit=True, replication="database")) as reader:
+            options = b"(proto_version '1', publication_names 'p')"
+            assert (
+                reader.pgconn.exec_(b"START_REPLICATION SLOT read LOGICAL 0/0 " + options).status
+                == ExecStatus.COPY_BOTH
+            )
+            with pytest.raises(UpstreamUnavailable) as refusal:
+                upstream.drop_slot("read")
+            assert (refusal.value.code, refusal.value.message) == ("slot-in-use", 'replication slot "read" is in use')
+        monkeypatch.undo()
+        upstream.drop_slot("read")
+        assert connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = 'read'").fetchone() is None

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import DeclaredColumn
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
+from lakehold.ingest.decode.flattened import DELETED
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from lakehold.ingest.decode.shared_decoding import DecodedTogether, decode_together
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
@@ -76,7 +77,8 @@ def columns(draw: st.DrawFn) -> tuple[DeclaredColumn, ...]:
 @st.composite
 def texts(draw: st.DrawFn) -> bytes | None:
     """Draw a JSON value, whole or broken, alone or within an envelope or a payload."""
-    row = st.dictionaries(st.sampled_from(sorted(TYPES)), VALUES)
+    deleted = st.sampled_from(["true", "false", True, None])
+    row = st.fixed_dictionaries({}, optional={**dict.fromkeys(sorted(TYPES), VALUES), DELETED: deleted})
     event = st.fixed_dictionaries({"op": st.sampled_from(["c", "u", 1, None]), "before": st.none() | row, "after": row})
     content: Any = draw(st.one_of(row, event, VALUES))
     if draw(st.booleans()):

@@ -1,7 +1,19 @@
-"""Change events as Debezium's other connectors write them, as far as its documentation shows them."""
+"""Change events as Debezium's other connectors write them, as far as its documentation shows them, and published ones.
+
+`tests/recorded/connectors.jsonl` has published messages, one a line, with key and value as JSON. Their sources are
+
+sqlserver     the create, the update and the delete in Debezium's documentation (`connectors/sqlserver.adoc`), with
+              `event_serial_no` as the number that its schema says
+mongodb       a row of a snapshot of Debezium 2.1 from RisingWave's tests (`parser/debezium/mongo_json_parser.rs`), and the
+              update with `updateDescription` and the delete in Debezium's documentation (`connectors/mongodb.adoc`)
+mongodb_bare  a create, an update and a delete from Paimon's tests (`kafka/debezium-bson/table/event`), Debezium 2.7, no schemas
+
+Debezium, RisingWave and Paimon have the Apache License 2.0.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +25,7 @@ from tests.message_cases import DEBEZIUM, DEBEZIUM_UPSERT, UPSERT, Case, Message
 
 pytestmark = pytest.mark.spark
 
+RECORDED = Path(__file__).parents[1] / "recorded" / "connectors.jsonl"
 TEXT, NUMBER, SMALL = (
     {"type": "string", "optional": True},
     {"type": "int64", "optional": True},
@@ -105,35 +118,32 @@ def _fields(row: Any) -> dict[str, Any]:
     return {field["field"]: field for field in row["fields"]}
 
 
-def mongodb(after: Any, **more: Any) -> Message:
-    """Return a MongoDB event, whose documents are JSON texts."""
-    document = TEXT | {"name": "io.debezium.data.Json"}
-    source = struct(
-        "Source", COMMON | {"collection": {"type": "string"}, "ord": SMALL, "lsid": TEXT, "txnNumber": NUMBER}
-    )
-    description = struct("updatedescription", {"removedFields": {"type": "array", "items": TEXT, "optional": True}})
-    fields = {"before": document, "after": document, "updateDescription": description | {"optional": True}}
-    change = struct("Envelope", fields | {"source": source, "op": TEXT, "ts_ms": NUMBER})
-    of_event = {
-        "version": "3.3.0.Final",
-        "connector": "mongodb",
-        "name": "shop",
-        "ts_ms": 1,
-        "db": "shop",
-        "table": "t",
-    }
-    payload = {"after": after, "op": "c", "source": of_event | {"collection": "orders", "ord": 1}, "ts_ms": 1, **more}
-    return json_record(struct("Key", {"id": TEXT}), {"id": '{"$oid":"1"}'}), json_record(change, payload)
+def recorded(case: str, *, payloads: bool = False) -> list[Message]:
+    """Return the published messages of a case; with `payloads` as a converter without schemas writes them."""
+    messages = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    pairs = [(each["key"], each["value"]) for each in messages if each["case"] == case]
+    if payloads:
+        pairs = [(key["payload"], value["payload"]) for key, value in pairs]
+    return [(_as_json(key), _as_json(value)) for key, value in pairs]
+
+
+def _as_json(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def test_events_of_other_connectors_are_rows(make_lake: LakeFactory, tmp_path: Path) -> None:
-    document = mongodb('{"_id":{"$oid":"1"},"total":5}')
+    listed, documents = "(id INT, email STRING)|", dict.fromkeys(range(3), "unsupported-schema")
     flat = struct("orders", {"_id": TEXT, "total": SMALL})
     cases = {
         name: Case(DEBEZIUM_UPSERT, changes(name), [("1" if name == "oracle" else 1, "c")]) for name in SOURCES
     } | {
         "classic": Case(DEBEZIUM, changes("sqlserver"), stopped="envelope-connector"),
-        "mongodb": Case(DEBEZIUM_UPSERT, [document, (document[0], None)], reasons={0: "unsupported-schema"}),
+        "published": Case(DEBEZIUM_UPSERT, recorded("sqlserver"), []),
+        "published_bare": Case(
+            listed + DEBEZIUM_UPSERT, recorded("sqlserver", payloads=True)[:2], [(1005, "noreply@example.org")]
+        ),
+        "mongodb": Case(DEBEZIUM_UPSERT, recorded("mongodb"), reasons=documents),
+        "mongodb_bare": Case("(id STRING)|" + DEBEZIUM_UPSERT, recorded("mongodb_bare"), reasons=documents),
         "documents": Case(
             UPSERT,
             [(json_record(struct("Key", {"_id": TEXT}), {"_id": "1"}), json_record(flat, {"_id": "1", "total": 5}))],
@@ -142,6 +152,6 @@ def test_events_of_other_connectors_are_rows(make_lake: LakeFactory, tmp_path: P
     }
     lake = make_lake()
     assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
-    (detail,) = lake.sql("SELECT detail FROM mz_catalog.mz_source_errors").rows[0]
+    (detail,) = lake.sql("SELECT DISTINCT detail FROM mz_catalog.mz_source_errors").rows[0]
     assert "text with a document" in detail
     assert "ExtractNewDocumentState" in detail

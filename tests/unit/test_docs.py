@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from mkdocs.utils.yaml import yaml_load
 from pydantic_core import PydanticUndefined
 
 from lakehold.cli import backfill, ingest, maintain
@@ -91,6 +92,15 @@ def test_commands_are_parsed(words: list[str]) -> None:
             assert set(wanted) <= set(targets)
         case _:
             pytest.fail("only `lakehold` and `make` belong into a shell block: the others cannot be checked")
+
+
+def test_commands_of_issue_forms_are_parsed() -> None:
+    forms = [yaml_load(path.read_text()) for path in sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))]
+    texts = [field["attributes"].get("description", "") for form in forms for field in form.get("body", [])]
+    named = [code for text in texts for code in inline_code(text) if re.match(r"lakehold \w", code)]
+    assert len(named) > 3
+    for command in named:
+        parse_command(shlex.split(command)[1:])
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from importlib import metadata
 from itertools import chain
@@ -10,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 from packaging.requirements import Requirement
+
+from tests.built_packages import committed_files
 
 ROOT = Path(__file__).parents[2]
 LONGEST_MODULE_LINES = 400
@@ -29,16 +30,7 @@ def project_files() -> list[Path]:
     """Return every file that is committed or could be."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    names = [name for name in listed.stdout.split("\0") if name]
-    assert names
-    return [ROOT / name for name in names if (ROOT / name).is_file()]
+    return [ROOT / name for name in sorted(committed_files())]
 
 
 def lines_matching(pattern: re.Pattern[str]) -> list[str]:

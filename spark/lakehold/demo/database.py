@@ -23,8 +23,8 @@ from lakehold.stack import (
     debezium_postgres,
     publication_sql,
 )
+from lakehold.upstream.postgres import UNTIL_RELEASED
 
-_SLOT_RELEASED_WITHIN_S = 30.0
 _TOPICS_WRITTEN_WITHIN_S = 60.0
 _TOPICS_DELETED_WITHIN_S = 30.0
 _POLL_INTERVAL_S = 0.1
@@ -108,20 +108,9 @@ class ShopDatabase:
         self._maintain(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     def _drop_slot(self) -> None:
-        # The connector's task releases the slot a moment after the connector is deleted.
-        deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
+        statement = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
         with psycopg.connect(self.addresses.postgres(), autocommit=True) as connection:
-            while True:
-                try:
-                    connection.execute(
-                        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
-                        [self.name],
-                    )
-                    return
-                except psycopg.errors.ObjectInUse:
-                    if time.monotonic() > deadline_s:
-                        raise
-                    time.sleep(_POLL_INTERVAL_S)
+            UNTIL_RELEASED(connection.execute, statement, [self.name])
 
     def _maintain(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.addresses.postgres(), autocommit=True) as connection:

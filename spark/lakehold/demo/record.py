@@ -10,7 +10,6 @@ Debezium.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import logging
@@ -23,8 +22,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
+import typer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from lakehold import stack
@@ -167,20 +167,18 @@ def _free_ports() -> StackPorts:
         return StackPorts(*(probe.getsockname()[1] for probe in probes))
 
 
-def main() -> None:
-    """Read the arguments and record."""
-    parser = argparse.ArgumentParser(prog="python -m lakehold.demo.record", description="Record the demo's change log.")
-    parser.add_argument("--output", type=Path, required=True, help="directory that takes the recording")
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--customers", type=int, default=80, help="before the first change, and as many orders")
-    parser.add_argument("--transactions", type=int, default=600, help="after it")
-    arguments = parser.parse_args()
+def main(
+    *,
+    output: Annotated[Path, typer.Option(help="Directory that takes the recording.")],
+    seed: int = 3,
+    customers: Annotated[int, typer.Option(help="Before the first change, and as many orders.")] = 80,
+    transactions: Annotated[int, typer.Option(help="After it.")] = 600,
+) -> None:
+    """Record the demo's change log."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    messages = record(
-        arguments.output, seed=arguments.seed, customers=arguments.customers, transactions=arguments.transactions
-    )
-    log.info("recorded %d messages in %s", messages, arguments.output)
+    messages = record(output, seed=seed, customers=customers, transactions=transactions)
+    log.info("recorded %d messages in %s", messages, output)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

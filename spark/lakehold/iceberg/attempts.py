@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError, RESTError, ValidationError
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
+from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, UpstreamUnavailable
 from lakehold.iceberg.deletion import delete_or_log
@@ -34,6 +35,12 @@ MAX_PAUSE_S = 0.25
 
 READ_ATTEMPTS = 5
 """How often a read is tried when it meets files that others expired; that takes some fifteen changes."""
+_READING = Retrying(
+    retry=retry_if_exception_type(FileNotFoundError),
+    stop=stop_after_attempt(READ_ATTEMPTS),
+    before_sleep=before_sleep_log(logger, logging.INFO),
+    reraise=True,
+)
 
 UNANSWERED = (SQLAlchemyError, RESTError, OSError)
 """Exceptions of catalogs and warehouses that do not answer: from a database, a REST server, or the network to either."""
@@ -114,12 +121,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
         UpstreamUnavailable: The catalog does not answer.
     """
     try:
-        for _ in range(READ_ATTEMPTS - 1):
-            try:
-                return of(_loaded(catalog, table_name))
-            except FileNotFoundError:
-                logger.info("%s changed while it was read: reading it again", table_name)
-        return of(_loaded(catalog, table_name))
+        return _READING(lambda: of(_loaded(catalog, table_name)))
     except FileNotFoundError as error:
         raise unreadable(table_name, error) from error
     except (ForbiddenError, PermissionError) as error:

@@ -140,7 +140,7 @@ class TopicDecoder:
     ) -> tuple[Wanted, bool]:
         """Return the schemas and the shape in which a table wants records decoded, and whether the records name no other schemas.
 
-        The shape is Debezium's, with the rows before and after a change, or flat: the value is the row.
+        The shape is Debezium's, with the rows before and after a change, or the value is the row.
 
         Args:
             table: The table; it declares the columns of bare JSON.
@@ -152,7 +152,9 @@ class TopicDecoder:
             TableStopped: The columns of the records are unknown.
         """
         subjects = None if scan_schemas or part.here is not None else self._subjects(table, part)
-        shape = Shape.DEBEZIUM if table.envelope.wraps_rows else Shape.FLAT
+        shape = Shape.FLATTENED if table.envelope.is_flattened else Shape.FLAT
+        if table.envelope.wraps_rows:
+            shape = Shape.DEBEZIUM
         has_heads = self.has_heads and shape is Shape.DEBEZIUM
         schemas = subjects or self._found(table, part, stored_key)
         if not table.reads_keys:

@@ -160,7 +160,7 @@ def _captured_envelope_error(cursor: Cursor, envelope: Envelope, first: Token, l
         start=first.start,
         end_exclusive=last.end + 1,
         code="envelope-captured",
-        detail="Its connector writes Debezium's change events, which would become rows as they are.",
+        detail="Its connector writes Debezium's change events, which are no rows.",
         hint="write ENVELOPE DEBEZIUM, or ENVELOPE DEBEZIUM UPSERT, which needs no row from before a change",
     )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
-import time
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -21,6 +19,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehold.errors import LakeholdError, SettingsError
 from lakehold.iceberg.object_stores import checksum_variables
@@ -53,17 +52,17 @@ def open_catalog(settings: Settings) -> Catalog:
         SettingsError: The catalog does not answer or the warehouse cannot be written.
         UpstreamUnavailable: The object store that the warehouse is in does not work.
     """
-    for attempt in range(OPEN_ATTEMPTS):
-        try:
-            return _open(settings)
-        except _MAY_PASS as error:
-            if attempt == OPEN_ATTEMPTS - 1:
-                raise _cannot_open(settings, error) from error
-            logger.info("opening the catalog again: %s", error)
-            time.sleep(random.uniform(0, 0.05 * 2**attempt))
-        except (SQLAlchemyError, RESTError, OSError, ImportError) as error:
-            raise _cannot_open(settings, error) from error
-    raise AssertionError("unreachable")
+    opening = Retrying(
+        retry=retry_if_exception_type(_MAY_PASS),
+        stop=stop_after_attempt(OPEN_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05),
+        before_sleep=before_sleep_log(logger, logging.INFO),
+        reraise=True,
+    )
+    try:
+        return opening(_open, settings)
+    except (*_MAY_PASS, SQLAlchemyError, RESTError, OSError, ImportError) as error:
+        raise _cannot_open(settings, error) from error
 
 
 def _open(settings: Settings) -> Catalog:

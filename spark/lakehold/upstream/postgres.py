@@ -6,7 +6,6 @@ The *signal table* belongs to one connector: lakehold writes requests to it, and
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors, sql
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.envelope.upstream_columns import InitialValues
@@ -42,8 +42,10 @@ from lakehold.upstream.postgres_shapes import shapes_of
 from lakehold.upstream.postgres_values import lost_values
 from lakehold.upstream.refusals import rights_hint
 
-_SLOT_RELEASED_WITHIN_S = 30.0
-_POLL_INTERVAL_S = 0.1
+UNTIL_RELEASED = Retrying(
+    retry=retry_if_exception_type(errors.ObjectInUse), stop=stop_after_delay(30), wait=wait_fixed(0.1), reraise=True
+)
+"""Repeats a statement on a slot that a reader still uses: a task releases its slot a moment after its connector has ended."""
 _SEARCHED_WITHIN_S = 10.0
 """Time for searching the rows of all tables of a statement."""
 
@@ -306,20 +308,15 @@ class PostgresUpstream:
         replicates: bool = False,
     ) -> None:
         """Run a statement on a slot, as soon as no reader uses the slot."""
-        deadline_s = time.monotonic() + _SLOT_RELEASED_WITHIN_S
         with self._connected(replicates=replicates) as connection:
-            while True:
-                try:
-                    connection.execute(statement, values)
-                    return
-                except errors.ObjectInUse:
-                    if time.monotonic() > deadline_s:
-                        raise UpstreamUnavailable(
-                            f'replication slot "{slot}" is in use',
-                            code="slot-in-use",
-                            hint="Stop the process that reads it (pg_replication_slots.active_pid), then run the command again.",
-                        ) from None
-                    time.sleep(_POLL_INTERVAL_S)
+            try:
+                UNTIL_RELEASED(connection.execute, statement, values)
+            except errors.ObjectInUse:
+                raise UpstreamUnavailable(
+                    f'replication slot "{slot}" is in use',
+                    code="slot-in-use",
+                    hint="Stop the process that reads it (pg_replication_slots.active_pid), then run the command again.",
+                ) from None
 
     @contextmanager
     def _connected(self, *, replicates: bool = False) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:

@@ -64,7 +64,8 @@ NOT_DEBEZIUM = "not-debezium"
 
 _DOCUMENT = (
     'The field "after" of the change event is a text with a document in it, as the MongoDB connector writes it, which does not '
-    "say what columns it has. Let the connector write documents as records (ExtractNewDocumentState), and use ENVELOPE UPSERT."
+    "say what columns it has. Let the connector write documents as records (ExtractNewDocumentState), and use ENVELOPE UPSERT, "
+    "or DEBEZIUM FLATTENED with its delete.tombstone.handling.mode=rewrite."
 )
 
 
@@ -130,6 +131,18 @@ def problems(value: Part) -> Iterator[tuple[str, str]]:
                     f"({first} RLIKE {literal(_JAVA_ARRAY)})",
                     f'Column "{f.name}" holds an array of several dimensions, which the connector sends without its values.',
                 )
+
+
+def documents(value: Part) -> Iterator[tuple[str, str, str]]:
+    """Yield (condition, code, detail): the condition that MongoDB's connector sent a text where columns are declared.
+
+    JSON without a schema shows only by its values that it has such texts.
+    """
+    paths = ("$.source.connector", "$.payload.source.connector")
+    connector = f"coalesce({', '.join(f'get_json_object(CAST({value.name} AS STRING), {literal(p)})' for p in paths)})"
+    for version in value.versions if not value.written_with else ():
+        is_unread = f"{version.parsed} IS NOT NULL AND {version.corrupt}"
+        yield f"({is_unread} AND {connector} = 'mongodb')", "unsupported-schema", _DOCUMENT
 
 
 def _texts(version: Version) -> list[str]:

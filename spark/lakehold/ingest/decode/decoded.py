@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from pyspark.sql import DataFrame
 
-from lakehold.ingest.decode import debezium
+from lakehold.ingest.decode import debezium, flattened
 from lakehold.ingest.decode.connect_schema import LeftOut
 from lakehold.ingest.decode.message_parts import Part, is_small_value, part
 from lakehold.ingest.decode.parsers import AvroParser, Call, CallForAll, calls_for_all
@@ -38,6 +38,8 @@ class Shape(StrEnum):
 
     DEBEZIUM = "debezium"
     """A value is a change event of Debezium, with rows in `before` and `after`."""
+    FLATTENED = "flattened"
+    """A value is a row that Debezium flattened, which says whether it was deleted."""
     FLAT = "flat"
     """A value is a row."""
 
@@ -52,6 +54,7 @@ class Decoded:
       hold Debezium's placeholder for a value it does not have, null if none); and, also for records with errors, `op, source
       struct<connector, snapshot, sequence, lsn, file, pos, row, ts_ms>, transaction struct<id, total_order, collection_order>,
       is_readable` (false for a value that exists and that no schema reads);
+    - FLATTENED: `value struct<columns>, deleted boolean, unavailable array<string>`, the last one as above, of `value`;
     - FLAT: `value struct<columns>`;
 
     and `absent array<string>`, the columns that the schema of a record lacks, if there are several `versions`.
@@ -151,18 +154,23 @@ class ReaderSql:
     @classmethod
     def of(cls, wanted: Wanted, number: int, max_bytes: int) -> ReaderSql:
         """Make the SQL for a request; `number` keeps its columns apart from those of other readers of the same records."""
-        is_debezium, schemas = wanted.shape is Shape.DEBEZIUM, wanted.schemas
+        schemas = wanted.schemas
         empty = Part("value", is_small_value(max_bytes), number)
         key = part(Part("key", f"length(key) <= {max_bytes}", number), schemas.key)
-        if is_debezium:
-            value = debezium.only_envelopes(part(empty, schemas.value, declared_envelope, debezium.FIELDS))
-            after = structure("after", value, "after", stored=wanted.stored)
-            rows: tuple[Structure, ...] = (structure("before", value, "before", after.columns), after)
-        else:
-            value = part(empty, schemas.value)
-            rows = (structure("value", value, stored=wanted.stored),)
+        rows: tuple[Structure, ...]
+        match wanted.shape:
+            case Shape.DEBEZIUM:
+                value = debezium.only_envelopes(part(empty, schemas.value, declared_envelope, debezium.FIELDS))
+                after = structure("after", value, "after", stored=wanted.stored)
+                rows = (structure("before", value, "before", after.columns), after)
+            case Shape.FLATTENED:
+                value = flattened.only_flattened(part(empty, schemas.value, flattened.with_deleted))
+                rows = (flattened.without_deleted(structure("value", value, stored=wanted.stored)),)
+            case Shape.FLAT:
+                value = part(empty, schemas.value)
+                rows = (structure("value", value, stored=wanted.stored),)
         of_key = structure("key", key, stored=wanted.stored)
-        return cls(key, value, of_key, rows, wanted.shape, wanted.has_heads and is_debezium)
+        return cls(key, value, of_key, rows, wanted.shape, wanted.has_heads and wanted.shape is Shape.DEBEZIUM)
 
     @property
     def has_error(self) -> str:
@@ -179,17 +187,26 @@ class ReaderSql:
 
     def problems(self) -> list[str]:
         """Write the columns that describe why a record's key or value cannot be decoded."""
-        is_debezium = self.shape is Shape.DEBEZIUM
-        of_parts = ((self.key, [self.of_key]), (self.value, self.rows))
-        return [f"{problem(of, rows, is_debezium=is_debezium)} AS {of.problem}" for of, rows in of_parts]
+        value = self.value
+        match self.shape:
+            case Shape.DEBEZIUM:
+                of_value = problem(value, self.rows, debezium.problems(value), debezium.documents(value))
+            case Shape.FLATTENED:
+                of_value = problem(value, self.rows, flattened.problems(value))
+            case Shape.FLAT:
+                of_value = problem(value, self.rows)
+        return [f"{problem(self.key, [self.of_key])} AS {self.key.problem}", f"{of_value} AS {value.problem}"]
 
     def result(self) -> str:
         """Write a structure of the decoded parts of a record."""
         key, value = self.key.problem, self.value.problem
         found = {row.name: row.value() for row in self.rows}
         head = {}
-        if self.shape is Shape.DEBEZIUM:
+        if self.shape is not Shape.FLAT:
             found["unavailable"] = debezium.unavailable(self.rows[-1])
+        if self.shape is Shape.FLATTENED:
+            found["deleted"] = flattened.is_deleted(self.value)
+        if self.shape is Shape.DEBEZIUM:
             head = debezium.head(self.value)
         if len(self.rows[-1].versions) > 1:
             found["absent"] = self.rows[-1].absent()

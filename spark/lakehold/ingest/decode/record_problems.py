@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lakehold.ingest.decode import debezium
 from lakehold.ingest.decode.message_parts import Part
 from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, struct_of
@@ -16,19 +15,25 @@ UNKNOWN_SCHEMA = "unknown-schema"
 """The error of a message whose schema is unknown here: the caller fetches the schema from the registry and decodes again."""
 
 
-def problem(part: Part, structures: Sequence[Structure], *, is_debezium: bool) -> str:
+def problem(
+    part: Part,
+    structures: Sequence[Structure],
+    of_shape: Iterable[tuple[str, str]] = (),
+    unread: Iterable[tuple[str, str, str]] = (),
+) -> str:
     """Write the SQL of a message's first problem as `struct<code, detail>`; null if there is none.
 
     Args:
         part: The key or the value, with a parser for each schema that its messages use.
         structures: The structures of columns made from it: `key`, or `value`, or Debezium's `before` and `after`.
-        is_debezium: Whether a value must be Debezium's envelope.
+        of_shape: Conditions that a value that can be read is not of the shape that the reader wants, each with a sentence.
+        unread: Conditions with a better reason why a value cannot be read than that it cannot, each with a code and a sentence.
     """
     if not part.versions and not part.written_with:
         return "CAST(NULL AS struct<code:string,detail:string>)"
     name, undecodable = part.name, f"undecodable-{part.name}"
     # In the order of importance; a condition with None as its code ends the search: nothing is wrong.
-    unread = [
+    without_row = [
         (f"{name} IS NULL", None, ""),
         (f"NOT ({part.is_small})", "oversized", literal("The record is longer than the limit.")),
         (part.is_blank, undecodable if name == "key" else "empty-value", literal(f"The {name} is empty, not null.")),
@@ -37,15 +42,15 @@ def problem(part: Part, structures: Sequence[Structure], *, is_debezium: bool) -
         (part.is_null, None, ""),
         ("true" if part.written_with else "false", UNKNOWN_SCHEMA, part.written_with),
     ]
-    envelope = debezium.problems(part) if is_debezium and name == "value" else ()
     read = [
+        *((condition, code, literal(detail)) for condition, code, detail in unread),
         *_corrupt(part, undecodable),
-        *((condition, undecodable, literal(detail)) for condition, detail in envelope),
+        *((condition, undecodable, literal(detail)) for condition, detail in of_shape),
         *(case for structure in structures for case in _wrong_columns(structure, undecodable)),
     ]
     # Most records are read without problems: they pass the fewest conditions.
     is_unread = " AND ".join(f"{version.parsed} IS NULL" for version in part.versions) or "true"
-    return f"CASE WHEN {is_unread} THEN CASE {_branches(unread)} END {_branches(read)} END"
+    return f"CASE WHEN {is_unread} THEN CASE {_branches(without_row)} END {_branches(read)} END"
 
 
 def _branches(cases: Iterable[tuple[str, str | None, str]]) -> str:

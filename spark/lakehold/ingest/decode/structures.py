@@ -72,8 +72,9 @@ class Structure:
 
     def undecodable(self) -> Iterator[tuple[str, str]]:
         """Yield (condition, column): the condition that a value of the column got lost, because the column cannot hold it."""
+        names = {column.name for column in self.columns}
         for i, origin in enumerate(self.origins):
-            for f in distinguishable(origin.schema.fields):
+            for f in (each for each in distinguishable(origin.schema.fields) if each.name in names):
                 place = quoted(f.name)
                 lost = undecodable(f"{origin.raw}.{place}", f"{self._column(i)}.{place}", f.schema, origin.encoding)
                 if lost:

@@ -3,14 +3,16 @@
 `docs/reference/envelopes.md` begins with a comparison of the envelopes, and `change_columns.py` has the columns of a change. In
 short:
 
-NONE             each value is one more row; a null value is an error
-UPSERT           a null value deletes, any other is the row's new state
-DEBEZIUM …       `after` is the row's new state, `d` deletes, `t` truncates, `m` is not about rows
-DEBEZIUM UPSERT  a tombstone after a `d` deletes once more, harmlessly, and is all that compaction leaves of a delete
-DEBEZIUM         in a table without a key each event adds a row, removes one of the equal rows, or does both
+NONE                each value is one more row; a null value is an error
+UPSERT              a null value deletes, any other is the row's new state
+DEBEZIUM FLATTENED  as UPSERT; a row that says that it was deleted deletes, too, and a placeholder keeps the stored value
+DEBEZIUM …          `after` is the row's new state, `d` deletes, `t` truncates, `m` is not about rows
+DEBEZIUM UPSERT     a tombstone after a `d` deletes once more, harmlessly, and is all that compaction leaves of a delete
+DEBEZIUM            in a table without a key each event adds a row, removes one of the equal rows, or does both
 
 A new envelope is a member of `lakehold.definitions.Envelope`, which has its properties, and a function here, which maps its
-messages to changes. Nothing else names an envelope.
+messages to changes. Nothing else names an envelope. If its values are neither rows nor Debezium's events, it also is a `Shape` of
+`ingest/decode/decoded.py`, with a module there for its fields.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ def changes_of(
     match table.envelope:
         case Envelope.NONE:
             mapped = _none(decoded)
-        case Envelope.UPSERT:
+        case Envelope.UPSERT | Envelope.DEBEZIUM_FLATTENED:
             mapped = _upsert(decoded, table, stored_key)
         case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
             mapped = _debezium_multiset(decoded, table) if is_multiset else _debezium(decoded, table, stored_key)
@@ -178,14 +180,17 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
     null_key = f"(error IS NULL AND {key.all_null})"
     without_key = "null-key" if key.columns else KEYLESS
     is_error = f"(error IS NOT NULL OR {key.is_unequal})"
+    of_flattened = {KEPT: "unavailable"} if table.envelope.is_flattened else {}
+    deletes = "value IS NULL OR deleted" if table.envelope.is_flattened else "value IS NULL"
     return _Mapped(
         decoded,
         key,
         row="value",
         change={
             **_OF_FLAT,
+            **of_flattened,
             OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR {is_error} THEN NULL"
-            f" WHEN value IS NULL THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
+            f" WHEN {deletes} THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
             ERROR: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN 'key-type'"
             f" WHEN {null_key} AND value IS NOT NULL THEN '{without_key}' ELSE error END",
             DETAIL: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN {key.unequal_detail}"
@@ -356,7 +361,7 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
     """
     decoded, key = mapped.decoded, mapped.key
     in_row = present_columns(decoded, mapped.row, history)
-    kept = kept_columns(decoded, mapped.change[KEPT], history) if mapped.row == "after" else mapped.change[KEPT]
+    kept = mapped.change[KEPT] if mapped.is_multiset else kept_columns(decoded, mapped.change[KEPT], history)
     added = {each.column.name: (each.value, each.column) for each in included}
     found = in_row | dict(key.columns) | added
     order = [*(name for name in key.columns if name not in in_row), *in_row]
