@@ -1,9 +1,9 @@
 # The front door: `make` lists what there is to do.
 BIN := .venv/bin
 CODE := spark/lakehold tests $(wildcard dags/*.py docs/examples/*.py)
-# Each of the workers has a Spark session of its own, of 3 GiB, and two have a stack, of 2 GiB. Tests of the stack wait half of
-# their time: a third worker uses two cores then.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+# Each of the workers has a Spark session of its own, of 2 GiB, and two have a stack, of 2 GiB. Tests of the stack and of single
+# servers wait half of their time: four workers use two cores then.
+PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

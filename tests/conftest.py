@@ -30,6 +30,9 @@ _names = itertools.count()
 
 LakeFactory = Callable[..., Lake]
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings that let Spark interpret its plans: a query of a few rows takes less time than compiling code for it."""
+
 # A test that passed once passes again, however busy the machine is; `--hypothesis-profile=default` searches for new examples.
 hypothesis_settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -101,11 +104,23 @@ def jvm(request: pytest.FixtureRequest) -> None:
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """Start Spark in this process."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = session_settings(tmp_path_factory.mktemp("session"), {"spark.sql.shuffle.partitions": "2"})
+    conf = {"spark.sql.shuffle.partitions": "2", **INTERPRETED}
+    settings = session_settings(tmp_path_factory.mktemp("session"), conf)
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold-tests")
     for name, value in session_conf(settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+@pytest.fixture
+def generated_code(spark: SparkSession) -> Iterator[None]:
+    """Let the shared session compile code for its plans, as every other session does."""
+    before = {name: str(spark.conf.get(name)) for name in INTERPRETED}
+    for name in INTERPRETED:
+        spark.conf.unset(name)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,14 @@ COLUMNS: dict[str, dict[str, Any]] = {"id": {"type": "int64"}, "name": {"type": 
 both = pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
 few_and_many = pytest.mark.parametrize("settings", [{}, {"driver_read_max_records": 0}], ids=["in-driver", "by-spark"])
 
+_EACH = [("DEBEZIUM", {}), ("DEBEZIUM UPSERT", {"driver_read_max_records": 0})]
+_OTHERS = [("DEBEZIUM", {"driver_read_max_records": 0}), ("DEBEZIUM UPSERT", {})]
+
+each_once = pytest.mark.parametrize(
+    ("envelope", "settings"), [*_EACH, *(pytest.param(*other, marks=pytest.mark.soak) for other in _OTHERS)], ids=str
+)
+"""Run a test with each envelope and each reader once; `make soak` has the other pairs."""
+
 
 def row(id_: int, name: str | None = "a", n: int | None = 0) -> dict[str, Any]:
     return {"id": id_, "name": name, "n": n}

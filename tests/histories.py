@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import Row
 
 from lakehold.lake import Lake
@@ -61,6 +62,12 @@ FILE_V2 = Mode("deletes-of-files-v2", 2, _merge_on_read(**{"write.delete.granula
 PARTITION_V2 = Mode("deletes-of-partitions-v2", 2, _merge_on_read(**{"write.delete.granularity": "partition"}))
 VECTORS_V3 = Mode("deletion-vectors-v3", 3, _merge_on_read())
 MODES = [COPY_V1, COPY_V2, COPY_V3, FILE_V2, PARTITION_V2, VECTORS_V3]
+
+
+def written_by(*modes: Mode, soak: Sequence[Mode] = ()) -> pytest.MarkDecorator:
+    """Run a test on tables written in each of `modes`, and in those of `soak` where runs may take longer."""
+    later = [pytest.param(mode, marks=pytest.mark.soak) for mode in soak]
+    return pytest.mark.parametrize("mode", [*modes, *later], ids=str)
 
 
 @dataclass(frozen=True)

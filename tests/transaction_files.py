@@ -41,16 +41,29 @@ def define_table(lake: Lake, table: str, envelope: str) -> None:
 
 
 def states(lake: Lake, tables: Iterable[str]) -> Iterator[dict[Key, int]]:
-    """Yield the rows of the tables at each timestamp of the source from which all are readable, by table and key."""
+    """Yield the rows of the tables at each timestamp of the source from which all are readable, by table and key.
+
+    One SUBSCRIBE a table has them all. The last rows are also compared with those that SELECT shows.
+    """
     names = tuple(tables)
-    since_ms = {name: line.since_ms for name, line in lake.timelines.of([f"shop.{t}" for t in names]).items()}
+    since_ms = max(line.since_ms for line in lake.timelines.of([f"shop.{t}" for t in names]).values())
+    changes = sorted(
+        (at_ms, diff, (f"public.{table}", key), v)
+        for table in names
+        for at_ms, diff, key, v in lake.sql(f"SUBSCRIBE (SELECT id, v FROM shop.{table}) AS OF {since_ms}").rows
+    )
+    state: dict[Key, int] = {}
     for batch in lake.batches.history("shop"):
-        if batch.mz_timestamp >= max(since_ms.values()):
-            yield {
-                (f"public.{table}", key): v
-                for table in names
-                for key, v in lake.sql(f"SELECT id, v FROM shop.{table} AS OF {batch.mz_timestamp}").rows
-            }
+        while changes and changes[0][0] <= batch.mz_timestamp:
+            _, diff, key, v = changes.pop(0)
+            if diff > 0:
+                state[key] = v
+            else:
+                del state[key]
+        if batch.mz_timestamp >= since_ms:
+            yield dict(state)
+    shown = {(f"public.{t}", key): v for t in names for key, v in lake.sql(f"SELECT id, v FROM shop.{t}").rows}
+    assert shown == state
 
 
 def record(directory: Path, topics: Topics, written: Offsets, until: Offsets) -> None:

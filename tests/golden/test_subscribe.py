@@ -28,7 +28,7 @@ from lakehold.sql.result import Result
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("generated_code")]
 
 FILES = sorted(Path(__file__).parent.glob("subscribe/*.txt"))
 SEPARATOR = "\n----"

@@ -109,7 +109,11 @@ def test_a_transaction_partly_sent_before_a_restart_waits_for_its_rest(make_lake
         assert seen[-1] == AFTER
 
 
-@pytest.mark.parametrize("limits", [{}, {"driver_read_max_records": 0}], ids=["in the driver", "by Spark"])
+@pytest.mark.parametrize(
+    "limits",
+    [{}, pytest.param({"driver_read_max_records": 0}, marks=pytest.mark.soak)],
+    ids=["in the driver", "by Spark"],
+)
 def test_topics_with_only_uncommitted_messages_block_nothing(
     make_lake: LakeFactory, broker: Broker, limits: dict[str, int]
 ) -> None:
@@ -199,7 +203,7 @@ def create_again(lake: Lake, connector: KafkaConnector) -> None:
     define_table(lake, "b", "DEBEZIUM UPSERT")
 
 
-@pytest.mark.parametrize("falls_behind", [stop_and_recover, create_again])
+@pytest.mark.parametrize("falls_behind", [stop_and_recover, pytest.param(create_again, marks=pytest.mark.soak)])
 def test_a_table_joins_at_a_commit_while_transactions_arrive(
     make_lake: LakeFactory, broker: Broker, falls_behind: Callable[[Lake, KafkaConnector], None]
 ) -> None:

@@ -125,6 +125,7 @@ def test_workers_that_do_not_write_in_kafka_transactions_are_reported(
     assert list(map(len, notices)) == [1, 1, 1]
 
 
+@pytest.mark.soak
 def test_other_tables_go_on_while_the_rows_of_a_joining_table_are_read(shop: Shop) -> None:
     chunks, chunk_rows, changes = 10, 1_024, 10_000
     shop.upstream("orders")

@@ -18,7 +18,7 @@ from tests.stack_fixtures import SourceDatabase
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _STEPS = steps_of((Path(__file__).parent / "ddl" / "postgres.sql").read_text())
-_ROUNDS = 5
+_ROUNDS = 3
 _SOME = {"again", "filled", "given", "parts"}
 """Tables whose rows change without messages. The others, and later steps, take longer than a CI run may."""
 

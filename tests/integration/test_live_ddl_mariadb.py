@@ -17,7 +17,7 @@ from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest fi
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _STEPS = steps_of((Path(__file__).parent / "ddl" / "mariadb.sql").read_text())
-_ROUNDS = 4
+_ROUNDS = 3
 _SOME = {"added", "parts", "whole"}
 """Tables whose rows change without messages. The others, and later steps, take longer than a CI run may."""
 

@@ -56,6 +56,7 @@ def test_changes_that_its_own_publication_left_out_are_published_and_fetched(sho
     shop.follow_until_nothing_is_reported()
 
 
+@pytest.mark.soak
 def test_a_partial_publication_of_somebody_else_is_refused_and_missed_changes_are_fetched(shop: Shop) -> None:
     shop.upstream("orders")
     execute(

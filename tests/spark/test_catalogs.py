@@ -24,7 +24,13 @@ NAME = "shop.items"
 KEEP_NOTHING = {"foreign_lag_ms": 0, "retain_history_ms": 0, "expire_grace_ms": 0}
 
 
-@pytest.fixture(params=["postgresql", "rest", "postgresql and s3", "rest and s3"])
+@pytest.fixture(
+    params=[
+        "postgresql and s3",
+        "rest and s3",
+        *(pytest.param(server, marks=pytest.mark.soak) for server in ("postgresql", "rest")),
+    ]
+)
 def lake(request: pytest.FixtureRequest, make_lake: LakeFactory, new_lake: NewLake, tmp_path: Path) -> Lake:
     """Open an empty lake that keeps only held history, and expects of a table that its keys are unique."""
     suites = tmp_path / "expectations"

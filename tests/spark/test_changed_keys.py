@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, both, few_and_many, row
+from tests.debezium_shop import COLUMNS, Shop, both, each_once, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
@@ -38,8 +38,7 @@ def test_a_key_that_only_rows_have_needs_before(shop: Shop, topic: Topic) -> Non
     assert "KEY (name) is not in every message key" in error.detail
 
 
-@both
-@few_and_many
+@each_once
 def test_a_null_in_a_message_key_stops_the_table_unless_it_has_a_key_of_its_own(
     make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
 ) -> None:
@@ -76,8 +75,7 @@ def test_another_message_key_stops_the_table(shop: Shop, topic: Topic, envelope:
     assert shop.rows() == [(1, "a", 0), (1, "b", 0)]
 
 
-@both
-@few_and_many
+@each_once
 def test_a_dropped_primary_key_stops_the_table(
     make_lake: LakeFactory,
     tmp_path: Path,

@@ -24,7 +24,7 @@ from lakehold.ingest.read.reader import RAW_DDL
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("generated_code")]
 
 NO_KEYS = AvroIds()
 KEY = struct("Key", {"id": {"type": "int64"}})

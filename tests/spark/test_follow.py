@@ -254,7 +254,13 @@ def test_tables_of_two_sources_are_joined_where_both_are_complete(lake: Lake, tm
     assert next(follower).rows == [(last, -1, "Bob", "salt")]
 
 
-@pytest.mark.parametrize(("point", "nth"), [("after-merge", 1), ("after-merge", 2), ("before-commit", 1)])
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        ("after-merge", 1),
+        *(pytest.param(*later, marks=pytest.mark.soak) for later in (("after-merge", 2), ("before-commit", 1))),
+    ],
+)
 def test_an_uncommitted_batch_is_not_visible(
     feed: Feed, monkeypatch: pytest.MonkeyPatch, point: Point, nth: int
 ) -> None:
@@ -314,7 +320,7 @@ def test_a_follower_keeps_the_columns_it_began_with(lake: Lake, tmp_path: Path) 
     ]
 
 
-@pytest.mark.parametrize("clause", ["", "WITHIN TIMESTAMP ORDER BY v DESC"])
+@pytest.mark.parametrize("clause", ["", pytest.param("WITHIN TIMESTAMP ORDER BY v DESC", marks=pytest.mark.soak)])
 def test_a_follower_of_the_whole_history_ends_with_the_rows_of_the_table(feed: Feed, clause: str) -> None:
     """Follow inserts, updates, deletes, keys that return, and batches that change nothing."""
     first = feed.ingest("t", *((n, "first") for n in range(20)))

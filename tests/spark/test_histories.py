@@ -16,15 +16,15 @@ from tests.histories import (
     VECTORS_V3,
     Mode,
     WrittenTable,
+    written_by,
 )
 
 pytestmark = pytest.mark.spark
 
-MERGES = [FILE_V2, PARTITION_V2, VECTORS_V3]
 REWRITE_ALL = "options => map('rewrite-all', 'true')"
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@written_by(*MODES)
 def test_inserts_deletes_updates_and_merges_are_exact(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run(
@@ -50,7 +50,7 @@ def test_inserts_deletes_updates_and_merges_are_exact(make_lake: LakeFactory, mo
     assert table.delete_formats == ({mode.delete_format} if mode.delete_format else set())
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[PARTITION_V2])
 def test_overwritten_partitions_are_exact(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
     table.run(
@@ -72,7 +72,7 @@ def test_overwritten_partitions_are_exact(make_lake: LakeFactory, mode: Mode) ->
     ]
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[PARTITION_V2])
 def test_emptied_partitions_and_tables_are_exact(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p STRING", "p")
     table.run(
@@ -90,7 +90,7 @@ def test_emptied_partitions_and_tables_are_exact(make_lake: LakeFactory, mode: M
     ]
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, *MERGES], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[FILE_V2, PARTITION_V2])
 def test_compaction_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')", "INSERT INTO {t} VALUES (4, 'd')")
@@ -112,7 +112,7 @@ def test_compaction_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
     assert operations.count("replace") >= 2
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, *MERGES], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[FILE_V2, PARTITION_V2])
 def test_compaction_between_changes_adds_no_diffs(make_lake: LakeFactory, mode: Mode) -> None:
     """Expire the snapshots around a compaction: a rewritten row is in a removed file and in an added one."""
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
@@ -128,7 +128,7 @@ def test_compaction_between_changes_adds_no_diffs(make_lake: LakeFactory, mode: 
     assert result.rows == [(at, -1, 1, "a"), (at, -1, 2, "b"), (at, 1, 4, "d")]
 
 
-@pytest.mark.parametrize("mode", [FILE_V2, PARTITION_V2], ids=str)
+@written_by(PARTITION_V2, soak=[FILE_V2])
 def test_rewritten_position_deletes_change_no_row(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
     table.run("INSERT INTO {t} SELECT id, id % 2 FROM range(10)", "INSERT INTO {t} SELECT id, 0 FROM range(10, 14)")
@@ -144,7 +144,7 @@ def test_rewritten_position_deletes_change_no_row(make_lake: LakeFactory, mode: 
     ]
 
 
-@pytest.mark.parametrize("mode", [FILE_V2, PARTITION_V2], ids=str)
+@written_by(PARTITION_V2, soak=[FILE_V2])
 def test_position_deletes_become_deletion_vectors(make_lake: LakeFactory, mode: Mode) -> None:
     """Upgrade to format 3: a vector includes the positions of its file's position deletes, kept or removed."""
     table = WrittenTable.created(make_lake, mode, "id INT, p INT", "p")
@@ -161,7 +161,7 @@ def test_position_deletes_become_deletion_vectors(make_lake: LakeFactory, mode: 
     assert table.delete_formats == {"PARQUET", "PUFFIN"}
 
 
-@pytest.mark.parametrize("mode", [COPY_V2, PARTITION_V2, VECTORS_V3], ids=str)
+@written_by(PARTITION_V2, soak=[COPY_V2, VECTORS_V3])
 def test_rollbacks_and_returns_are_changes(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run(
@@ -189,7 +189,7 @@ def test_rollbacks_and_returns_are_changes(make_lake: LakeFactory, mode: Mode) -
     )
 
 
-@pytest.mark.parametrize("mode", [COPY_V2, VECTORS_V3], ids=str)
+@written_by(VECTORS_V3, soak=[COPY_V2])
 def test_a_branch_is_visible_when_main_moves_to_it(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "ALTER TABLE {t} CREATE BRANCH audit")
@@ -218,7 +218,7 @@ def test_staged_writes_are_visible_when_they_are_cherry_picked(make_lake: LakeFa
     assert table.changes()[1:] == [[(1, 2, "b")], [(1, 4, "d")], [(1, 3, "c")]]
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, VECTORS_V3], ids=str)
+@written_by(VECTORS_V3, soak=[COPY_V1])
 def test_duplicate_rows_are_counted(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run(
@@ -233,7 +233,7 @@ def test_duplicate_rows_are_counted(make_lake: LakeFactory, mode: Mode) -> None:
         assert table.changes(table.reading_by_spark()) == expected
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[PARTITION_V2])
 def test_a_change_of_partitioning_changes_no_row(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, p STRING, at TIMESTAMP", "p")
 
@@ -258,7 +258,7 @@ def test_a_change_of_partitioning_changes_no_row(make_lake: LakeFactory, mode: M
     ]
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[PARTITION_V2])
 def test_changes_of_an_expired_snapshot_are_part_of_the_next_one(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "UPDATE {t} SET v = 'c' WHERE id = 1")
@@ -283,7 +283,7 @@ def test_changes_of_an_expired_snapshot_are_part_of_the_next_one(make_lake: Lake
         table.lake.sql(f"SELECT * FROM {NAME} AS OF {gone.mz_timestamp}")
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, PARTITION_V2, VECTORS_V3], ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[PARTITION_V2])
 def test_history_begins_at_the_oldest_remaining_snapshot(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "DELETE FROM {t} WHERE id = 1")

@@ -16,7 +16,7 @@ from pyspark.sql import Row
 
 from lakehold.errors import LakeholdError
 from tests.conftest import LakeFactory
-from tests.histories import COPY_V1, COPY_V3, NAME, PARTITION_V2, VECTORS_V3, Mode, WrittenTable, exact
+from tests.histories import COPY_V1, COPY_V3, NAME, PARTITION_V2, VECTORS_V3, Mode, WrittenTable, exact, written_by
 
 pytestmark = pytest.mark.spark
 
@@ -126,10 +126,7 @@ def test_a_type_that_spark_cannot_read_is_read_without_spark(make_lake: LakeFact
         table.lake.sql(f"SUBSCRIBE (SELECT count(*) FROM {NAME})")
 
 
-MODES = [COPY_V1, COPY_V3, PARTITION_V2, VECTORS_V3]
-
-
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[COPY_V3, PARTITION_V2])
 def test_columns_are_added_renamed_widened_dropped_and_moved(make_lake: LakeFactory, mode: Mode) -> None:
     """Read rows of every time with the current columns; a column added later is null in earlier rows."""
     table = WrittenTable.created(make_lake, mode, "id INT, a INT, f FLOAT, d DECIMAL(6, 2), s STRING, gone STRING")
@@ -191,7 +188,7 @@ def test_queries_read_columns_that_changed(make_lake: LakeFactory) -> None:
         assert rows == [(first, 1, 3, None), (last, -1, 3, None), (last, 1, 3, 2)]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@written_by(COPY_V1, VECTORS_V3, soak=[COPY_V3, PARTITION_V2])
 def test_nested_fields_are_added_renamed_widened_and_dropped(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(
         make_lake,

@@ -128,7 +128,7 @@ def test_a_topic_in_several_files_is_read_in_the_order_of_its_offsets(make_lake:
     assert shown(lake, "s.t", 2) == [(1, 1_050), (2, 1_020), (3, 1_030), (4, 1_040)]
 
 
-@pytest.mark.parametrize("point", ["after-merge", "before-commit"])
+@pytest.mark.parametrize("point", ["after-merge", pytest.param("before-commit", marks=pytest.mark.soak)])
 def test_a_killed_batch_with_the_last_row_makes_its_table_readable_when_it_is_finished(
     make_lake: LakeFactory, tmp_path: Path, point: Point
 ) -> None:

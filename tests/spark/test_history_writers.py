@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import LakeFactory
-from tests.histories import COPY_V1, FILE_V2, NAME, PARTITION_V2, VECTORS_V3, Mode, WrittenTable
+from tests.histories import COPY_V1, FILE_V2, NAME, PARTITION_V2, VECTORS_V3, Mode, WrittenTable, written_by
 
 pytestmark = pytest.mark.spark
 
@@ -43,8 +43,18 @@ def test_changes_of_tables_that_pyiceberg_writes_are_exact(make_lake: LakeFactor
     assert table.changes(table.reading_by_spark()) == changes
 
 
-@pytest.mark.parametrize("file_format", ["orc", "avro"])
-@pytest.mark.parametrize("mode", [COPY_V1, FILE_V2, VECTORS_V3], ids=str)
+@pytest.mark.parametrize(
+    ("mode", "file_format"),
+    [
+        (VECTORS_V3, "orc"),
+        (COPY_V1, "avro"),
+        *(
+            pytest.param(mode, file_format, marks=pytest.mark.soak)
+            for mode, file_format in ((VECTORS_V3, "avro"), (COPY_V1, "orc"), (FILE_V2, "orc"), (FILE_V2, "avro"))
+        ),
+    ],
+    ids=str,
+)
 def test_changes_in_files_that_are_not_parquet_are_exact(make_lake: LakeFactory, mode: Mode, file_format: str) -> None:
     """Diff tables of ORC and Avro files, for which Spark reads and subtracts both ends of a step."""
     table = WrittenTable(make_lake)
@@ -78,7 +88,7 @@ def test_position_deletes_that_are_not_parquet_are_exact(make_lake: LakeFactory)
 
 
 @pytest.mark.usefixtures("jvm")
-@pytest.mark.parametrize("mode", [FILE_V2, VECTORS_V3], ids=str)
+@written_by(VECTORS_V3, soak=[FILE_V2])
 def test_equality_deletes_are_exact(make_lake: LakeFactory, tmp_path: Path, mode: Mode) -> None:
     """Diff equality deletes, which streaming engines write to hide rows of older files by value."""
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")

@@ -49,7 +49,7 @@ def windows(chosen: random.Random, until: int) -> Iterator[tuple[int, int]]:
         at = end
 
 
-@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("limited", [True, pytest.param(False, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_incremental_results_are_those_of_the_whole_computation(
     make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch, seed: int, limited: bool

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, both, few_and_many, row
+from tests.debezium_shop import COLUMNS, Shop, both, each_once, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
@@ -120,8 +120,7 @@ def test_a_table_is_readable_from_the_batch_that_completes_its_first_snapshot(sh
     assert main.upper_ms == report.timestamp_ms + 1
 
 
-@both
-@few_and_many
+@each_once
 def test_truncate_is_applied_when_requested(
     make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
 ) -> None:
@@ -191,7 +190,9 @@ def test_a_column_that_gets_fewer_digits_keeps_its_type_in_one_batch_and_in_two(
 
 
 @pytest.mark.parametrize("max_records", [0, 1_000], ids=["by Spark", "in the driver"])
-@pytest.mark.parametrize("cuts", [set(), {1}, {2}, {1, 2}], ids=str)
+@pytest.mark.parametrize(
+    "cuts", [{1}, {1, 2}, *(pytest.param(cuts, marks=pytest.mark.soak) for cuts in (set(), {2}))], ids=str
+)
 def test_a_type_that_changes_and_comes_back_gives_the_same_rows_wherever_a_batch_begins(
     make_lake: LakeFactory, tmp_path: Path, max_records: int, cuts: set[int]
 ) -> None:

@@ -170,7 +170,17 @@ def die() -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("point", ["after-intent", "after-evolution", "after-errors", "after-merge", "before-commit"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after-errors",
+        "after-merge",
+        *(
+            pytest.param(point, marks=pytest.mark.soak)
+            for point in ("after-intent", "after-evolution", "before-commit")
+        ),
+    ],
+)
 def test_a_killed_batch_adds_its_messages_once(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:

@@ -34,7 +34,9 @@ def shop(make_lake: LakeFactory) -> Shop:
     return made
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name", ["counts", "equal_rows", *(pytest.param(name, marks=pytest.mark.soak) for name in ("rows", "by_key"))]
+)
 def test_a_view_equals_its_query_at_every_timestamp(shop: Shop, name: str) -> None:
     key, query = QUERIES[name]
     shop.lake.sql(f"CREATE MATERIALIZED VIEW bi.v {key} AS {query}")

@@ -133,7 +133,7 @@ def test_a_second_repair_deletes_the_rows_missing_since_the_first(shop: Shop) ->
         assert shop.rows() == [(n, "a") for n in left]
 
 
-@pytest.mark.parametrize("point", ["before-commit", "before-publish"])
+@pytest.mark.parametrize("point", ["before-publish", pytest.param("before-commit", marks=pytest.mark.soak)])
 def test_a_killed_repair_is_finished_by_the_next_ingest(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

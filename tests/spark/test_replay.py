@@ -21,7 +21,7 @@ from tests.random_histories import FORMATS, LEFT_AND_EXPIRED, PLACES, Bag, Chang
 
 pytestmark = pytest.mark.spark
 
-EXAMPLES = int(os.environ.get("REPLAY_EXAMPLES", "2"))
+EXAMPLES = int(os.environ.get("REPLAY_EXAMPLES", "1"))
 READ_HERE = 200_000
 LAG_MS = 20
 

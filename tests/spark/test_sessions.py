@@ -113,7 +113,11 @@ with lakehold.connect(**json.loads(sys.argv[1]), spark=given) as lake:
 
 
 @pytest.mark.usefixtures("jvm")
-@pytest.mark.parametrize("program", [OF_ANOTHER_PROGRAM, WITH_JARS_ALONE], ids=["everything", "the extension"])
+@pytest.mark.parametrize(
+    "program",
+    [OF_ANOTHER_PROGRAM, pytest.param(WITH_JARS_ALONE, marks=pytest.mark.soak)],
+    ids=["everything", "the extension"],
+)
 def test_all_that_a_given_session_lacks_is_named_at_once(tmp_path: Path, program: str) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
 

@@ -121,7 +121,11 @@ def test_an_abandoned_resnapshot_is_an_error_that_the_next_one_heals(make_lake: 
 
 
 @pytest.mark.parametrize(
-    ("point", "driver_read_max_records"), [("after-intent", 10_000), ("after-merge", 0), ("before-commit", 10_000)]
+    ("point", "driver_read_max_records"),
+    [
+        ("after-merge", 0),
+        *(pytest.param(point, 10_000, marks=pytest.mark.soak) for point in ("after-intent", "before-commit")),
+    ],
 )
 def test_a_killed_batch_with_a_resnapshot_is_finished_unchanged(
     make_lake: LakeFactory, tmp_path: Path, point: Point, driver_read_max_records: int

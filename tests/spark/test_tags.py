@@ -12,7 +12,7 @@ from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory
-from tests.histories import COPY_V1, FILE_V2, NAME, VECTORS_V3, Mode, WrittenTable
+from tests.histories import COPY_V1, FILE_V2, NAME, VECTORS_V3, Mode, WrittenTable, written_by
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ def rows(lake: Lake, of: str) -> list[tuple[object, ...]]:
     return sorted(lake.sql(f"SELECT * FROM {of}").rows)
 
 
-@pytest.mark.parametrize("mode", [COPY_V1, FILE_V2, VECTORS_V3], ids=str)
+@written_by(FILE_V2, soak=[COPY_V1, VECTORS_V3])
 def test_spark_reads_keeps_and_never_expires_tagged_snapshots(make_lake: LakeFactory, mode: Mode) -> None:
     table = WrittenTable.created(make_lake, mode, "id INT, v STRING")
     lake = table.lake

@@ -13,7 +13,7 @@ from lakehold.overview.table_problems import problems_of
 from lakehold.status import status_of
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, both, few_and_many, row
+from tests.debezium_shop import COLUMNS, Shop, each_once, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
@@ -43,8 +43,7 @@ def named(shop: Shop) -> list[str]:
     return [notice.partition(" null ")[0] for notice in notices(shop)]
 
 
-@few_and_many
-@both
+@each_once
 def test_a_new_column_is_named_until_a_later_snapshot_has_brought_it(
     make_lake: LakeFactory, tmp_path: Path, envelope: str, settings: dict[str, int]
 ) -> None:
