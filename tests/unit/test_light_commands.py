@@ -11,7 +11,6 @@ HEAVY = (
     "great_expectations",
     "airflow",
     "confluent_kafka",
-    "prometheus_client",
     "authlib",
     "psycopg",
     "pymysql",
