@@ -51,11 +51,12 @@ build/spark-classes.jsa: requirements.lock
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
 
-soak: setup-stack ## Run the tests that take longer than a CI run may, and the random ones with more examples
+soak: setup-stack ## Run the tests that take longer than a CI run may, then random commands on whole lakes for MINUTES (60)
 	@$(BIN)/pytest -m soak --verbose --capture no
 	@REPLAY_EXAMPLES=20 INCREMENTAL_HISTORIES=4 INCREMENTAL_QUERIES=6 TRANSACTION_EXAMPLES=2000 $(BIN)/pytest --verbose \
 		tests/spark/test_replay.py tests/spark/test_changes.py tests/spark/test_incremental_queries.py \
 		tests/property/test_transactions.py
+	@$(BIN)/python -m tests.whole --minutes $(or $(MINUTES),60)
 
 fuzz: setup ## Try random bad input for SECONDS (60) of each kind; SEED repeats a run
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
