@@ -159,8 +159,6 @@ def test_a_missing_topic_is_reported_with_similar_names_if_any() -> None:
     )
     found = faults(fetched, {})
     assert str(found["shop.order"]) == (
-        'topic "shop.order" does not exist\n'
-        "detail: Kafka has 2 other topics.\n"
-        'hint: Did you mean "shop.orders"?'
+        'topic "shop.order" does not exist\ndetail: Kafka has 2 other topics.\nhint: Did you mean "shop.orders"?'
     )
     assert found["x"].hint == "Create the topic or correct its name in the source."
