@@ -140,6 +140,7 @@ def test_keys_of_any_type_come_together(make_lake: LakeFactory, driver_diff_max_
     assert sorted((row[1], row[4], row[5]) for row in found) == [("upsert", "old", "new")] * 2
 
 
+@pytest.mark.usefixtures("generated_code")  # without it, listTables fails
 def test_the_session_has_no_view_left_and_names_of_views_are_not_shown(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (id INT) USING iceberg; INSERT INTO s.t VALUES (1)")
     with pytest.raises(LakeholdError) as refused:
