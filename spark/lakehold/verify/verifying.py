@@ -118,6 +118,8 @@ class Verifying:
                 if self._compared(subject, found) != compared:
                     rows.cancel()
                     return None
+                if theirs.done():
+                    theirs.result()  # if it failed, nobody waits for Spark
                 with self.read_leases.acquire([subject.full_name], reached.at_ms):
                     with progress.task(f"read {subject.full_name}", unit="rows", total=None) as lakes_task:
                         ours = self.lake_rows(subject, compared, reached, own).sums()
