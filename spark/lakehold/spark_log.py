@@ -37,6 +37,8 @@ _log = _Log()
 
 def keep_apart(directory: Callable[[], Path]) -> None:
     """Send the stderr of a JVM that starts later to a file in the directory that `directory` returns; Python's stays."""
+    if sys.stderr is None:  # somebody closed it: 2>&-
+        return
     # The descriptor 2 is what a JVM inherits: Python writes to another one, so that both can differ.
     own = os.dup(sys.stderr.fileno())
     sys.stderr = os.fdopen(own, "w", buffering=1, encoding=sys.stderr.encoding, errors=sys.stderr.errors)

@@ -15,6 +15,7 @@ import typer
 from lakehold.cli.command_output import Output, error_lines, open_output, reported
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.option_types import Format, Warehouse
+from lakehold.cli.whole_file import write_whole
 from lakehold.errors import LakeholdError
 
 if TYPE_CHECKING:
@@ -85,16 +86,13 @@ def _metrics(lake: Lake) -> str:
 
 
 def _write(text: str, file: str, what: str, output: Output, stdout: TextIO) -> None:
-    """Write a text to a file, which other programs see whole or not at all; `-`: to `stdout`."""
+    """Write a text to a file; `-`: to `stdout`."""
     if file == "-":
         stdout.write(text)
         return
-    path = Path(file)
-    new = path.with_name(f".{path.name}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(Path(file), text)
     except OSError as error:
         raise LakeholdError(f'file "{file}" cannot be written', code="usage", detail=f"{error.strerror}.") from error
     output.notice(f"{what} in {file}")

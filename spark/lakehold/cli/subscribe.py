@@ -9,6 +9,7 @@ from threading import Event
 
 from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import stop_on_signal
+from lakehold.cli.whole_file import write_whole
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.progress import Progress
@@ -107,10 +108,8 @@ def _store(file: Path | None, token: str | None) -> None:
     """Replace the token in a file."""
     if file is None or token is None:
         return
-    new = file.with_name(f"{file.name}.new")
     try:
-        new.write_text(f"{token}\n")
-        new.replace(file)
+        write_whole(file, f"{token}\n")
     except OSError as error:
         raise _unusable(file, error) from error
 
