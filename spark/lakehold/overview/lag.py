@@ -75,16 +75,29 @@ def lag_of(batches: Sequence[Batch], upper_ms: int | None, now_ms: int) -> Lag:
     begin_ms = now_ms - DAY_MS
     # The times at which something became readable, each with the newest readable time from then on.
     shown = [(each.committed_at_ms, each.mz_timestamp) for each in batches] or [(begin_ms, upper_ms - 1)]
-    edges = [begin_ms + DAY_MS * place // BINS for place in range(BINS + 1)]
     lags: list[int | None] = [None] * BINS
+    messages = [0] * BINS
+    for each in batches:
+        if begin_ms <= each.committed_at_ms < now_ms:
+            messages[_place(each.committed_at_ms, begin_ms)] += each.records
     for (from_ms, newest_ms), (until_ms, _) in pairwise([*shown, (now_ms, 0)]):
-        for place, (start_ms, end_ms) in enumerate(pairwise(edges)):
-            if from_ms < end_ms and until_ms > start_ms:
-                lag_ms = max(0, min(until_ms, end_ms) - newest_ms)
-                lags[place] = max(lag_ms, lags[place] or 0)
+        # A day may have a batch every second: each looks only at the bins that it is in.
+        for place in range(_place(from_ms, begin_ms), _place(until_ms - 1, begin_ms) + 1):
+            lag_ms = max(0, min(until_ms, _edge(place + 1, begin_ms)) - newest_ms)
+            lags[place] = max(lag_ms, lags[place] or 0)
     return Lag(
         tuple(
-            LagBin(start, end, lag, sum(each.records for each in batches if start <= each.committed_at_ms < end))
-            for (start, end), lag in zip(pairwise(edges), lags, strict=True)
+            LagBin(_edge(place, begin_ms), _edge(place + 1, begin_ms), lags[place], messages[place])
+            for place in range(BINS)
         )
     )
+
+
+def _edge(place: int, begin_ms: int) -> int:
+    """Return when a bin begins."""
+    return begin_ms + DAY_MS * place // BINS
+
+
+def _place(at_ms: int, begin_ms: int) -> int:
+    """Return the bin that a time is in, or is nearest to."""
+    return min(max(0, (at_ms - begin_ms) * BINS // DAY_MS), BINS - 1)
