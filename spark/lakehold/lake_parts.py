@@ -348,7 +348,6 @@ class LakeParts:
             read_leases=self._read_leases,
             ingest=self._ingest,
             spark=self._spark,
-            another=self._another_session,
             catalog_name=self.settings.catalog_name,
             timeout_s=self.settings.upstream_timeout_ms / 1000,
         )

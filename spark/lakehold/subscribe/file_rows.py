@@ -39,6 +39,9 @@ ROW = 2
 
 Indices = NDArray[np.int64]
 
+_ROWS_PER_BATCH = 1 << 17
+"""Rows of a batch of `FileRows.batches`: enough for NumPy to be fast, and little memory."""
+
 
 @dataclass(frozen=True)
 class DatedSelection:
@@ -106,6 +109,25 @@ class FileRows:
                 rows, counts = _at_positions(parquet, columns, selections)
         dated = [(of.mz_timestamp, of.selection.diff, count) for of, count in zip(selections, counts, strict=True)]
         return FoundRows(written, self._constants(file), rows, dated)
+
+    def batches(self, selection: RowSelection) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a file but the hidden ones, in the wanted columns, without keeping the whole file in memory.
+
+        Raises:
+            FilesUnreadable: As `read` does.
+        """
+        hidden, first = _array(selection.hidden), 0
+        constants = self._constants(selection.file)
+        with _read_by_arrow(), opened(self.io, selection.file.path) as stream, _parquet(stream) as parquet:
+            written = self._written(parquet.schema_arrow)
+            columns = [field.name for field in written.fields]
+            for batch in parquet.iter_batches(_ROWS_PER_BATCH, columns=columns, use_threads=False):
+                low, high = np.searchsorted(hidden, (first, first + batch.num_rows))
+                shown = np.ones(batch.num_rows, np.bool_)
+                shown[hidden[low:high] - first] = False
+                rows = pa.Table.from_batches([batch if high == low else batch.filter(pa.array(shown))])
+                yield from project(rows, written, self.schema, constants).to_batches()
+                first += batch.num_rows
 
     def check(self, file: LiveFile) -> None:
         """Check that a file's columns can be read, without reading rows; raises as `read` does."""

@@ -6,7 +6,7 @@ Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose diges
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,17 +72,12 @@ class DatabaseRows:
         return total
 
     @contextmanager
-    def sums_meanwhile(self, task: Task, interrupt: Callable[[], object]) -> Iterator[Future[BucketSums]]:
+    def sums_meanwhile(self, task: Task) -> Iterator[Future[BucketSums]]:
         """Digest all rows while the caller does something else.
 
         If the caller fails or is interrupted, the read ends, too. If the read fails first, its error is raised.
-
-        Args:
-            task: Counts the rows.
-            interrupt: Ends what the caller waits for, if the read fails.
         """
         found: Future[BucketSums] = Future()
-        found.add_done_callback(lambda done: interrupt() if done.exception() is not None else None)
         thread = Thread(target=self._sum_into, args=(found, task), name="lakehold-verify", daemon=True)
         thread.start()
         try:

@@ -1,24 +1,40 @@
-"""Digests of rows of the lake for `lakehold verify`, of a snapshot of a table or of a query, computed where Spark reads them.
+"""Digests of the rows of a table's snapshot for `lakehold verify`, read from its files in this process.
 
 Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose digests begin with the same 16 bits (`digest.py`).
+The rows of the database pass this process, too, and more slowly. So executors would save nothing: to hand a row from Spark
+to Python takes ten times as long as to read and digest it here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
+from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehold.executor_python import Batches, map_in_arrow
+from lakehold.iceberg.attempts import unreadable
+from lakehold.progress import Task
 from lakehold.spark_sql import quoted
+from lakehold.subscribe.changed_rows import ChangedRows, RowSelection
+from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPositions, FilesUnreadable
+from lakehold.subscribe.file_rows import file_rows
+from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
+from lakehold.subscribe.remembered import Remembered
 from lakehold.verify.digest import BucketSums, column_digests, row_digests
-from lakehold.verify.selected_rows import ROWS_DDL, FirstKey, Selection
+from lakehold.verify.frame_rows import FrameRows, numbered
+from lakehold.verify.selected_rows import FirstKey, Selection, key_texts
 
-_SUMS_DDL = "bucket bigint, rows bigint, low bigint, high bigint"
-"""`BucketSums.to_batch`: `low` and `high` are the sums of the lower and of the upper 32 bits of the rows' digests."""
+_FILES_AT_ONCE = 4
+"""Files that are read side by side, so that a store that answers after 20 ms does not slow the read."""
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -26,22 +42,41 @@ class LakeRows:
     """The digests of a table's rows in one snapshot.
 
     Args:
-        spark: The session.
-        table: The table as SQL, with its catalog.
+        table: The table, with the snapshot.
         snapshot_id: The snapshot; None: the table has no rows.
         columns: The compared columns, the key's first.
         key: How many columns the key has, at least one: all of them in a table without a key.
+        frame: Returns the rows of a snapshot, read by Spark: for single keys, and for files that only Spark can read.
+        go_on: Called now and then, by several threads; what it raises ends the read.
     """
 
-    spark: SparkSession
-    table: str
+    table: Table
     snapshot_id: int | None
     columns: tuple[str, ...]
     key: int
+    frame: Callable[[int], DataFrame]
+    go_on: Callable[[], object] = lambda: None
 
-    def sums(self) -> BucketSums:
+    def sums(self, task: Task) -> BucketSums:
         """Digest all rows; return the sums of digests by the bucket of their key."""
-        return FrameRows(self._frame(), self.key).sums() if self.snapshot_id is not None else BucketSums()
+        counting = Lock()
+
+        def of_file(batches: Iterator[pa.RecordBatch]) -> BucketSums:
+            sums = BucketSums()
+            for batch in batches:
+                digests = [column_digests(column) for column in batch.columns]
+                sums.add(row_digests(digests[: self.key]), row_digests(digests))
+                with counting:
+                    task.advance(batch.num_rows)
+            return sums
+
+        total = BucketSums()
+        try:
+            for sums in self._of_files(of_file):
+                total.add_batch(sums.to_batch())
+        except FilesUnreadable:
+            return self._by_spark().sums(task)
+        return total
 
     def selected(self, selection: Selection, first_key: FirstKey | None = None) -> list[pa.RecordBatch]:
         """Return the digests of single rows, of those buckets or keys that `selection` names.
@@ -50,82 +85,63 @@ class LakeRows:
             selection: The rows.
             first_key: Values of the first key column that the rows have: Spark skips files whose statistics exclude these values.
         """
-        if self.snapshot_id is None:
-            return []
-        frame = self._frame()
+        if self.snapshot_id is not None and first_key is not None:
+            return self._by_spark(first_key).selected(selection)
+
+        def of_file(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+            return [
+                selection.rows(
+                    [column_digests(column) for column in batch.columns], key_texts(batch.columns[: self.key])
+                )
+                for batch in batches
+            ]
+
+        try:
+            return [batch for found in self._of_files(of_file) for batch in found]
+        except FilesUnreadable:
+            return self._by_spark().selected(selection)
+
+    def _of_files(self, read: Callable[[Iterator[pa.RecordBatch]], _Read]) -> Iterator[_Read]:
+        """Yield what `read` returns for the rows of each file.
+
+        Raises:
+            FilesUnreadable: Only Spark can read the snapshot.
+            DefinitionError: A file of the table is missing or cannot be read.
+            UpstreamUnavailable: The object store does not work.
+        """
+        fields = {field.name: field for field in self.table.schema().fields}
+        rows = file_rows(self.table, Schema(*(fields[name] for name in self.columns)))
+
+        def read_file(selection: RowSelection) -> _Read:
+            return read(self._checked(rows.batches(selection)))
+
+        threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="lakehold-verify")
+        try:
+            yield from threads.map(read_file, self.files())
+        except OSError as error:
+            raise unreadable(".".join(self.table.name()), error) from error
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def files(self) -> list[RowSelection]:
+        """Return the files of the snapshot, with the positions of deleted rows.
+
+        Raises:
+            FilesUnreadable: Only Spark can read the snapshot.
+        """
+        deleted = DeletedPositions(self.table.io, Remembered(VECTORS_REMEMBERED))
+        return ChangedRows(LiveFiles(self.table, RememberedFiles()), deleted).between(None, self.snapshot_id)
+
+    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.go_on()
+            yield batch
+
+    def _by_spark(self, first_key: FirstKey | None = None) -> FrameRows:
+        assert self.snapshot_id is not None
+        frame = self.frame(self.snapshot_id)
         if first_key is not None:
             is_whole = first_key.type == "bigint"
-            frame = frame.where(F.col("c0").isin([int(text) if is_whole else text for text in first_key.values]))
-        return FrameRows(frame, self.key).selected(selection)
-
-    def _frame(self) -> DataFrame:
-        return numbered(self.spark.read.option("versionAsOf", str(self.snapshot_id)).table(self.table), self.columns)
-
-
-@dataclass(frozen=True)
-class FrameRows:
-    """The digests of a data frame's rows.
-
-    Args:
-        frame: The rows, with the columns of `numbered`.
-        key: How many columns the key has, at least one.
-    """
-
-    frame: DataFrame
-    key: int
-
-    def sums(self) -> BucketSums:
-        """Digest all rows; return the sums of digests by the bucket of their key."""
-        total = BucketSums()
-        parts = map_in_arrow(self.frame, _summing(self.key), _SUMS_DDL)
-        sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
-        total.add_batch(sums.toArrow())
-        return total
-
-    def selected(self, selection: Selection) -> list[pa.RecordBatch]:
-        """Return the digests of single rows, of those buckets or keys that `selection` names."""
-        return list(map_in_arrow(self.frame, _selecting(self.key, selection), ROWS_DDL).toArrow().to_batches())
-
-
-def numbered(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Select `columns`, the key's first, and call them `c0`, `c1`, …: their own names may be anything."""
-    return frame.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
-
-
-def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function for `map_in_arrow` that sums the digests of one Spark partition, by bucket."""
-
-    def sums_of_partition(batches: Batches) -> Iterator[pa.RecordBatch]:
-        sums = BucketSums()
-        for batch in batches:
-            if batch.num_rows:
-                digests = [column_digests(column) for column in batch.columns]
-                sums.add(row_digests(digests[:key]), row_digests(digests))
-        yield sums.to_batch()
-
-    return sums_of_partition
-
-
-def _selecting(key: int, selection: Selection) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function for `map_in_arrow` that digests the selected rows of one Spark partition."""
-
-    def selected(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows:
-                digests = [column_digests(column) for column in batch.columns]
-                yield selection.rows(digests, key_texts(batch.columns[:key]))
-
-    return selected
-
-
-def key_texts(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Return the texts of the columns of a key."""
-    return [_texts(column) for column in columns]
-
-
-def _texts(column: pa.Array) -> pa.Array:
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
-    if pa.types.is_nested(column.type):
-        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
-    return column.cast(pa.string())
+            wanted = [int(text) if is_whole else text for text in first_key.values]
+            frame = frame.where(F.col(quoted(self.columns[0])).isin(wanted))
+        return FrameRows(numbered(frame, self.columns), self.key)

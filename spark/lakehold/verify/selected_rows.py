@@ -139,6 +139,19 @@ def by_key(batches: Sequence[pa.RecordBatch], keys: Numbers) -> dict[int, tuple[
     return {key: tuple(rows) for key, rows in found.items()}
 
 
+def key_texts(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the texts of the columns of a key."""
+    return [_texts(column) for column in columns]
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
+    if pa.types.is_nested(column.type):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string())
+
+
 def _lists(items: pa.Array, count: int, width: int) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * width), items)
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from lakehold.definitions import ConnectionType, Table, full_name_text
 from lakehold.errors import DefinitionError, SourceBusy, UpstreamError, UpstreamUnavailable
-from lakehold.iceberg.data_tables import DataTables
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.log_positions import LogPosition
 from lakehold.model.readers import MAIN_READER
@@ -37,6 +37,7 @@ from lakehold.verify.compared_columns import ComparedColumns, compared_columns
 from lakehold.verify.comparison import KEYS_SHOWN, Comparison, Difference, in_order
 from lakehold.verify.database_rows import DatabaseRows, TableRows
 from lakehold.verify.digest import BucketSums, Numbers
+from lakehold.verify.frame_rows import snapshot_frame
 from lakehold.verify.lake_rows import LakeRows
 from lakehold.verify.mysql_rows import mysql_rows
 from lakehold.verify.postgres_rows import postgres_rows
@@ -64,7 +65,6 @@ class Verifying:
         read_leases: Keep a snapshot while it is read.
         ingest: Ingests a source once.
         spark: Returns the session.
-        another: Opens one more session over the same catalog until its context ends.
         catalog_name: Name of the lake's catalog in Spark.
         timeout_s: How long a database may take to accept a connection.
     """
@@ -76,7 +76,6 @@ class Verifying:
     read_leases: ReadLeases
     ingest: Callable[[str], object]
     spark: Callable[[], SparkSession]
-    another: Callable[[SparkSession], AbstractContextManager[SparkSession]]
     catalog_name: str
     timeout_s: float
 
@@ -111,19 +110,16 @@ class Verifying:
             database = DatabaseRows(rows, compared)
             with (
                 progress.task(f"read {subject.upstream}", unit="rows", total=rows.estimate or None) as task,
-                self.another(self.spark()) as own,
-                database.sums_meanwhile(task, own.interruptAll) as theirs,
+                database.sums_meanwhile(task) as theirs,
             ):
                 reached = self.reach_now(subject, progress)
                 if self._compared(subject, found) != compared:
                     rows.cancel()
                     return None
-                if theirs.done():
-                    theirs.result()  # if it failed, nobody waits for Spark
                 with self.read_leases.acquire([subject.full_name], reached.at_ms):
                     with progress.task(f"read {subject.full_name}", unit="rows", total=None) as lakes_task:
-                        ours = self.lake_rows(subject, compared, reached, own).sums()
-                        lakes_task.advance(int(ours.rows.sum()))
+                        lake = self.lake_rows(subject, compared, reached, lambda: theirs.done() and theirs.result())
+                        ours = lake.sums(lakes_task)
                     return self._result(subject, database, reached, (theirs.result(), ours), progress)
 
     def _result(
@@ -192,9 +188,7 @@ class Verifying:
             return self._compared(subject, found)
 
     def _compared(self, subject: Subject, found: Sequence[FoundColumn]) -> ComparedColumns:
-        state = self.tables.table_state(subject.full_name)
-        if state is None:
-            raise AssertionError("a table that is readable exists")
+        state = self._state(subject.full_name)
         key = [column.name for column in stored_key(state)] or sorted(state.schema.identifier_field_names())
         if subject.table is None and not key:
             key = [column.name for column in found if column.is_key]
@@ -252,12 +246,31 @@ class Verifying:
         return main is not None and main.transactions.has(sync_point)
 
     def lake_rows(
-        self, subject: Subject, compared: ComparedColumns, reached: SnapshotAt, spark: SparkSession | None = None
+        self,
+        subject: Subject,
+        compared: ComparedColumns,
+        reached: SnapshotAt,
+        go_on: Callable[[], object] = lambda: None,
     ) -> LakeRows:
-        """Return the rows of a snapshot of the lake, read by `spark` or else by the lake's session."""
-        columns = tuple(column.name for column in compared.all)
-        table = quoted_table(self.catalog_name, subject.full_name)
-        return LakeRows(spark or self.spark(), table, reached.snapshot_id, columns, len(compared.key))
+        """Return the rows of a snapshot of the lake; what `go_on` raises ends their read."""
+        columns, name = (
+            tuple(column.name for column in compared.all),
+            quoted_table(self.catalog_name, subject.full_name),
+        )
+        return LakeRows(
+            self._state(subject.full_name).table,
+            reached.snapshot_id,
+            columns,
+            len(compared.key),
+            lambda snapshot_id: snapshot_frame(self.spark(), name, snapshot_id),
+            go_on,
+        )
+
+    def _state(self, full_name: str) -> TableState:
+        state = self.tables.table_state(full_name)
+        if state is None:
+            raise AssertionError("a table that is readable exists")
+        return state
 
 
 class _KeyReader:

@@ -28,7 +28,8 @@ from lakehold.subscribe.subscription_opening import Subscribing
 from lakehold.timeline.timelines import Timeline, check_readable
 from lakehold.times import iso
 from lakehold.verify.comparison import KEYS_SHOWN, QUERY, Comparison, Difference, Side, in_order
-from lakehold.verify.lake_rows import FrameRows, numbered
+from lakehold.verify.frame_rows import FrameRows, numbered, snapshot_frame
+from lakehold.verify.lake_rows import LakeRows
 from lakehold.verify.resolving import difference
 from lakehold.verify.seeming import seeming
 from lakehold.verify.selected_rows import Selection, by_key
@@ -82,20 +83,19 @@ class ViewComparing:
         wanted = self._query_rows(view, tables, at_ms)
         _check_columns(view, stored, wanted.columns)
         # The current rows, not those of the last refresh: what another program changed since is to be found.
-        rows = (
-            self._spark.session()
-            .read.option("versionAsOf", str(current.snapshot_id))
-            .table(quoted_table(self._spark.catalog_name, view.full_name))
-            if current is not None
-            else self._spark.empty(state.schema)
+        name = quoted_table(self._spark.catalog_name, view.full_name)
+        ours = LakeRows(
+            shown.table,
+            current.snapshot_id if current is not None else None,
+            tuple(columns),
+            len(key),
+            lambda snapshot_id: snapshot_frame(self._spark.session(), name, snapshot_id),
         )
-        theirs, ours = (FrameRows(numbered(frame, columns), len(key)) for frame in (wanted, rows))
+        theirs = FrameRows(numbered(wanted, columns), len(key))
         with progress.task(f"compute {QUERY} of {view.full_name}", unit="rows", total=None) as task:
-            their_sums = theirs.sums()
-            task.advance(int(their_sums.rows.sum()))
+            their_sums = theirs.sums(task)
         with progress.task(f"read {view.full_name}", unit="rows", total=None) as task:
-            our_sums = ours.sums()
-            task.advance(int(our_sums.rows.sum()))
+            our_sums = ours.sums(task)
         differences, different, is_whole = list[Difference](), 0, True
         for each in seeming(theirs, ours, their_sums, our_sums):
             if different >= KEYS_SHOWN:
@@ -133,7 +133,7 @@ class ViewComparing:
 
 
 def _differences(
-    theirs: FrameRows, ours: FrameRows, keys: Sequence[int], columns: Sequence[str]
+    theirs: FrameRows, ours: LakeRows, keys: Sequence[int], columns: Sequence[str]
 ) -> Iterator[Difference]:
     digests = np.array(keys, np.int64).view(np.uint64)
     digests.sort()

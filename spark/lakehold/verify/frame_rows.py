@@ -1,0 +1,84 @@
+"""Digests of the rows of a data frame for `lakehold verify`, computed where Spark reads them.
+
+Such rows are those of a query, or of files that only Spark can read. `lake_rows.py` digests all other rows of the lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehold.executor_python import Batches, map_in_arrow
+from lakehold.progress import Task
+from lakehold.spark_sql import quoted
+from lakehold.verify.digest import BucketSums, column_digests, row_digests
+from lakehold.verify.selected_rows import ROWS_DDL, Selection, key_texts
+
+_SUMS_DDL = "bucket bigint, rows bigint, low bigint, high bigint"
+"""`BucketSums.to_batch`: `low` and `high` are the sums of the lower and of the upper 32 bits of the rows' digests."""
+
+
+@dataclass(frozen=True)
+class FrameRows:
+    """The digests of a data frame's rows.
+
+    Args:
+        frame: The rows, with the columns of `numbered`.
+        key: How many columns the key has, at least one.
+    """
+
+    frame: DataFrame
+    key: int
+
+    def sums(self, task: Task) -> BucketSums:
+        """Digest all rows; return the sums of digests by the bucket of their key."""
+        total = BucketSums()
+        parts = map_in_arrow(self.frame, _summing(self.key), _SUMS_DDL)
+        sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
+        total.add_batch(sums.toArrow())
+        task.advance(int(total.rows.sum()))
+        return total
+
+    def selected(self, selection: Selection) -> list[pa.RecordBatch]:
+        """Return the digests of single rows, of those buckets or keys that `selection` names."""
+        return list(map_in_arrow(self.frame, _selecting(self.key, selection), ROWS_DDL).toArrow().to_batches())
+
+
+def snapshot_frame(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
+    """Return the rows of a snapshot of a table, which is given as SQL, with its catalog."""
+    return spark.read.option("versionAsOf", str(snapshot_id)).table(table)
+
+
+def numbered(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Select `columns`, the key's first, and call them `c0`, `c1`, …: their own names may be anything."""
+    return frame.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
+
+
+def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return a function for `map_in_arrow` that sums the digests of one Spark partition, by bucket."""
+
+    def sums_of_partition(batches: Batches) -> Iterator[pa.RecordBatch]:
+        sums = BucketSums()
+        for batch in batches:
+            if batch.num_rows:
+                digests = [column_digests(column) for column in batch.columns]
+                sums.add(row_digests(digests[:key]), row_digests(digests))
+        yield sums.to_batch()
+
+    return sums_of_partition
+
+
+def _selecting(key: int, selection: Selection) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return a function for `map_in_arrow` that digests the selected rows of one Spark partition."""
+
+    def selected(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                digests = [column_digests(column) for column in batch.columns]
+                yield selection.rows(digests, key_texts(batch.columns[:key]))
+
+    return selected
