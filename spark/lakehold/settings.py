@@ -129,8 +129,9 @@ class Settings(BaseSettings):
     """Bytes up to which a batch is read in the driver instead of by a Spark job."""
 
     tables_at_once: int = Field(default_factory=_tables_at_once, gt=0)
-    """How many tables of a batch are written side by side, each in a Spark session of its own; by default one a core, at least
-    eight if the warehouse is in an object store: a table then waits for answers for most of its time."""
+    """How many tables of a batch are written side by side, each in a Spark session of its own, and how many subscriptions and
+    views one command publishes side by side; by default one a core, at least eight if the warehouse is in an object store: a
+    table then waits for answers for most of its time."""
 
     sources_at_once: int = Field(default_factory=lambda: max(2, os.cpu_count() or 1), gt=0)
     """How many sources `lakehold ingest` ingests side by side; by default one a core."""

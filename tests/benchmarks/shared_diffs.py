@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from statistics import mean
 
+from lakehold.cli.command_output import JsonOutput
+from lakehold.cli.publish import run_publish
 from lakehold.lake import Lake, connect
+from lakehold.progress import NoProgress
 from tests.benchmarks.figures import Figure, seconds
 from tests.benchmarks.merges import Table
 
@@ -79,7 +84,7 @@ def published(lake: Lake, directory: Path, rows: int, counts: Sequence[int], run
 
 
 def refreshed(lake: Lake, directory: Path, rows: int, counts: Sequence[int], runs: int) -> list[Figure]:
-    """Refresh as many materialized views as each of `counts`, one after the other."""
+    """Refresh as many materialized views as each of `counts`, as `lakehold publish` does."""
     table = Table(lake, directory, "viewed", rows)
     for group, count in ((_ALONE, len(_VIEWS)), *((str(count), count) for count in counts)):
         for number in range(count):
@@ -88,8 +93,10 @@ def refreshed(lake: Lake, directory: Path, rows: int, counts: Sequence[int], run
             lake.publish(f"out.v{group}_{number}")
 
     def ask(reader: Lake, group: str, numbers: range) -> None:
-        for number in numbers:
-            assert reader.publish(f"out.v{group}_{number}")
+        shown = StringIO()
+        names = [f"out.v{group}_{number}" for number in numbers]
+        assert run_publish(reader, names, JsonOutput(shown, sys.stderr), NoProgress(), follow=False) == 0
+        assert shown.getvalue().count("\n") >= len(names)
 
     return _figures("views refreshed", table, counts, runs, ask, each=0.3)
 

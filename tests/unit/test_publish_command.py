@@ -86,7 +86,7 @@ def test_all_are_published_and_each_diff_is_read_once(lake: Lake) -> None:
 def test_named_subscriptions_are_published(lake: Lake) -> None:
     write(lake, "orders", 2)
     result, rows = publish("paid_orders", "all_orders")
-    assert (result.exit_code, [row["table"] for row in rows]) == (0, ["bi.paid_orders", "bi.all_orders"])
+    assert (result.exit_code, {row["table"] for row in rows}) == (0, {"bi.paid_orders", "bi.all_orders"})
     assert not lake.catalog.table_exists("bi.all_customers")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 
@@ -11,6 +11,7 @@ from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import INTERRUPTED, stop_on_signal
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
+from lakehold.model.lake_definitions import Definitions
 from lakehold.progress import Progress, Task
 from lakehold.publish.publisher import PublishReport
 from lakehold.sql.result import Result
@@ -43,21 +44,42 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
     stop = stop_on_signal()
     # Subscriptions of the same tables follow each other, so that the diffs that one reads are still cached for the next.
     wanted = [name for group in lake.subscriptions.together(names) for name in group]
-    views = lake.definitions.definitions().views
+    defined = lake.definitions.definitions()
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions and views"
     with progress.task(f"publishing {what}", unit="rows") as task:
         publishing = _Publishing(lake, output, task, stop, follow, is_one_of_many=len(wanted) > 1)
-        if follow and len(wanted) > 1:
+        if len(wanted) == 1:
+            went_well = publishing.run(wanted[0])
+        elif follow and wanted:
             # A view can be followed once it was refreshed, and what it reads before it.
-            for name in (name for name in wanted if name in views):
+            for name in (name for name in wanted if name in defined.views):
                 replace(publishing, follow=False).run(name)
-            with ThreadPoolExecutor(len(wanted), thread_name_prefix="lakehold-publish") as pool:
+            with _threads(len(wanted)) as pool:
                 went_well = all(list(pool.map(publishing.run, wanted)))
         else:
-            went_well = all([publishing.run(name) for name in wanted])
+            went_well = _run_side_by_side(publishing, wanted, defined)
     if stop.is_set() and not follow:
         return INTERRUPTED
     return 0 if went_well else 1
+
+
+def _run_side_by_side(publishing: _Publishing, wanted: Sequence[str], defined: Definitions) -> bool:
+    """Publish several at once, each after the views that it reads; return whether all went well."""
+    ended: dict[str, Future[bool]] = {}
+
+    def run(name: str, before: Sequence[Future[bool]]) -> bool:
+        wait(before)
+        return publishing.run(name)
+
+    with _threads(publishing.lake.settings.tables_at_once) as pool:
+        for name in wanted:
+            before = [ended[table] for table in defined.derived(name).definition.tables if table in ended]
+            ended[name] = pool.submit(run, name, before)
+    return all([future.result() for future in ended.values()])
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="lakehold-publish")
 
 
 @dataclass(frozen=True)
