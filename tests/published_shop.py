@@ -29,8 +29,8 @@ class Killed(BaseException):
 class Shop:
     """A lake with the table `shop.t` of a foreign writer, and the output of a subscription to it."""
 
-    def __init__(self, make_lake: LakeFactory) -> None:
-        self.lake: Lake = make_lake(foreign_lag_ms=0, lease_ms=60_000)
+    def __init__(self, make_lake: LakeFactory, **settings: object) -> None:
+        self.lake: Lake = make_lake(foreign_lag_ms=0, lease_ms=60_000, **settings)
         self.again: Callable[[], Lake] = lambda: make_lake(
             self.lake.settings.warehouse_path, catalog_name=self.lake.settings.catalog_name, foreign_lag_ms=0
         )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lakehold.ingest.backfill import BackfillReport
     from lakehold.ingest.batch import BatchReport
     from lakehold.ingest.several_sources import Progressed
+    from lakehold.ingest.side_by_side import Lanes
     from lakehold.maintenance.maintain import MaintenanceReport
     from lakehold.model.lake_definitions import Definitions
     from lakehold.model.readers import ReaderState
@@ -91,6 +92,11 @@ class Lake(LakeChanges):
     def subscriptions(self) -> Subscriptions:
         """Return the subscriptions and durable clients."""
         return self._parts.subscriptions
+
+    @property
+    def lanes(self) -> Lanes:
+        """Return the threads that write several tables at once, each in a Spark session of its own."""
+        return self._parts.lanes
 
     @property
     def checks(self) -> Checks:

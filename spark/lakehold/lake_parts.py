@@ -80,7 +80,7 @@ class LakeParts:
     def close(self) -> None:
         """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
         wait_for_deletions()
-        for threads in ("_workers", "_lanes"):
+        for threads in ("_workers", "lanes"):
             if threads in self.__dict__:
                 getattr(self, threads).shutdown()
         self.catalog.close()
@@ -196,7 +196,7 @@ class LakeParts:
     def _merge_writing(self) -> MergeWriting:
         from lakehold.publish.merged_table import MergeWriting
 
-        return MergeWriting(self._spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets)
+        return MergeWriting(self.lanes.spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets)
 
     def _parse_endless(self, text: str) -> Subscribe:
         from lakehold.sql.parse import parse_endless
@@ -319,7 +319,8 @@ class LakeParts:
         return ThreadPoolExecutor(at_once, thread_name_prefix="lakehold-files")
 
     @cached_property
-    def _lanes(self) -> Lanes:
+    def lanes(self) -> Lanes:
+        """Make the threads that write several tables at once."""
         return self._lanes_beside(self._spark)
 
     def _lanes_beside(self, spark: Callable[[], SparkSession]) -> Lanes:
@@ -383,7 +384,7 @@ class LakeParts:
             tables=self.tables,
             history=self._held_history,
             captured=lambda: self.captured,
-            lanes=self._lanes,
+            lanes=self.lanes,
         )
 
     @contextmanager

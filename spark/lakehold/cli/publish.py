@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 
@@ -54,7 +55,7 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
             # A view can be followed once it was refreshed, and what it reads before it.
             for name in (name for name in wanted if name in defined.views):
                 replace(publishing, follow=False).run(name)
-            with _threads(len(wanted)) as pool:
+            with ThreadPoolExecutor(len(wanted), thread_name_prefix="lakehold-publish") as pool:
                 went_well = all(list(pool.map(publishing.run, wanted)))
         else:
             went_well = _run_side_by_side(publishing, wanted, defined)
@@ -65,21 +66,28 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
 
 def _run_side_by_side(publishing: _Publishing, wanted: Sequence[str], defined: Definitions) -> bool:
     """Publish several at once, each after the views that it reads; return whether all went well."""
-    ended: dict[str, Future[bool]] = {}
+    waiting, ended = deque(wanted), {name: Event() for name in wanted}
 
-    def run(name: str, before: Sequence[Future[bool]]) -> bool:
-        wait(before)
-        return publishing.run(name)
+    def publish_next() -> bool:
+        went_well = True
+        while (name := _taken(waiting)) is not None:
+            # A view comes before all that read it, so another lane has begun with it.
+            for table in ended.keys() & set(defined.derived(name).definition.tables):
+                ended[table].wait()
+            try:
+                went_well &= publishing.run(name)
+            finally:
+                ended[name].set()
+        return went_well
 
-    with _threads(publishing.lake.settings.tables_at_once) as pool:
-        for name in wanted:
-            before = [ended[table] for table in defined.derived(name).definition.tables if table in ended]
-            ended[name] = pool.submit(run, name, before)
-    return all([future.result() for future in ended.values()])
+    return all(publishing.lake.lanes.run_in_each(publish_next))
 
 
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="lakehold-publish")
+def _taken(waiting: deque[str]) -> str | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
 
 
 @dataclass(frozen=True)

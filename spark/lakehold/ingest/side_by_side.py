@@ -113,6 +113,10 @@ class Lanes:
             wait(others)
         return [future.result() for future in ended]
 
+    def run_in_each(self, work: Callable[[], Result]) -> list[Result]:
+        """Run the same work in every lane at once, and return the results; errors as in `run`."""
+        return self.run([(lane, work) for lane in range(len(self._threads) + 1)])
+
     def shutdown(self) -> None:
         """End the threads and their sessions."""
         for thread in self._threads:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
+from threading import Event, Lock
 from typing import TypeVar
 
 import pyarrow as pa
@@ -112,8 +112,10 @@ class LakeRows:
         fields = {field.name: field for field in self.table.schema().fields}
         rows = file_rows(self.table, Schema(*(fields[name] for name in self.columns)))
 
+        ended = Event()
+
         def read_file(selection: RowSelection) -> _Read:
-            return read(self._checked(rows.batches(selection)))
+            return read(self._until(ended, rows.batches(selection)))
 
         threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="lakehold-verify")
         try:
@@ -121,6 +123,7 @@ class LakeRows:
         except OSError as error:
             raise unreadable(".".join(self.table.name()), error) from error
         finally:
+            ended.set()
             threads.shutdown(wait=False, cancel_futures=True)
 
     def files(self) -> list[RowSelection]:
@@ -132,9 +135,11 @@ class LakeRows:
         deleted = DeletedPositions(self.table.io, Remembered(VECTORS_REMEMBERED))
         return ChangedRows(LiveFiles(self.table, RememberedFiles()), deleted).between(None, self.snapshot_id)
 
-    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _until(self, ended: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.go_on()
+            if ended.is_set():
+                return
             yield batch
 
     def _by_spark(self, first_key: FirstKey | None = None) -> FrameRows:
