@@ -64,6 +64,7 @@ class Benchmark(StrEnum):
     SIDE_BY_SIDE = "side-by-side"
     DRAIN = "drain"
     LAG = "lag"
+    FOLLOWED = "followed"
     JOINING = "joining"
     VERIFY = "verify"
     KEYLESS = "keyless"
@@ -125,6 +126,7 @@ def main(
         ),
         Benchmark.DRAIN: lambda lake, _: drain.drained(lake, max(sized(120_000), 4_000), 2, min(runs, 3)),
         Benchmark.LAG: lambda lake, _: lag.lags(lake, (10, 100, 200), max(sized(120), 15)),
+        Benchmark.FOLLOWED: lambda lake, _: lag.lags(lake, (10,), max(sized(3_600), 15), " for an hour"),
         Benchmark.JOINING: lambda lake, _: joining.changes_meanwhile(lake, sized(200_000), min(runs, 3)),
         Benchmark.VERIFY: lambda lake, _: verify.equal_rows(lake, sized(10_000_000), min(runs, 3)),
         Benchmark.KEYLESS: lambda lake, directory: keyless.keyless(lake, directory, sized(5_000_000), runs),

@@ -32,8 +32,8 @@ _MERGES = 7
 _WARM_MERGES = 4
 
 
-def lags(lake: Lake, rates: Sequence[float], length_s: float) -> list[Figure]:
-    """Follow each load, of some transactions a second, for some seconds after it has warmed up."""
+def lags(lake: Lake, rates: Sequence[float], length_s: float, over: str = "") -> list[Figure]:
+    """Follow each load, of some transactions a second, for some seconds after it has warmed up; `over` names a long time."""
     figures = []
     with stack_for_benchmark() as addresses:
         database = SourceDatabase(addresses)
@@ -48,7 +48,7 @@ def lags(lake: Lake, rates: Sequence[float], length_s: float) -> list[Figure]:
             to_row_s = _rows_s(lake, shown_s, start_s, ended_s)
             per_batch = max(1, len(to_row_s) // len(shown_s))
             floor_s = statistics.median(_kafka_s(bare, starts["history"])) + _merging_s(bare, starts, per_batch)
-            figures += _figures(f"commit to row, {rate:g} transactions/s", to_row_s, floor_s)
+            figures += _figures(f"commit to row, {rate:g} transactions/s{over}", to_row_s, floor_s)
         bank.source.catch_up()
         bank.assert_equal()
         database.drop()
