@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts, spark_log
-from lakehold.errors import DefinitionError, EnvironmentMissing
+from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
@@ -164,10 +165,15 @@ def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> Sp
     Two lakes of one process must not share catalogs, nor close each other's session.
     """
     refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
-    return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), closed), settings)
+    return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), settings, closed), settings)
 
 
-def _kept_alive(session: SparkSession, closed: threading.Event) -> SparkSession:
+def _kept_alive(session: SparkSession, settings: Settings, closed: threading.Event) -> SparkSession:
+    from lakehold.spark_retries import WhileServerRuns  # noqa: PLC0415 - loads Spark Connect, which classic sessions do not use
+
+    if settings.spark_remote:
+        client: Any = session.client  # type: ignore[operator]  # PySpark declares it with a decorator that hides its type
+        client.set_retry_policies([WhileServerRuns(settings.spark_remote)])
     threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
     return session
 
@@ -177,7 +183,11 @@ def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
     while not closed.wait(_KEEP_ALIVE_EVERY_S):
         try:
             session.conf.get("spark.sql.session.timeZone")
-        except (PySparkException, ValueError) as error:  # the latter once the connection is closed
+        except (
+            PySparkException,
+            UpstreamUnavailable,
+            ValueError,
+        ) as error:  # the last one once the connection is closed
             if not closed.is_set():
                 log.warning("the Spark Connect server does not know the session any more: %s", error)
             return
@@ -281,7 +291,7 @@ def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSe
         # PySpark 4.1 does not set this for clones, and does not stop them without.
         clone.release_session_on_close = True
         try:
-            yield prepared(_kept_alive(clone, closed), settings)
+            yield prepared(_kept_alive(clone, settings, closed), settings)
         finally:
             closed.set()
             # A session that is not stopped blocks the end of Python for ever: it waits for its connection.

@@ -1,14 +1,24 @@
-"""The endpoint of a Spark Connect server: whether a server answers, without loading Spark."""
+"""The endpoint of a Spark Connect server: whether a server answers, and what became of it if not, without loading Spark."""
 
 from __future__ import annotations
 
+import json
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from lakehold import spark_log
 from lakehold.errors import UpstreamUnavailable
+from lakehold.servers import processes
+from lakehold.servers.server_directory import default_directory, log_file, pid_file
 
 _CONNECT_PORT = 15_002
 """The port of an address without one, as Spark defines it."""
+
+_NAME = "spark"
+"""The name of the server of `lakehold spark`."""
+
+_THIS_MACHINE = ("127.0.0.1", "localhost")
 
 
 def refuse_silent(remote: str, timeout_s: float) -> None:
@@ -21,9 +31,64 @@ def refuse_silent(remote: str, timeout_s: float) -> None:
         place = (address.hostname or "", address.port or _CONNECT_PORT)
         socket.create_connection(place, timeout=timeout_s).close()
     except (OSError, ValueError) as error:
+        refuse_ended(remote)
+        directory = _directory_of(remote)
         raise UpstreamUnavailable(
             "Spark Connect does not answer",
             code="spark-unreachable",
             detail=f"{address.scheme}://{address.netloc}: {error}.",
-            hint="Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
+            hint=f"The server's process runs: read {log_file(directory, _NAME)}, or start it again: lakehold spark down, then up."
+            if directory
+            else "Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
         ) from error
+
+
+def refuse_ended(remote: str) -> None:
+    """Raise `UpstreamUnavailable` if `lakehold spark` started the server at `remote`, and its process has ended."""
+    directory = _directory_of(remote)
+    if directory and (how := ended(directory)):
+        address = urlsplit(remote)
+        raise UpstreamUnavailable(
+            "the Spark Connect server has ended",
+            code="spark-unreachable",
+            detail=f"{address.scheme}://{address.netloc}: {how}",
+            hint=f"Read {log_file(directory, _NAME)}, then start the server again: lakehold spark up.",
+        )
+
+
+def ended(directory: Path) -> str:
+    """Describe how the process of the server of `directory` ended; empty if it runs."""
+    record = pid_file(directory, _NAME)
+    if processes.recorded(record):
+        return ""
+    if not record.exists():
+        return "lakehold spark down stopped it."
+    if lines := spark_log.last_lines(log_file(directory, _NAME)):
+        return "\n".join(["its process is gone. The end of its log:", *lines])
+    return (
+        "its process is gone, and its log does not say why: lakehold spark down or a signal stopped it, or the kernel "
+        "killed it because the machine's memory ran out, which dmesg shows."
+    )
+
+
+def recorded_port(directory: Path) -> int | None:
+    """Return the port on which the server of `directory` was last started; None if it never was."""
+    try:
+        return int(json.loads(port_file(directory).read_text())["port"])
+    except FileNotFoundError:
+        return None
+
+
+def port_file(directory: Path) -> Path:
+    """Return the record of the port of the server of `directory`."""
+    return directory / "spark.json"
+
+
+def _directory_of(remote: str) -> Path | None:
+    """Return the directory of the server of `lakehold spark` that has the address `remote`, if there is one."""
+    address, directory = urlsplit(remote), default_directory(_NAME, "LAKEHOLD_SPARK_DIR")
+    try:
+        is_its_own = address.hostname in _THIS_MACHINE and (address.port or _CONNECT_PORT) == recorded_port(directory)
+    except (OSError, ValueError):  # no number as port, or a directory that only another user reads
+        return None
+    return directory if is_its_own else None

@@ -24,6 +24,8 @@ _HINTS = {
 }
 """Hints that Spark does not give, by its error condition."""
 _SESSION_LOST = frozenset({"NO_ACTIVE_SESSION", "INVALID_HANDLE.SESSION_CHANGED", "INVALID_HANDLE.SESSION_NOT_FOUND"})
+_STOPPED = re.compile(r"methods on a stopped SparkContext|SparkContext was shut down")
+_OF_GRPC = re.compile(r'<_\w+ of RPC that terminated with:.*?details = "(?P<details>.+?)"$', re.S | re.M)
 _CALL_FAILED = "An error occurred while calling"
 
 
@@ -45,15 +47,27 @@ def is_sparks(error: Exception) -> bool:
 
 
 def session_lost(error: Exception) -> UpstreamUnavailable | None:
-    """Return the error for a server of Spark Connect that does not know the session any more; None for other errors."""
-    condition = _CONDITION.match(str(error))
-    if not is_sparks(error) or condition is None or condition["condition"] not in _SESSION_LOST:
+    """Return the error for a server of Spark Connect that stops, or does not know the session; None for other errors."""
+    if not is_sparks(error):
         return None
+    condition = _CONDITION.match(str(error))
+    if condition is None or condition["condition"] not in _SESSION_LOST:
+        return _stopped(str(error))
     return UpstreamUnavailable(
         "the Spark Connect server was started again",
         code="spark-unreachable",
         detail="It does not know the session in which this statement ran.",
         hint="Run it again: that opens another session, and nothing is done twice.",
+    )
+
+
+def _stopped(whole: str) -> UpstreamUnavailable | None:
+    if not _STOPPED.search(whole):
+        return None
+    return UpstreamUnavailable(
+        "Spark stopped while the statement ran",
+        code="spark-unreachable",
+        hint="Of a server, lakehold spark status shows the end of its log; lakehold spark up starts it again.",
     )
 
 
@@ -89,6 +103,10 @@ def explained(whole: str) -> LakeholdError:
     The first line without class names and SQLSTATE becomes the message, its condition the code, and its advice the
     detail.
     """
+    if stopped := _stopped(whole):
+        return stopped
+    if of_grpc := _OF_GRPC.match(whole):
+        whole = of_grpc["details"]
     lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]
     line = _JVM_CLASS.sub("", lines[0] if lines else "Spark failed")
     line = _JVM_CLASS.sub("", _STAGE_FAILED.sub("", line))

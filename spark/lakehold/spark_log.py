@@ -9,12 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 _KEPT_S = 7 * 24 * 60 * 60
 _READ_BYTES = 1 << 16
+_LAST_LINES = 12
 _OF_STARTING = ("WARNING: Using incubator modules", "Picked up ")
 """Lines that every JVM of Spark writes, or that say with which options it starts."""
 
@@ -64,12 +65,18 @@ def apart() -> Iterator[None]:
 
 def written() -> Path | None:
     """Return the file of the log if the JVM has written more to it than how it starts."""
-    with suppress(OSError):
-        if _log.file is not None:
-            with _log.file.open(encoding="utf-8", errors="replace") as file:
-                lines = file.read(_READ_BYTES).splitlines()
-            return _log.file if any(line.strip() and not line.startswith(_OF_STARTING) for line in lines) else None
-    return None
+    return _log.file if _log.file is not None and last_lines(_log.file) else None
+
+
+def last_lines(log: Path) -> list[str]:
+    """Return the last few lines of a log, without stack traces and without what a JVM writes as it starts."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _READ_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in lines if line.strip(" #") and not line.startswith(("\t", *_OF_STARTING))][-_LAST_LINES:]
 
 
 def discard() -> None:

@@ -11,6 +11,7 @@ HEAVY = (
     "great_expectations",
     "airflow",
     "confluent_kafka",
+    "httpx",
     "authlib",
     "psycopg",
     "pymysql",

@@ -1,21 +1,22 @@
-"""A Spark Connect server that was started again is one reason for a whole batch to wait, and no fault of a table."""
+"""A Spark Connect server that stopped, or was started again, is a reason for a whole batch to wait, and no fault of a table."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
-from lakehold.spark_errors import session_lost
+from lakehold.spark_errors import explained, session_lost
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "[NO_ACTIVE_SESSION] No active Spark session found. Please create a new Spark session before running the code.",
+        "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.",
         "[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. The existing Spark server driver instance has restarted.",
     ],
 )
-def test_a_session_that_the_server_does_not_know_can_be_opened_again(text: str) -> None:
+def test_a_session_that_the_server_does_not_have_can_be_opened_again(text: str) -> None:
     lost = session_lost(SparkConnectException(text))
     assert lost is not None
     assert lost.retryable
@@ -28,3 +29,19 @@ def test_a_session_that_the_server_does_not_know_can_be_opened_again(text: str) 
 )
 def test_other_errors_are_not_lost_sessions(error: Exception) -> None:
     assert session_lost(error) is None
+
+
+def test_an_error_of_grpc_is_explained_by_its_details() -> None:
+    error = explained(
+        "<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNKNOWN\n"
+        '\tdetails = "Java heap space"\n\tdebug_error_string = "UNKNOWN:Java heap space"\n>'
+    )
+    assert (error.message, error.code) == ("java heap space", "spark")
+
+
+def test_a_statement_over_which_spark_stopped_says_where_to_look() -> None:
+    error = explained(
+        "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.\nThis stopped …"
+    )
+    assert error.code == "spark-unreachable"
+    assert "lakehold spark status" in error.hint

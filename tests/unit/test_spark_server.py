@@ -49,6 +49,21 @@ def test_the_server_knows_no_lake_and_listens_on_loopback_whatever_is_configured
     assert conf["spark.connect.session.manager.defaultSessionTimeout"] == "1h"
 
 
+def test_a_server_without_memory_ends_unless_the_user_decides_otherwise() -> None:
+    name, own = "spark.driver.extraJavaOptions", "-XX:-ExitOnOutOfMemoryError"
+    options = server_conf(load_settings(warehouse="w", spark_conf={name: own}), 15_099)[name].split()
+    assert options.index("-XX:+ExitOnOutOfMemoryError") < options.index(own), "Java takes the last of two"
+
+
+def test_each_start_begins_a_log_and_keeps_the_one_before(tmp_path: Path) -> None:
+    server = SparkConnectServer(tmp_path, 15_099)
+    server.log.parent.mkdir()
+    for text in ("first", "second"):
+        server.log.write_text(text)
+        server.prepare()
+    assert {path.name: path.read_text() for path in server.log.parent.iterdir()} == {"spark.previous.log": "second"}
+
+
 def test_the_configuration_is_for_its_owner_only_and_not_on_the_command_line(tmp_path: Path) -> None:
     conf = {"spark.hadoop.fs.s3a.secret.key": "hidden", "spark.a": r"C:\dir", "spark.b": "two\nlines"}
     server = SparkConnectServer(tmp_path, 15_099, conf)

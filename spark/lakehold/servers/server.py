@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from lakehold.servers.server_directory import log_file, pid_file
+
 HOST = "127.0.0.1"
 """The address of every server: loopback only, because no server asks its clients who they are."""
 
@@ -91,8 +93,8 @@ class Server(ABC):
 
     def __init__(self, directory: Path) -> None:
         self.folder = directory / self.name
-        self.log = directory / "logs" / f"{self.name}.log"
-        self.pid_file = directory / "run" / f"{self.name}.json"
+        self.log = log_file(directory, self.name)
+        self.pid_file = pid_file(directory, self.name)
 
     @property
     @abstractmethod

@@ -29,6 +29,16 @@ def make_directory(directory: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def log_file(directory: Path, name: str) -> Path:
+    """Return the log of the server called `name`."""
+    return directory / "logs" / f"{name}.log"
+
+
+def pid_file(directory: Path, name: str) -> Path:
+    """Return the record of the process of the server called `name`; the server's stop removes the file."""
+    return directory / "run" / f"{name}.json"
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keep other commands from starting or stopping the directory's servers meanwhile; they wait."""

@@ -60,10 +60,13 @@ def status(
     directory: Directory,
     output_format: Annotated[OutputFormat, typer.Option("--format", help="Format of the output.")] = OutputFormat.TABLE,
 ) -> None:
-    """Show the state of the server. The exit code is 0 if it is healthy, else 1."""
+    """Show the state of the server. The exit code is 0 if it is healthy, else 1; the command then names its log."""
+    from lakehold.spark_endpoint import ended
     from lakehold.spark_server import lifecycle
 
     server = lifecycle.status(directory)
     show_status([server], output_format)
     if not server.healthy:
+        if server.log.exists():
+            typer.echo(f"log: {server.log}: {ended(directory) or 'its process runs, but does not answer.'}", err=True)
         raise typer.Exit(1)

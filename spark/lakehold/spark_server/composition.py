@@ -17,6 +17,10 @@ from lakehold.settings import Settings
 SESSION_TIMEOUT = "1h"
 """How long the server keeps the session of a silent client; lakehold's clients report every minute."""
 
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+"""Ends a server whose heap is full, with a line in its log: some of its threads would be gone, and its clients would wait."""
+
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ANY_METHOD = "/spark.connect.SparkConnectService/ReleaseSession"
 _ANSWERS_WITHIN_S = 5.0
@@ -28,12 +32,15 @@ def server_conf(settings: Settings, port: int) -> dict[str, str]:
 
     Options for a catalog in `LAKEHOLD_SPARK_CONF` stay: they hold for every lake of that catalog's name.
     """
+    conf = session_conf(settings)
     of_this_lake = spark_catalog_conf(settings).keys() - settings.spark_conf.keys()
     return {
         "spark.app.name": "lakehold",
         "spark.master": settings.spark_master,
         "spark.connect.session.manager.defaultSessionTimeout": SESSION_TIMEOUT,
-        **{name: value for name, value in session_conf(settings).items() if name not in of_this_lake},
+        **{name: value for name, value in conf.items() if name not in of_this_lake},
+        # The user's own options come last: of two that contradict each other, Java takes the last.
+        _DRIVER_OPTIONS: f"{_OUT_OF_MEMORY} {conf[_DRIVER_OPTIONS]}",
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),
     }
@@ -68,7 +75,12 @@ class SparkConnectServer(Server):
         return f"sc://{HOST}:{self._port}"
 
     def prepare(self) -> None:
-        """Write the server's configuration to a file that only its owner reads, because it may hold passwords."""
+        """Write the server's configuration to a file that only its owner reads, because it may hold passwords.
+
+        The last log is kept under another name, so that the end of a log is about the server that began it.
+        """
+        if self.log.exists():
+            self.log.replace(self.log.with_suffix(".previous.log"))
         self.folder.mkdir(exist_ok=True)
         path = self._conf_file
         path.touch(mode=0o600)

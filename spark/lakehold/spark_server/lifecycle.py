@@ -11,6 +11,7 @@ from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.servers.server import OnEvent
 from lakehold.servers.server_directory import locked, make_directory
 from lakehold.settings import Settings
+from lakehold.spark_endpoint import port_file, recorded_port
 from lakehold.spark_server import DEFAULT_PORT
 from lakehold.spark_server.composition import SparkConnectServer, server_conf
 
@@ -43,7 +44,7 @@ def up(directory: Path, settings: Settings, port: int | None = None, on_event: O
             refuse_ports_in_use([server])
             lifecycle.fetch_programs([server], on_event)
             make_directory(directory)
-            _port_file(directory).write_text(json.dumps({"port": server.port}))
+            port_file(directory).write_text(json.dumps({"port": server.port}))
         elif server.port != last.port:
             raise ServerError(
                 "the server runs on another port",
@@ -69,12 +70,4 @@ def status(directory: Path) -> ServerStatus:
 
 def _recorded(directory: Path) -> SparkConnectServer:
     """Return the server as it was last started; on the default port if it never was."""
-    try:
-        port = int(json.loads(_port_file(directory).read_text())["port"])
-    except FileNotFoundError:
-        port = DEFAULT_PORT
-    return SparkConnectServer(directory, port)
-
-
-def _port_file(directory: Path) -> Path:
-    return directory / "spark.json"
+    return SparkConnectServer(directory, recorded_port(directory) or DEFAULT_PORT)

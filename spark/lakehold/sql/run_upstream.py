@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lakehold.definitions import object_text
 from lakehold.errors import CommitConflict, LakeholdError, UpstreamUnavailable
@@ -19,7 +19,9 @@ from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.explain_plan import describe, shared_by
 from lakehold.sql.result import Result
 from lakehold.sql.statement_effects import Plan, Reconcile, Release
-from lakehold.upstream.capture_steps import Steps
+
+if TYPE_CHECKING:
+    from lakehold.upstream.capture_steps import Steps
 
 
 class Changing(Protocol):
