@@ -175,7 +175,7 @@ def forms() -> tuple[Form, ...]:
             "    | ENVELOPE UPSERT (KEY (column, …))\n"
             "    | ENVELOPE DEBEZIUM (KEY (column, …))\n"
             "    | ENVELOPE HISTORY (KEY (column, …)) [TRACK {(value, …) | ALL EXCEPT (value, …)}]}]\n"
-            "  [WITH (SNAPSHOT [[=] {TRUE | FALSE}], PROGRESS [[=] {TRUE | FALSE}])]\n"
+            "  [WITH (SNAPSHOT [[=] {TRUE | FALSE}], PROGRESS [[=] {TRUE | FALSE}], RESUME [=] {'token' | NULL})]\n"
             "  [as_of] [UP TO time]",
             ("SUBSCRIBE",),
         ),
@@ -256,7 +256,10 @@ def summary() -> str:
     explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
     values = [
         *_VALUES,
-        ("subscribe", "a SUBSCRIBE; for CREATE SUBSCRIPTION without UP TO and PROGRESS, only there ENVELOPE HISTORY"),
+        (
+            "subscribe",
+            "a SUBSCRIBE; for CREATE SUBSCRIPTION without UP TO, PROGRESS and RESUME, only there ENVELOPE HISTORY",
+        ),
         (
             "definition",
             "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION, MATERIALIZED VIEW or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",

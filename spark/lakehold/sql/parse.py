@@ -104,7 +104,7 @@ def parse_endless(sql: str, catalog: str) -> Subscribe:
     """Parse a text that is one SUBSCRIBE which can be followed over restarts; the names of tables may begin with `catalog`.
 
     Raises:
-        StatementError: The text is another statement, or has UP TO or PROGRESS.
+        StatementError: The text is another statement, or has UP TO, PROGRESS or RESUME.
     """
     subscribe = parse_subscription(sql, catalog)
     unfit = check_endless(subscribe)

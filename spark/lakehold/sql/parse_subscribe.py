@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
@@ -50,7 +51,7 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
     relation = _relation(cursor)
     modifier = ""
     shape: OutputShape = Raw()
-    options: dict[str, bool] = {}
+    options = _Options()
     as_of, up_to_ms = LATEST, None
     for clause in cursor.clauses(*_CLAUSES):
         match clause:
@@ -70,16 +71,31 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
     return Subscribe(
         relation,
         shape,
-        snapshot=options.get("SNAPSHOT", True),
-        progress=options.get("PROGRESS", False),
+        snapshot=options.snapshot,
+        progress=options.progress or options.resume_at is not None,
+        tokens=options.resume_at is not None,
+        resume=options.resume,
         as_of=as_of,
         up_to_ms=up_to_ms,
-        text=_text(cursor, first, relation, relation_at),
+        text=_text(cursor, first, relation, relation_at, options.resume_at),
     )
 
 
-def _text(cursor: Cursor, first: Token, relation: str | Query, relation_at: int) -> str:
-    """Return the statement as written, but without the catalog's name, which is a setting and may differ at the next run."""
+@dataclass
+class _Options:
+    """The options after WITH, and the offset of the resume token in the text."""
+
+    snapshot: bool = True
+    progress: bool = False
+    resume: str | None = None
+    resume_at: int | None = None
+
+
+def _text(cursor: Cursor, first: Token, relation: str | Query, relation_at: int, resume_at: int | None) -> str:
+    """Return the statement as written, but without what may differ at the next run.
+
+    The catalog's name is left out, since it is a setting, and NULL stands for a resume token.
+    """
     end = cursor.position
     cursor.rewind(relation_at + isinstance(relation, Query))
     start = cursor.peek().start
@@ -89,6 +105,9 @@ def _text(cursor: Cursor, first: Token, relation: str | Query, relation_at: int)
         if cursor.peek().start in tables and begins_with_catalog(cursor):
             text += cursor.sql[begin : cursor.peek().start]
             begin = cursor.peek(2).start
+        elif cursor.peek().start == resume_at:
+            text += f"{cursor.sql[begin:resume_at]}NULL"
+            begin = cursor.peek().end + 1
         cursor.advance()
     return text + cursor.sql[begin : cursor.last.end + 1]
 
@@ -121,20 +140,24 @@ def _refuse_second(cursor: Cursor, modifier: str) -> None:
     raise cursor.error_at(cursor.peek(), message, last=last, hint="keep one of them")
 
 
-def _options(cursor: Cursor) -> dict[str, bool]:
-    """Parse `(SNAPSHOT [[=] true|false], PROGRESS [[=] true|false])`."""
+def _options(cursor: Cursor) -> _Options:
+    """Parse `(SNAPSHOT [[=] true|false], PROGRESS [[=] true|false], RESUME [=] {'token' | NULL})`."""
     cursor.expect_symbol("(")
-    found: dict[str, bool] = {}
+    found = _Options()
+    given: set[str] = set()
     more = True
     while more:
         token = cursor.peek()
-        name = cursor.choose("SNAPSHOT", "PROGRESS")
-        if name in found:
+        name = cursor.choose("SNAPSHOT", "PROGRESS", "RESUME")
+        if name in given:
             raise cursor.error_at(token, f"{name} is given twice")
-        if cursor.accept_symbol("=") or cursor.word():
-            found[name] = cursor.choose("TRUE", "FALSE") == "TRUE"
+        given.add(name)
+        has_value = cursor.accept_symbol("=") or bool(cursor.word())
+        if name == "RESUME":
+            found.resume_at = cursor.peek().start
+            found.resume = None if cursor.accept("NULL") else cursor.text("NULL or a resume token")
         else:
-            found[name] = True
+            setattr(found, name.lower(), not has_value or cursor.choose("TRUE", "FALSE") == "TRUE")
         more = cursor.more()
     return found
 

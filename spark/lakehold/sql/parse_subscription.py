@@ -50,6 +50,8 @@ def check_endless(subscribe: Subscribe) -> str:
     """Find the clause that keeps a SUBSCRIBE from being followed over restarts; empty if there is none."""
     if subscribe.up_to_ms is not None:
         return "UP TO"
+    if subscribe.tokens:
+        return "RESUME"
     return "PROGRESS" if subscribe.progress else ""
 
 
@@ -72,6 +74,7 @@ def _refused(cursor: Cursor, clause: str) -> StatementError:
     first, last = cursor.peek(), cursor.peek(len(words) - 1)
     hint = {
         "UP TO": "a subscription goes on until it is dropped",
+        "RESUME": "a subscription keeps its position itself",
         "PROGRESS": "the property lakehold.position of the output table shows up to which time it is complete",
     }[clause]
     return cursor.error_at(first, f"a subscription does not take {clause}", last=last, hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Event
 
 from lakehold.errors import DefinitionError
@@ -28,13 +29,9 @@ def open_read(
             code="read-progress",
             hint="Leave it out: the token has the position.",
         )
-    token = None if resume is None else ResumeToken.parse(resume)
     with readable():
-        opened = subscribing.open(statement if token is None else token.resumed(statement))
-    fingerprint = Fingerprint.of(statement.text, opened.subscription.output.schema)
-    if token is not None:
-        token.check_columns(fingerprint)
-    return Reader(opened, fingerprint, token, stop, max_rows)
+        opened = subscribing.open(replace(statement, resume=resume))
+    return Reader(opened, stop, max_rows)
 
 
 class Reader:
@@ -42,18 +39,15 @@ class Reader:
 
     Args:
         opened: The SUBSCRIBE, opened where the read begins.
-        fingerprint: The fingerprint of its statement and columns.
-        resumed: The token with which the read continues; None if it begins with the statement.
         stop: Ends the read when set, and with it the wait for more.
         max_rows: The read ends after the timestamp with which it has so many rows; None: no limit.
     """
 
-    def __init__(
-        self, opened: Opened, fingerprint: Fingerprint, resumed: ResumeToken | None, stop: Event, max_rows: int | None
-    ) -> None:
+    def __init__(self, opened: Opened, stop: Event, max_rows: int | None) -> None:
         self._opened = opened
-        self._fingerprint = fingerprint
-        self._position_ms = None if resumed is None else resumed.position_ms
+        statement = opened.subscription.statement
+        self._fingerprint = Fingerprint.of(statement.text, opened.schema)
+        self._position_ms = opened.window.as_of_ms + 1 if statement.resume is not None else None
         self._stop = stop
         self._max_rows = max_rows
 

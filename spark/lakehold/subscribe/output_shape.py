@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakehold.errors import DefinitionError
 from lakehold.subscribe.envelope import debezium, upsert
 from lakehold.subscribe.output_batches import OutputChunk
+from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
 from lakehold.subscribe.sorting import Sorting, SortItem
 from lakehold.subscribe.statement import (
     DebeziumEnvelope,
@@ -26,6 +27,7 @@ from lakehold.subscribe.statement import (
 )
 
 _PROGRESSED = pa.field("mz_progressed", pa.bool_())
+_RESUME = pa.field("mz_resume", pa.string())
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Output:
         row: The columns of the relation.
         progress: Whether to add progress rows.
         up_to_ms: Exclusive upper bound of progress rows; None for no bound.
+        tokens_of: The text of the statement, if progress rows have the tokens that continue after them; else None.
 
     Attributes:
         key: Zero-based positions of an envelope's key among the columns of the relation; empty without an envelope.
@@ -47,6 +50,7 @@ class Output:
     row: pa.Schema
     progress: bool
     up_to_ms: int | None
+    tokens_of: str | None = None
     key: tuple[int, ...] = field(init=False)
     sorting: Sorting = field(init=False)
 
@@ -113,15 +117,21 @@ class Output:
         """Return an empty batch at `mz_timestamp`."""
         return OutputChunk(mz_timestamp, self.schema.empty_table())
 
-    def progressed(self, batch_ms: int, mz_timestamp: int) -> Iterator[OutputChunk]:
+    def progressed(self, batch_ms: int, mz_timestamp: int, read_below_ms: int | None = None) -> Iterator[OutputChunk]:
         """Yield a progress row, if the statement requests them: no row with a timestamp below `mz_timestamp` will follow.
 
-        `batch_ms` is the timestamp of the batch in which the reader gets the progress row.
+        Args:
+            batch_ms: The timestamp of the batch in which the reader gets the progress row.
+            mz_timestamp: The timestamp of the progress row.
+            read_below_ms: The position of its token, by default `mz_timestamp`; 0: nothing was read from which one could go on.
         """
         if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
-            values = [pa.array([mz_timestamp], pa.int64()), pa.array([True])]
-            values += [pa.nulls(1, column.type) for column in list(self.schema)[2:]]
-            yield OutputChunk(batch_ms, pa.Table.from_arrays(values, schema=self.schema))
+            given: dict[str, object] = {"mz_timestamp": mz_timestamp, "mz_progressed": True}
+            position_ms = mz_timestamp if read_below_ms is None else read_below_ms
+            if self.tokens_of is not None and position_ms:
+                given["mz_resume"] = str(ResumeToken(position_ms, Fingerprint.of(self.tokens_of, self.schema)))
+            row = [pa.array([given.get(field.name)], field.type) for field in self.schema]
+            yield OutputChunk(batch_ms, pa.Table.from_arrays(row, schema=self.schema))
 
     def shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
         """Convert diffs to rows of the output, without the column of progress."""
@@ -140,7 +150,8 @@ class Output:
     def _with_progressed(self, rows: pa.Table) -> pa.Table:
         if not self.progress:
             return rows
-        return rows.add_column(1, _PROGRESSED, pa.array(np.zeros(rows.num_rows, np.bool_)))
+        rows = rows.add_column(1, _PROGRESSED, pa.array(np.zeros(rows.num_rows, np.bool_)))
+        return rows if self.tokens_of is None else rows.add_column(2, _RESUME, pa.nulls(rows.num_rows, _RESUME.type))
 
 
 def _by_timestamp(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:

@@ -215,15 +215,20 @@ class Subscribe:
         shape: The output option: an order or an envelope; `Raw` if the statement has neither.
         snapshot: Whether the output begins with all rows at `as_of`, stamped with that timestamp.
         progress: Whether progress rows report how far the output is complete.
+        tokens: Whether progress rows have the resume tokens with which a later read continues after them.
+        resume: The token with which this one continues.
         as_of: The time of the snapshot; the changes after it (exclusive) follow.
         up_to_ms: End of the output, exclusive. None: it ends at `upper`, or never if it is followed.
-        text: The statement as written, but without the name of the lake's catalog, so that it can be kept.
+        text: The statement as written, but without the name of the lake's catalog and without the token, so that it can
+            be kept.
     """
 
     relation: str | Query
     shape: OutputShape = Raw()
     snapshot: bool = True
     progress: bool = False
+    tokens: bool = False
+    resume: str | None = None
     as_of: AsOf = LATEST
     up_to_ms: int | None = None
     text: str = field(default="", compare=False, repr=False)

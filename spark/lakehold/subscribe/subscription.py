@@ -56,7 +56,7 @@ class Subscription:
         as_of_ms, until_ms = window.as_of_ms, window.until_ms
         if until_ms <= as_of_ms:
             return
-        yield from self.output.progressed(as_of_ms, as_of_ms)
+        yield from self.output.progressed(as_of_ms, as_of_ms, 0 if self.statement.snapshot else as_of_ms + 1)
         found = 0
         if self.statement.snapshot:
             for chunk in self.output.of(self.relation.rows(timelines, as_of_ms, self.output.sorting)):

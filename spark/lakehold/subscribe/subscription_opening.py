@@ -20,6 +20,7 @@ from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.output_shape import Output
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
+from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
 from lakehold.subscribe.statement import Raw, Subscribe, refuse_history
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import DiffReading
@@ -135,20 +136,27 @@ class Subscribing:
             is_users: Whether a person wrote it, so that settings may switch its output option off.
 
         Raises:
-            DefinitionError: A table or column does not exist, or the statement is for subscriptions only.
+            DefinitionError: A table or column does not exist, the statement is for subscriptions only, or its resume token is
+                none, or belongs to another statement or other columns.
             NotReadable: AS OF is outside the readable window.
             StatementBounds: UP TO is before AS OF.
         """
         refuse_history(statement)
         if is_users:
             self._check_enabled(statement)
+        token = ResumeToken.parse(statement.resume) if statement.resume is not None else None
+        if token is not None:
+            statement = token.resumed(statement)
         names = statement.tables
         last_ms = [statement.up_to_ms - 1] if statement.up_to_ms is not None else []
         timelines = statement.as_of.load(self.timelines, names, *last_ms)
         found = window(statement, timelines, self.timelines.holds)
         timelines = together(timelines)
         relation = self._relation(statement, timelines)
-        output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms)
+        tokens_of = statement.text if statement.tokens else None
+        output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms, tokens_of)
+        if token is not None:
+            token.check_columns(Fingerprint.of(statement.text, output.schema))
         output.sorting.check(output.diffs, self.reading.spark.session)
         metrics.count(statement)
         return Opened(
