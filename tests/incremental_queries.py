@@ -145,7 +145,7 @@ _HAVING = ["", "", " HAVING count(*) > 1", " HAVING sum(t.n) > 2 OR min(t.g) IS 
 def queries(chosen: random.Random, count: int) -> Iterator[str]:
     """Yield random queries that are computed incrementally."""
     for _ in range(count):
-        yield chosen.choice([_joined, _grouped, _grouped, _grouped, _distinct, _windowed, _united, _recomputed])(chosen)
+        yield chosen.choice(_FORMS)(chosen)
 
 
 def _known(texts: Sequence[str], tables: str) -> list[str]:
@@ -184,7 +184,21 @@ def _windowed(chosen: random.Random) -> str:
         ["PARTITION BY k ORDER BY n", "PARTITION BY g, f ORDER BY m DESC", "PARTITION BY f ORDER BY n"]
     )
     call = chosen.choice(["rank()", "dense_rank()", "count(*)", "sum(m)", "max(n)"])
-    return f"SELECT id, k, n, {call} OVER ({over}) AS w FROM r.fact"
+    query = f"SELECT id, k, n, {call} OVER ({over}) AS w FROM {chosen.choice(['r.fact', *_SUBQUERIES['r.fact']])}"
+    return chosen.choice([query, f"SELECT k, w FROM ({query}) WHERE w > 1"])
+
+
+def _joined_windows(chosen: random.Random) -> str:
+    tables, where = chosen.choice(
+        [
+            ("r.fact t JOIN r.dim d ON t.k = d.k", "PARTITION BY d.name ORDER BY t.n"),
+            ("r.fact t JOIN r.dim d USING (k)", "PARTITION BY t.g, d.region ORDER BY d.name"),
+            ("r.fact t LEFT JOIN r.dim d ON t.k = d.k", "PARTITION BY t.k ORDER BY d.region"),
+            ("(SELECT k, n AS p FROM r.fact) t JOIN r.region x ON t.k = x.region", "PARTITION BY t.p ORDER BY x.zone"),
+        ]
+    )
+    call = chosen.choice(["rank()", "count(*)", "max(t.k)"]) if "USING" not in tables else "dense_rank()"
+    return f"SELECT *, {call} OVER ({where}) AS w FROM {tables}"
 
 
 def _united(chosen: random.Random) -> str:
@@ -194,7 +208,13 @@ def _united(chosen: random.Random) -> str:
             "SELECT x.region, t.big FROM r.region x JOIN r.fact t ON t.k = x.region",
         ]
     )
-    return f"SELECT k, n FROM r.fact WHERE n > 0 UNION ALL {other} UNION ALL SELECT region, 1 FROM r.region"
+    return chosen.choice(
+        [
+            f"SELECT k, n FROM r.fact WHERE n > 0 UNION ALL {other} UNION ALL SELECT region, 1 FROM r.region",
+            # Both parts have columns `n` and `region`, and only one compares them.
+            "SELECT zone, n FROM r.fact, r.region WHERE n = region UNION ALL SELECT name, n FROM r.fact, r.dim WHERE b",
+        ]
+    )
 
 
 def _recomputed(chosen: random.Random) -> str:
@@ -203,3 +223,70 @@ def _recomputed(chosen: random.Random) -> str:
     )
     key = chosen.choice(["k", "f", "g"])
     return f"SELECT {key}, {call} FROM r.fact GROUP BY {chosen.choice([key, '1'])}"
+
+
+def _recomputed_over_joins(chosen: random.Random) -> str:
+    tables = chosen.choice(["r.fact t JOIN r.dim d ON t.k = d.k", "r.dim d LEFT JOIN r.fact t ON d.k = t.k"])
+    call = chosen.choice(["count(DISTINCT t.n)", "count(*) FILTER (WHERE t.n > 1)", "max(t.f)"])
+    return f"SELECT d.k, d.name, {call} FROM {tables} GROUP BY d.k, d.name"
+
+
+_SUBQUERIES = {
+    "r.fact": [
+        "(SELECT * FROM r.fact WHERE n IS NOT NULL)",
+        "(SELECT id, k, g, n + 1 AS n, big, m, wide, f, b, day, at FROM r.fact)",
+        "(SELECT * FROM (SELECT *, n AS more FROM r.fact) WHERE more < 3 OR b)",
+    ],
+    "r.dim": ["(SELECT k, name, region, rate, f FROM r.dim WHERE rate < 1)", "(SELECT * FROM r.dim)"],
+    "r.region": ["(SELECT region, zone FROM r.region UNION ALL SELECT k, name FROM r.dim)"],
+}
+_JOINED_SUBQUERY = "(SELECT f0.* FROM r.fact f0 JOIN r.region r0 ON f0.k = r0.region)"
+
+
+def _nested(chosen: random.Random) -> str:
+    """Read subqueries or WITH instead of tables."""
+    query = chosen.choice([_joined, _grouped, _distinct])(chosen)
+    first = []
+    for name, subqueries in _SUBQUERIES.items():
+        if name not in query:
+            continue
+        known = [*subqueries, _JOINED_SUBQUERY] if name == "r.fact" and "LEFT JOIN r.fact" not in query else subqueries
+        subquery = chosen.choice(known)
+        if chosen.choice([True, False]):
+            alias = f"w_{name[2:]}"
+            first.append(f"{alias} AS {subquery}")
+            subquery = alias
+        query = query.replace(name, subquery)
+    return f"WITH {', '.join(first)} {query}" if first else query
+
+
+def _around_groups(chosen: random.Random) -> str:
+    """Read the groups of a subquery."""
+    tables, where = _from(chosen)
+    key = chosen.choice(_known(_KEYS, tables))
+    call = chosen.choice(["count(*)", "sum(t.n)", "max(t.n)"])
+    groups = f"SELECT {key} AS a, {call} AS c FROM {tables}{where} GROUP BY {key}{chosen.choice(_HAVING)}"
+    return chosen.choice(
+        [
+            f"SELECT * FROM ({groups}) WHERE c > 1",
+            f"SELECT s.a, s.c * 2, s.c + 1 AS c FROM (SELECT * FROM ({groups})) AS s WHERE s.a IS NOT NULL",
+            f"WITH s AS ({groups}) SELECT c, count(*), min(a) FROM s GROUP BY c",
+            f"SELECT count(*), sum(c) FROM ({groups}) AS s WHERE c < 5",
+        ]
+    )
+
+
+_FORMS = [
+    _joined,
+    _grouped,
+    _grouped,
+    _distinct,
+    _windowed,
+    _joined_windows,
+    _united,
+    _recomputed,
+    _recomputed_over_joins,
+    _nested,
+    _nested,
+    _around_groups,
+]

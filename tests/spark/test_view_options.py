@@ -87,6 +87,44 @@ def test_a_view_keeps_and_counts_rows_whose_keys_are_equal(shop: Shop) -> None:
         lake.sql(f"CREATE MATERIALIZED VIEW bi.w WITH (ON KEY VIOLATION = 'keep') AS {QUERY}")
 
 
+def test_a_view_that_stopped_can_keep_equal_keys_and_stop_again_when_there_are_none(shop: Shop) -> None:
+    lake = shop.lake
+    lake.sql(f"CREATE MATERIALIZED VIEW bi.v KEY (v) AS {QUERY}")
+    lake.publish("bi.v")
+    shop.write((3, "b"))
+    shop.write((4, "b"))
+    with pytest.raises(LakeholdError, match=r"SET \(ON KEY VIOLATION = 'keep'\)"):
+        lake.publish("bi.v")
+    lake.sql("ALTER MATERIALIZED VIEW bi.v SET (ON KEY VIOLATION = 'keep')")
+    assert len(lake.publish("bi.v")) > 1, "no timestamp is skipped"
+    assert (view_row(lake)["state"], view_row(lake)["key_violations"]) == ("idle", 1)
+    assert lake.catalog.load_table("bi.v").properties["lakehold.key"] == "[]"
+    lake.sql("ALTER MATERIALIZED VIEW bi.v RESET (ON KEY VIOLATION)")
+    shop.write((4, None))
+    with pytest.raises(LakeholdError, match=r"1 key of .* have more than one row") as refused:
+        lake.publish("bi.v")
+    assert refused.value.code == "view-key"
+    lake.sql("ALTER MATERIALIZED VIEW bi.v SET (ON KEY VIOLATION = 'keep')")
+    shop.write((3, None))
+    lake.publish("bi.v")
+    lake.sql("ALTER MATERIALIZED VIEW bi.v SET (ON KEY VIOLATION = 'stop')")
+    shop.write((5, "e"))
+    lake.publish("bi.v")
+    assert lake.catalog.load_table("bi.v").properties["lakehold.key"] == "v"
+    assert assert_equal_at_every_timestamp(lake, "bi.v", QUERY) >= 6
+    shop.write((6, "e"))
+    with pytest.raises(LakeholdError, match="would have more than one row"):
+        lake.publish("bi.v")
+
+
+@pytest.mark.parametrize("made", ["", "KEY (v) WITH (FORMAT VERSION = 2)"])
+def test_a_view_that_cannot_tell_equal_rows_apart_refuses_to_keep_them(shop: Shop, made: str) -> None:
+    shop.lake.sql(f"CREATE MATERIALIZED VIEW bi.v {made} AS {QUERY}")
+    with pytest.raises(LakeholdError) as refused:
+        shop.lake.sql("ALTER MATERIALIZED VIEW bi.v SET (ON KEY VIOLATION = 'keep')")
+    assert refused.value.code == "view-keep"
+
+
 @pytest.mark.parametrize("key", ["", "KEY (id)", "KEY (v)"])
 def test_a_view_that_fell_behind_starts_over_if_it_says_so(shop: Shop, key: str) -> None:
     lake = shop.lake

@@ -10,7 +10,16 @@ import pytest
 from lakehold.sql.dialect import split
 from lakehold.sql.queries import parse_query
 from lakehold.subscribe.group_state import GroupColumns, GroupState, Inexact, NotKept
-from lakehold.subscribe.incremental_plan import AggregateCall, Aggregation, Plan, RowQuery, TouchedGroups, Whole
+from lakehold.subscribe.incremental_plan import (
+    AggregateCall,
+    Aggregation,
+    ColumnName,
+    Equality,
+    Plan,
+    RowQuery,
+    TouchedGroups,
+    Whole,
+)
 
 
 def plan_of(query: str) -> Plan:
@@ -30,6 +39,18 @@ def plan_of(query: str) -> Plan:
         ("SELECT any_value(a) FROM s.t GROUP BY a", TouchedGroups),
         ("SELECT count(DISTINCT b) FROM s.t GROUP BY a", TouchedGroups),
         ("SELECT rank() OVER (PARTITION BY a, b ORDER BY c), max(d) OVER (PARTITION BY a) FROM s.t", TouchedGroups),
+        ("SELECT count(DISTINCT b) FROM s.t JOIN s.u USING (k) GROUP BY a", TouchedGroups),
+        ("SELECT rank() OVER (PARTITION BY u.a ORDER BY b) FROM s.t JOIN s.u USING (k)", TouchedGroups),
+        ("SELECT x.a FROM (SELECT a, k FROM s.t WHERE b > 1) x JOIN (SELECT * FROM s.u) AS y ON x.k = y.k", RowQuery),
+        ("WITH x AS (SELECT * FROM s.t), y AS (SELECT a FROM x) SELECT a FROM y UNION ALL SELECT a FROM x", RowQuery),
+        ("SELECT a FROM s.u LEFT JOIN (SELECT k, a FROM s.t WHERE a > 1) x ON u.k = x.k", RowQuery),
+        (
+            "SELECT g, sum(n) FROM (SELECT g, n + 1 AS n FROM s.t UNION ALL SELECT g, n FROM s.u) GROUP BY g",
+            Aggregation,
+        ),
+        ("SELECT n, count(*) FROM (SELECT k, count(*) AS n FROM s.t GROUP BY k) GROUP BY n", Aggregation),
+        ("SELECT k FROM (SELECT k, count(*) AS n FROM s.t GROUP BY k) WHERE n > 1", Aggregation),
+        ("SELECT * FROM (SELECT *, rank() OVER (PARTITION BY a ORDER BY b) AS n FROM s.t) WHERE n = 1", TouchedGroups),
     ],
 )
 def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan]) -> None:
@@ -51,7 +72,15 @@ def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan])
         "SELECT transform(a, x -> x + 1) FROM s.t GROUP BY a",
         "SELECT sum(n) OVER (ORDER BY k) FROM s.t",
         "SELECT sum(n) OVER (PARTITION BY struct_column.k) FROM s.t",
-        "SELECT count(DISTINCT b) FROM s.t JOIN s.u USING (k) GROUP BY a",
+        "SELECT a FROM (SELECT a FROM s.t ORDER BY b LIMIT 3)",
+        "SELECT a FROM (SELECT a FROM s.t) AS x(b)",
+        "SELECT * FROM s.u JOIN (SELECT k, count(*) FROM s.t GROUP BY k) x ON u.k = x.k",
+        "SELECT sum(n) OVER (PARTITION BY k) FROM (SELECT k, count(*) AS n FROM s.t GROUP BY k)",
+        "SELECT * FROM s.u LEFT JOIN (SELECT k FROM s.t UNION ALL SELECT k FROM s.v) x ON u.k = x.k",
+        "SELECT a AS b, count(*) FROM (SELECT a, c AS b FROM s.t) GROUP BY b",
+        "WITH x (b) AS (SELECT a FROM s.t) SELECT b FROM x",
+        "SELECT a FROM (WITH x AS (SELECT a FROM s.t) SELECT a FROM x)",
+        "SELECT a FROM (SELECT a FROM s.t WHERE a IN (SELECT b FROM s.u))",
     ],
 )
 def test_a_query_that_is_not_known_to_be_safe_is_computed_whole(query: str) -> None:
@@ -67,6 +96,26 @@ def test_columns_of_two_tables_with_the_same_name_are_different_keys() -> None:
     assert isinstance(found, Aggregation)
     assert found.items == ("k1", "k0", "g0")
     assert found.rows.text == "SELECT t.k AS k0, d.k AS k1 FROM s.t JOIN s.d ON t.x = d.x"
+
+
+def test_a_part_of_a_union_all_does_not_compare_the_columns_of_another() -> None:
+    found = plan_of("SELECT a FROM s.t, s.u WHERE b = c UNION ALL SELECT a FROM s.t, s.u")
+    assert isinstance(found, RowQuery)
+    assert found.equalities == (Equality(ColumnName(None, "b", 0), ColumnName(None, "c", 0)),)
+    assert [source.select for source in found.sources] == [0, 0, 1, 1]
+
+
+def test_columns_of_subqueries_are_followed_to_their_tables() -> None:
+    found = plan_of(
+        "WITH x AS (SELECT t.k AS j, t.k + 1 AS i FROM s.t JOIN s.v ON t.v = v.v) "
+        "SELECT * FROM (SELECT * FROM x) y JOIN s.u ON y.j = u.a AND y.i = u.b"
+    )
+    assert isinstance(found, RowQuery)
+    assert [source.full_name for source in found.sources] == ["s.t", "s.v", "s.u"]
+    assert found.equalities == (
+        Equality(ColumnName(0, "v"), ColumnName(1, "v")),
+        Equality(ColumnName(0, "k"), ColumnName(2, "a")),
+    )
 
 
 def columns(function: str, of: pa.DataType, result: pa.DataType) -> GroupColumns:

@@ -116,7 +116,7 @@ def _found(table: TableFacts) -> Iterator[Problem]:
         yield Problem(
             Level.LOOK,
             f"{count(table.key_violations, 'key')} with several rows",
-            "The view keeps all of them, because it was created WITH (ON KEY VIOLATION = 'keep').",
+            "The view keeps all of them, because it has ON KEY VIOLATION = 'keep'.",
             f"Group the rows of {table.name} by its key to see which, and correct the tables that it reads.",
         )
     if table.open_errors:

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.arrow_frames import frame_of
+from lakehold.definitions import full_name_text
 from lakehold.errors import LakeholdError
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write import equal_rows
@@ -140,8 +141,8 @@ class Changes(ABC):
             f'{several} of materialized view "{self.full_name}" would have more than one row',
             detail=f"At {timestamp} ({iso(timestamp)} UTC) the query has several rows with the key {named}. The view shows what "
             "it showed before.",
-            hint="Remove the rows that are too many from the tables that it reads: the next refresh continues. Or drop the view, "
-            "and create it with another KEY, or WITH (ON KEY VIOLATION = 'keep'): then it keeps all rows and counts such keys.",
+            hint="Remove the rows that are too many from the tables that it reads: the next refresh continues. Or keep all rows, "
+            f"and count such keys: ALTER MATERIALIZED VIEW {full_name_text(self.full_name)} SET (ON KEY VIOLATION = 'keep').",
         )
 
 

@@ -25,9 +25,10 @@ from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
-from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, RowChanges
+from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, KeyViolated, RowChanges
 from lakehold.publish.view_columns import column_types, followed
 from lakehold.session import row_by_row
+from lakehold.spark_sql import literal
 from lakehold.table_layout import FORMAT_VERSION, PARTITIONED_BY, SORTED_BY, layout_of
 
 
@@ -56,17 +57,23 @@ class ViewTable(MergedTable):
 
         Raises:
             DefinitionError: A table cannot have the columns, or cannot follow the change.
+            KeyViolated: The table has kept rows with equal keys, and the view no longer keeps such rows.
         """
         wanted = column_types(self.full_name, columns)
+        unique_key = key_text(spelt(self._view.unique_key, wanted))
         state, spark = self._writing.tables.table_state(self.full_name), self._writing.spark()
         if state is None:
             # The files are ordered by the key, and so found by it, whether it is unique or not.
             key = spelt(self._view.key, wanted)
-            properties = {SOURCE_PROPERTY: self._object_id, KEY: key_text(spelt(self._view.unique_key, wanted))}
+            properties = {SOURCE_PROPERTY: self._object_id, KEY: unique_key}
             statements = self._create_statements(key, wanted, properties)
             namespace = self._name.rsplit(".", 1)[0]
             evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, namespace))
             return
+        if self._view.unique_key and (count := int(state.properties.get(KEY_VIOLATIONS, 0))):
+            raise _kept(self.full_name, count)
+        if state.properties.get(KEY) != unique_key:
+            spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({literal(KEY)} = {literal(unique_key)})")
         for statement in followed(self.full_name, self._name, stored_columns(state), wanted, filled):
             spark.sql(statement)
 
@@ -152,6 +159,16 @@ class ViewTable(MergedTable):
             summary=summary,
             reading=reading,
         )
+
+
+def _kept(full_name: str, count: int) -> KeyViolated:
+    several = "1 key" if count == 1 else f"{count:,} keys"
+    return KeyViolated(
+        f'{several} of materialized view "{full_name}" have more than one row',
+        detail="The view kept such rows until ON KEY VIOLATION was set back to 'stop'. It shows what it showed before.",
+        hint=f"ALTER MATERIALIZED VIEW {full_name_text(full_name)} SET (ON KEY VIOLATION = 'keep'), and refresh it until SHOW "
+        "MATERIALIZED VIEWS has no key_violations: then it can stop.",
+    )
 
 
 def _writes(

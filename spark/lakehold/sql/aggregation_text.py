@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import Token, exp
 
-from lakehold.errors import StatementError
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.query_tree import QueryTree
-from lakehold.subscribe.incremental_plan import AggregateCall, Aggregation, RowQuery
+from lakehold.sql.subqueries import own_nodes
+from lakehold.subscribe.incremental_plan import AggregateCall, Aggregation
 from lakehold.subscribe.statement import Query
 
 AGGREGATES = frozenset(
@@ -44,9 +44,15 @@ Word = str | tuple[str, str]
 
 
 def aggregation(
-    query: QueryTree, select: exp.Select, rows: RowQuery, parse: Callable[[StatementText], Query]
+    query: QueryTree, select: exp.Select, relations: Sequence[str], parse: Callable[[StatementText], Query]
 ) -> Aggregation:
     """Split a query that groups rows.
+
+    Args:
+        query: The query.
+        select: Its syntax tree.
+        relations: The names of the relations that it reads, in lowercase.
+        parse: Parses the query of its rows.
 
     Raises:
         NotSplit: It has something that is not known to depend on the groups only.
@@ -54,9 +60,9 @@ def aggregation(
     group = select.args.get("group")
     if group is not None and {name for name, value in group.args.items() if value} != {"expressions"}:
         raise NotSplit("it groups by ALL, ROLLUP, CUBE or GROUPING SETS")
-    if any(True for _ in query.tree.find_all(exp.Lambda)):
+    if any(isinstance(node, exp.Lambda) for node in own_nodes(query.tree)):
         raise NotSplit("it has a function with an arrow")
-    splitting = _Splitting(query, [source.name.lower() for source in rows.sources])
+    splitting = _Splitting(query, relations)
     items = splitting.items(select)
     having = splitting.clause("HAVING")
     if select.args.get("distinct"):
@@ -70,11 +76,8 @@ def aggregation(
     condition = splitting.finished(having, whole=False) if having else ""
     if select.args.get("distinct") and splitting.calls:
         raise NotSplit("it has DISTINCT over aggregates")
-    try:
-        (statement,) = split(splitting.rows_text(), query.written.catalog)
-        before = parse(statement)
-    except StatementError as error:
-        raise NotSplit("lakehold cannot tell its parts apart") from error
+    (statement,) = split(splitting.rows_text(), query.written.catalog)
+    before = parse(statement)
     return Aggregation(
         rows=before,
         keys=tuple(splitting.text(key) for key in splitting.keys),
@@ -109,7 +112,7 @@ class _Splitting:
     aliases_used: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._clauses = self._split_clauses()
+        self._clauses = _split_clauses(self.query)
         self._columns = dict(self._places_of_columns())
 
     def clause(self, name: str) -> Tokens:
@@ -175,9 +178,7 @@ class _Splitting:
         """Write the query of the rows before grouping."""
         listed = [f"{self.text(key)} AS k{place}" for place, key in enumerate(self.keys)]
         listed += [f"{text} AS a{place}" for place, text in enumerate(self.arguments.values())]
-        last = [*self.clause("FROM"), *self.clause("WHERE")][-1]
-        tail = self.query.written.sql[self._from_at : last.end + 1]
-        return f"SELECT {', '.join(listed) or '1 AS a0'} {tail}"
+        return f"SELECT {', '.join(listed) or '1 AS a0'} {rows_read(self.query)}"
 
     def _replaced(self, tokens: Tokens, at: int) -> tuple[int, str] | None:
         """Return what replaces the tokens from `at` on, and where it ends; None if they stay."""
@@ -243,7 +244,9 @@ class _Splitting:
 
     def _places_of_columns(self) -> Iterator[tuple[int, int]]:
         """Yield the offset of each column, and the number of its tokens: one, or three with the name of its table."""
-        for column in self.query.tree.find_all(exp.Column):
+        for column in own_nodes(self.query.tree):
+            if not isinstance(column, exp.Column):
+                continue
             parts = column.parts
             if isinstance(column.this, exp.Star):
                 raise NotSplit("it has * beside groups")
@@ -252,27 +255,6 @@ class _Splitting:
             if isinstance(column.parent, exp.Dot) or "start" not in parts[0].meta:
                 raise NotSplit(f"lakehold does not know which column {column.sql()} is")
             yield self.query.written.start + parts[0].meta["start"], 2 * len(parts) - 1
-
-    def _split_clauses(self) -> Mapping[str, Tokens]:
-        """Return the tokens of each clause, without its first word."""
-        found: dict[str, list[Token]] = {}
-        current: list[Token] = []
-        depth = 0
-        self._from_at = 0
-        previous: tuple[str, str] = ("", "")
-        for token in self.query.written.tokens:
-            source = self._source(token)
-            word = source.upper()
-            depth += _NESTING.get(source, 0)
-            is_clause = depth == 0 and word in _CLAUSES and token.start not in self.query.named
-            if is_clause and not (word == "FROM" and previous in _DISTINCT_FROM):
-                if word == "FROM":
-                    self._from_at = token.start
-                current = found[word] = []
-            elif not source.startswith("/*+") and not (previous[1] == "SELECT" and word in {"ALL", "DISTINCT"}):
-                current.append(token)
-            previous = (previous[1], word)
-        return found
 
     def _listed(self, tokens: Tokens, tree: exp.Select | exp.Group) -> Iterator[tuple[Tokens, exp.Expr]]:
         parts = self._split_list(tokens)
@@ -321,6 +303,32 @@ class _Splitting:
 
     def _source(self, token: Token) -> str:
         return self.query.written.sql[token.start : token.end + 1]
+
+
+def rows_read(query: QueryTree) -> str:
+    """Return FROM and WHERE of a query as written."""
+    clauses = _split_clauses(query)
+    tokens = [*clauses["FROM"], *clauses.get("WHERE", ())]
+    return query.written.sql[tokens[0].start : tokens[-1].end + 1]
+
+
+def _split_clauses(query: QueryTree) -> Mapping[str, Tokens]:
+    """Return the tokens of each clause; only those of FROM include its first word."""
+    found: dict[str, list[Token]] = {}
+    current: list[Token] = []
+    depth = 0
+    previous: tuple[str, str] = ("", "")
+    for token in query.written.tokens:
+        source = query.written.sql[token.start : token.end + 1]
+        word = source.upper()
+        depth += _NESTING.get(source, 0)
+        is_clause = depth == 0 and word in _CLAUSES and token.start not in query.named
+        if is_clause and not (word == "FROM" and previous in _DISTINCT_FROM):
+            current = found[word] = [token] if word == "FROM" else []
+        elif not source.startswith("/*+") and not (previous[1] == "SELECT" and word in {"ALL", "DISTINCT"}):
+            current.append(token)
+        previous = (previous[1], word)
+    return found
 
 
 def _are_similar(one: Sequence[Word], other: Sequence[Word]) -> bool:

@@ -183,10 +183,8 @@ VIEW = OptionSet(
         **LAYOUT,
     },
 )
-ALTERED_VIEW = OptionSet(
-    known={n: option for n, option in VIEW.known.items() if n not in ("on_key_violation", *LAYOUT)}
-)
-"""The options that ALTER MATERIALIZED VIEW sets; the others decide how rows are merged and laid out, from the first one on."""
+ALTERED_VIEW = OptionSet(known={n: option for n, option in VIEW.known.items() if n not in LAYOUT})
+"""The options that ALTER MATERIALIZED VIEW sets; the others decide how rows are laid out, from the first one on."""
 RETENTION = OptionSet(known={RETAIN_HISTORY: DurationOption()}, required=(RETAIN_HISTORY,))
 """The options that ALTER TABLE sets."""
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakehold.definitions import Derived, MaterializedView, OptionValue, Subscription, described
+from lakehold.definitions import Derived, MaterializedView, OnKeyViolation, OptionValue, Subscription, described
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import Definitions, DerivedEntry
 from lakehold.sql.derived_options import with_options
 from lakehold.sql.statement_effects import ChangeDefinition, Plan, SetMaxLag
+from lakehold.table_layout import NEWEST_FORMAT
 
 
 def check_subscription(subscription: Subscription, definitions: Definitions) -> None:
@@ -39,9 +40,22 @@ def alter_derived(entry: DerivedEntry, options: Mapping[str, OptionValue | None]
     changed = with_options(entry.definition, options)
     if changed == entry.definition:
         return Plan()
+    if isinstance(changed, MaterializedView):
+        _check_kept_keys(changed)
     # The hold has its own MAX LAG. If the process dies between the two changes, the statement can run again.
     lag = (SetMaxLag(changed, entry.object_id),) if changed.max_lag_ms != entry.definition.max_lag_ms else ()
     return Plan((*lag, ChangeDefinition(changed)))
+
+
+def _check_kept_keys(view: MaterializedView) -> None:
+    if view.on_key_violation is OnKeyViolation.KEEP and (not view.key or view.format_version != NEWEST_FORMAT):
+        lacks = f"Its table has format version {view.format_version}" if view.key else "It has no key"
+        raise DefinitionError(
+            f"materialized view \"{view.full_name}\" cannot have ON KEY VIOLATION = 'keep'",
+            code="view-keep",
+            detail=f"{lacks}. The option is about a KEY, and needs format version {NEWEST_FORMAT} to tell equal rows apart.",
+            hint="Create another view, and then drop this one.",
+        )
 
 
 def check_view(view: MaterializedView, definitions: Definitions) -> None:

@@ -119,16 +119,12 @@ class RowTerms:
         for place, source in enumerate(self.query.sources):
             if place == changed:
                 relations.append(reads.view(pieces.frame(self.reading)))
-            elif source.branch != self.query.sources[changed].branch:
+            elif self.query.are_added(place, changed):
                 relations.append(self._empty(reads, source.full_name))
             else:
                 condition = " AND ".join(conditions.get(place, ()))
                 relations.append(reads.at(source.full_name, others_ms[place], condition))
-        here = "".join(f"{quoted(name)} AS {quoted(carried)}, " for name, carried in CARRIED.items())
-        nowhere = "".join(f"CAST(NULL AS BIGINT) AS {quoted(carried)}, " for carried in CARRIED.values())
-        branch = self.query.sources[changed].branch
-        columns = [here if place == branch else nowhere for place in range(len(self.query.select_lists))]
-        return as_diffs(reads.select(self.query.over(relations, columns)))
+        return run_over_diffs(self.query, changed, relations, reads)
 
     def optional(
         self,
@@ -157,14 +153,14 @@ class RowTerms:
         for end_ms, diff in zip(ends_ms, (-1, 1), strict=True):
             relations = []
             for place, source in enumerate(self.query.sources):
-                if source.branch != self.query.sources[changed].branch:
+                if self.query.are_added(place, changed):
                     relations.append(self._empty(reads, source.full_name))
                 elif place == changed:
                     relations.append(reads.at(source.full_name, end_ms))
                 else:
                     restricted = condition if place == joining.source else ""
                     relations.append(reads.at(source.full_name, others_ms[place], restricted))
-            result = reads.select(self.query.over(relations, [""] * len(self.query.select_lists)))
+            result = reads.select(self.query.over(relations))
             yield dated(result, ends_ms[1], diff)
 
     def preserved(self, changed: int) -> Joining | None:
@@ -175,22 +171,23 @@ class RowTerms:
     def joinings(self, changed: int) -> Iterator[Joining]:
         """Yield the columns that joins compare with columns of `changed`."""
         for equality in self.query.equalities:
-            ends = (self._resolved(equality.left, changed), self._resolved(equality.right, changed))
+            ends = (self.resolved(equality.left), self.resolved(equality.right))
             if None in ends:
                 continue
             for (place, column), (other, other_column) in (ends, ends[::-1]):  # type: ignore[misc]
-                is_in_force = equality.optional is None or equality.optional in (place, other)
+                joins = {None, *self.query.sources[place].left_joins, *self.query.sources[other].left_joins}
+                is_in_force = equality.left_join in joins
                 if place == changed and other != changed and is_in_force:
                     yield Joining(column, other, other_column)
 
-    def _resolved(self, column: ColumnName, changed: int) -> tuple[int, str] | None:
+    def resolved(self, column: ColumnName) -> tuple[int, str] | None:
         """Return the source and the exact name of a column; None if it is ambiguous or none of a table."""
-        branch = self.query.sources[changed].branch
         found = [
             (place, field.name)
             for place, source in enumerate(self.query.sources)
             for field in self.schemas[source.full_name].fields
-            if source.branch == branch and column.source in (None, place) and field.name.lower() == column.name.lower()
+            if (column.source == place if column.source is not None else column.select == source.select)
+            and field.name.lower() == column.name.lower()
         ]
         return found[0] if len(found) == 1 else None
 
@@ -212,9 +209,39 @@ class RowTerms:
         return reads.view(self.reading.spark.empty(self.schemas[name]))
 
 
-def as_diffs(result: DataFrame) -> DataFrame:
-    """Convert a result that begins with timestamp and diff to a frame of diffs."""
-    rows = result.drop(TIME, DIFF)
+def run_over_diffs(query: RowQuery, changed: int, relations: Sequence[str], reads: VersionReads) -> DataFrame:
+    """Run a query over relations of which one has diffs, whose timestamp and diff each SELECT hands to the one around it.
+
+    Args:
+        query: The query.
+        changed: The source that has diffs, with `TIME` and `DIFF`.
+        relations: SQL of a relation for each source.
+        reads: Runs the query.
+    """
+    path = query.path(changed)
+    inner: Mapping[str, str] = {TIME: TIME, DIFF: DIFF}
+    of_union: dict[int, str] = {}
+    copies: list[str] = []
+    columns = [""] * len(query.selects)
+    for select in path:
+        copies += inner.values()
+        shown = CARRIED if select == path[-1] else {name: f"{carried}{select}" for name, carried in CARRIED.items()}
+        columns[select] = "".join(f"{inner[name]} AS {shown[name]}, " for name in CARRIED)
+        of_union[query.selects[select].union] = "".join(f"CAST(NULL AS BIGINT) AS {name}, " for name in shown.values())
+        inner = shown
+    for place, part in enumerate(query.selects):
+        columns[place] = columns[place] or of_union.get(part.union, "")
+    return as_diffs(reads.select(query.over(relations, columns)), copies)
+
+
+def as_diffs(result: DataFrame, copies: Sequence[str] = (TIME, DIFF)) -> DataFrame:
+    """Convert a result that begins with timestamp and diff to a frame of diffs.
+
+    Args:
+        result: The result.
+        copies: Names of further timestamps and diffs, which `SELECT *` adds.
+    """
+    rows = result.drop(*copies)
     return rows.toDF(*frame_names(len(rows.columns) - len(CARRIED)))
 
 

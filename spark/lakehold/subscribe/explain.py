@@ -32,7 +32,7 @@ def explained(opened: Opened) -> Iterator[str]:
         f"from {window.as_of_ms} ({iso(window.as_of_ms)} UTC) "
         f"to {window.until_ms} ({iso(window.until_ms)} UTC), exclusive"
     )
-    reading = relation.reading if isinstance(relation, TableRelation | DiffedRows | GroupedRows) else None
+    reading = relation.reading if isinstance(relation, TableRelation | DiffedRows) else None
     yield described(relation)
     for name, timeline in opened.timelines.items():
         yield f"table {name}: readable on [{timeline.since_ms}, {timeline.upper_ms})"
@@ -75,8 +75,9 @@ def described(relation: Relation) -> str:
             return "incremental: the query over the diffs of the files that changed"
         case JoinedRows(plan=plan):
             return f"incremental: the query over the diffs of one table and the rows of the others{_joined_by(plan)}"
-        case TouchedRows(plan=plan):
-            return f"incremental: the query at both ends, over rows whose {', '.join(plan.columns)} changed"
+        case TouchedRows(query=query, touched=touched):
+            columns = ", ".join(column.name for column in touched)
+            return f"incremental: the query at both ends, over rows whose {columns} changed{_joined_by(query)}"
         case GroupedRows():
             by = ", ".join(relation.plan.keys) or "no key"
             before = relation.rows_before

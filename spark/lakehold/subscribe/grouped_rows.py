@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from lakehold.arrow_frames import frame_of
 from lakehold.subscribe.consolidate import consolidated
-from lakehold.subscribe.delta_terms import CARRIED, as_diffs
+from lakehold.subscribe.delta_terms import CARRIED, DIFF, TIME, as_diffs, run_over_diffs
 from lakehold.subscribe.diffed_rows import DiffedRows
 from lakehold.subscribe.group_state import GroupColumns, GroupState, Inexact, Key, Values, decoded, diff_rows
 from lakehold.subscribe.incremental_plan import Aggregation
@@ -20,6 +21,7 @@ from lakehold.subscribe.relation import Relation, TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.spark_types import spark_schema
 from lakehold.subscribe.table_diffs import DiffReading
+from lakehold.subscribe.version_reads import VersionReads
 
 MOST_GROUPS = 200_000
 """Number of groups up to which their state is kept in this process."""
@@ -33,7 +35,7 @@ class _NotHere(Exception):
 
 
 @dataclass(frozen=True)
-class GroupedRows(Relation):
+class GroupedRows(DiffedRows):
     """A query that groups rows and aggregates them.
 
     Args:
@@ -44,6 +46,7 @@ class GroupedRows(Relation):
         whole: Computes the query's result.
         reading: Reads diffs.
         result: The columns of the query's result.
+        names_in_subquery: The names of the groups' columns, if the groups are a subquery.
     """
 
     plan: Aggregation
@@ -53,11 +56,7 @@ class GroupedRows(Relation):
     whole: QueryRelation
     reading: DiffReading
     result: pa.Schema = field(compare=False)
-
-    @property
-    def columns(self) -> pa.Schema:
-        """Return the columns of the query's result."""
-        return self.result
+    names_in_subquery: tuple[str, ...] = ()
 
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """Compute the query's result at `at_ms`, from the state of the groups if there are not too many."""
@@ -77,22 +76,34 @@ class GroupedRows(Relation):
         """Compute the changes of the groups that are touched."""
         done_ms = after_exclusive_ms
         try:
-            state: GroupState | None = None
-            for diffs in self.rows_before.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
-                if isinstance(diffs, LargeDiffs):
-                    raise _NotHere
-                if state is None:
-                    state = self._state(timelines, after_exclusive_ms)
-                rows = consolidated(diffs)
-                found = self._finished(list(self._changed_groups(state, rows, timelines)))
-                if rows.num_rows:
-                    done_ms = rows.column(0)[-1].as_py()
-                if found.num_rows:
-                    yield sorting.sort_here(found, self.reading.spark.session)
-            if state is not None:
-                self._remember(timelines, until_exclusive_ms - 1, state)
+            for found in self.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
+                done_ms = pc.max(found.column(0)).as_py()
+                yield sorting.sort_here(found, self.reading.spark.session)
         except (_NotHere, Inexact):
             yield from self.otherwise.changes(timelines, done_ms, until_exclusive_ms, sorting)
+
+    def diffs(self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[pa.Table]:
+        """Compute the changes of the groups that are touched, as far as this can be done here.
+
+        Raises:
+            _NotHere: The next changes have to be found in another way.
+            Inexact: The same.
+        """
+        state: GroupState | None = None
+        for diffs in self.rows_before.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
+            if isinstance(diffs, LargeDiffs):
+                raise _NotHere
+            if state is None:
+                state = self._state(timelines, after_exclusive_ms)
+            found = self._finished(list(self._changed_groups(state, consolidated(diffs), timelines)))
+            if found.num_rows:
+                yield found
+        if state is not None:
+            self._remember(timelines, until_exclusive_ms - 1, state)
+
+    def frame_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:
+        """Compute the query's result at `at_ms` on Spark."""
+        return self.whole.result_at(timelines, at_ms)
 
     def _changed_groups(self, state: GroupState, rows: pa.Table, timelines: TimelinesByName) -> Iterator[_Dated]:
         """Add diffs to the state, and yield what the touched groups were and are."""
@@ -141,7 +152,8 @@ class GroupedRows(Relation):
     @property
     def _is_selection(self) -> bool:
         """Return whether the query only selects keys and aggregates, so that Spark has nothing to compute over groups."""
-        return not self.plan.having and all(item in self._schema.names for item in self.plan.items)
+        is_whole = not self.plan.having and self.plan.around is None
+        return is_whole and all(item in self._schema.names for item in self.plan.items)
 
     def _select_list(self, groups: DataFrame) -> DataFrame:
         time, diff = CARRIED
@@ -151,7 +163,12 @@ class GroupedRows(Relation):
         listed = [f"{item} AS c{place}" for place, item in enumerate(self.plan.items)]
         having = f" WHERE {self.plan.having}" if self.plan.having else ""
         text = f"SELECT {', '.join([*carried, *listed])} FROM {view}{having}"
-        return as_diffs(self.reading.spark.select(text, {view: visible}))
+        found = as_diffs(self.reading.spark.select(text, {view: visible}))
+        if self.plan.around is None:
+            return found
+        reads = VersionReads(self.reading.spark, {}, {})
+        subquery = reads.view(found.toDF(TIME, DIFF, *self.names_in_subquery))
+        return run_over_diffs(self.plan.around.query, 0, [f"SELECT * FROM {subquery}"], reads)
 
     @property
     def _schema(self) -> pa.Schema:

@@ -26,7 +26,7 @@ from lakehold.subscribe.row_by_row_changes import RowByRow
 from lakehold.subscribe.spark_types import spark_schema
 from lakehold.subscribe.statement import Query
 from lakehold.subscribe.table_diffs import DiffReading
-from lakehold.subscribe.touched_rows import TouchedRows
+from lakehold.subscribe.touched_rows import TouchedColumn, TouchedRows
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,25 @@ class QueryOpening:
         return joined
 
     def _touched(self, plan: TouchedGroups, whole: QueryRelation) -> TouchedRows:
-        (source,) = plan.query.sources
-        fields = whole.schemas[source.full_name].fields
-        names = [field.name.lower() for field in fields if field.field_type.is_primitive]
-        for column in plan.columns:
-            if names.count(column.lower()) != 1:
-                raise NotKept(
-                    f"it groups or partitions by {column}, which is no column of {source.full_name} with simple values"
-                )
-        return TouchedRows(plan, whole, self.reading, whole.result)
+        terms = RowTerms(plan.query, whole.schemas, self.reading)
+        found: dict[int, list[TouchedColumn]] = {}
+        for number, column in enumerate(plan.columns):
+            resolved = terms.resolved(column)
+            if resolved is None:
+                continue
+            place, name = resolved
+            source = plan.query.sources[place]
+            is_simple = whole.schemas[source.full_name].find_field(name).field_type.is_primitive
+            if is_simple and not source.is_optional:
+                found.setdefault(place, []).append(TouchedColumn(number, name))
+        if not found:
+            names = " and ".join(column.name for column in plan.columns)
+            raise NotKept(
+                f"it groups or partitions by {names}, which no table has with simple values and in every joined row"
+            )
+        place, columns = next(iter(found.items()))
+        keys = self._rows_before(plan.keys, whole)
+        return TouchedRows(plan.query, place, tuple(columns), keys, whole, self.reading, whole.result)
 
     def _grouped(self, plan: Aggregation, whole: QueryRelation) -> Relation:
         otherwise: Relation = whole
@@ -127,12 +137,15 @@ class QueryOpening:
         if taken := columns & set(plan.aliases):
             raise NotKept(f"{min(taken)} in GROUP BY is the name of a column and of an item of the select list")
         try:
-            before = self._rows_before(plan, whole)
+            before = self._rows_before(plan.rows, whole)
             types = tuple(before.columns.types)
             count = len(plan.keys)
             keys, arguments = types[:count], types[count : count + plan.arguments]
             groups = GroupColumns(keys, arguments, plan.calls, self._aggregate_types(plan, before))
-            grouped = GroupedRows(plan, before, groups, otherwise, whole, self.reading, whole.result)
+            names = self._result(plan.around.subquery, whole.schemas).names if plan.around is not None else ()
+            grouped = GroupedRows(
+                plan, before, groups, otherwise, whole, self.reading, whole.result, names_in_subquery=tuple(names)
+            )
             shown = grouped.select_list_types()
         except PySparkException as error:
             raise NotKept("Spark does not accept the parts into which lakehold splits it") from error
@@ -140,15 +153,16 @@ class QueryOpening:
             raise NotKept("Spark gives other types to the parts into which lakehold splits it")
         return grouped
 
-    def _rows_before(self, plan: Aggregation, whole: QueryRelation) -> DiffedRows:
-        query = plan.rows
+    def _rows_before(self, query: Query, whole: QueryRelation) -> DiffedRows:
+        """Open the query of the rows from which the result of another one follows."""
         if query.columns_at is not None:
             is_readable = all(readable_columns(schema) == schema for schema in whole.schemas.values())
             return self._row_by_row(query, whole.schemas, is_readable=is_readable)
-        if not isinstance(query.plan, RowQuery):
-            raise NotKept(query.plan.reason if isinstance(query.plan, Whole) else "its rows are grouped twice")
         rows = QueryRelation(query, whole.schemas, self.reading, self._result(query, whole.schemas))
-        return self._joined(query.plan, rows)
+        found = self._incremental(query, rows)
+        if not isinstance(found, DiffedRows):
+            raise NotKept("its rows are grouped twice")
+        return found
 
     def _aggregate_types(self, plan: Aggregation, before: DiffedRows) -> tuple[pa.DataType, ...]:
         if not plan.calls:

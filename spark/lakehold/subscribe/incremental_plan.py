@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakehold.spark_sql import quoted
@@ -27,17 +27,32 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A table at the place where a query reads it.
+class SelectPart:
+    """A SELECT inside a query: the query itself, a part of a UNION ALL, or a subquery in FROM.
 
     Attributes:
-        full_name: `namespace.table`, without the catalog.
+        list_at: Zero-based offset at which its select list begins.
+        union: The number of the UNION ALL that it is a part of; a SELECT that is no part of one has a number of its own.
+        within: The number of the SELECT whose FROM has it; None for the query itself.
+    """
+
+    list_at: int
+    union: int = 0
+    within: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table at the place where a query reads it, or a subquery that is read as one.
+
+    Attributes:
+        full_name: `namespace.table`, without the catalog; empty for a subquery.
         start: Zero-based offset of its first character in the query's text.
         end_exclusive: Offset after its last character, without the alias.
         implied_alias: The alias that a relation in its place needs; empty if the query has one.
         name: The name by which the query's columns refer to it.
-        branch: The number of its SELECT in a UNION ALL; 0 without one.
-        is_optional: Whether it is the right side of a LEFT JOIN.
+        select: The number of the SELECT whose FROM has it.
+        left_joins: The numbers of the LEFT JOINs at whose right side it is.
     """
 
     full_name: str
@@ -45,8 +60,13 @@ class Source:
     end_exclusive: int
     implied_alias: str
     name: str
-    branch: int = 0
-    is_optional: bool = False
+    select: int = 0
+    left_joins: tuple[int, ...] = ()
+
+    @property
+    def is_optional(self) -> bool:
+        """Return whether rows of other tables may stay in the result without a row of it."""
+        return bool(self.left_joins)
 
 
 @dataclass(frozen=True)
@@ -56,10 +76,12 @@ class ColumnName:
     Attributes:
         source: The place of its table among the plan's sources; None if the query does not say.
         name: The column's name.
+        select: The number of the SELECT whose FROM has its table, if `source` is None.
     """
 
     source: int | None
     name: str
+    select: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,32 +91,32 @@ class Equality:
     Attributes:
         left: A column.
         right: The other one.
-        optional: The right side of the LEFT JOIN whose ON compares them; None for other joins and WHERE. Rows of other tables
+        left_join: The number of the LEFT JOIN whose ON compares them; None for other joins and WHERE. Rows of other tables
             stay in the result although they are not equal.
     """
 
     left: ColumnName
     right: ColumnName
-    optional: int | None = None
+    left_join: int | None = None
 
 
 @dataclass(frozen=True)
 class RowQuery:
-    """A UNION ALL of SELECTs that filter, compute and join rows, or one of them.
+    """A query that filters, computes and joins rows, and adds them with UNION ALL; its subqueries do the same.
 
     Attributes:
         text: The query as written.
         sources: The tables, in the order of the text.
-        select_lists: For each SELECT, the offset at which its select list begins.
+        selects: Its SELECTs; a subquery comes after the SELECT whose FROM has it.
         equalities: What its joins compare.
     """
 
     text: str
     sources: tuple[Source, ...]
-    select_lists: tuple[int, ...]
+    selects: tuple[SelectPart, ...]
     equalities: tuple[Equality, ...] = ()
 
-    def over(self, relations: Sequence[str], columns: Sequence[str]) -> str:
+    def over(self, relations: Sequence[str], columns: Sequence[str] = ()) -> str:
         """Rewrite the text to read other relations.
 
         Args:
@@ -102,8 +124,8 @@ class RowQuery:
             columns: SQL for each SELECT, inserted before its select list; empty, or ends with a comma.
         """
         parts = [
-            (at, at, f" {inserted}" if inserted else "")
-            for at, inserted in zip(self.select_lists, columns, strict=True)
+            (select.list_at, select.list_at, f" {inserted}" if inserted else "")
+            for select, inserted in zip(self.selects, columns, strict=False)
         ]
         for source, relation in zip(self.sources, relations, strict=True):
             alias = f" AS {quoted(source.implied_alias)}" if source.implied_alias else ""
@@ -113,18 +135,57 @@ class RowQuery:
             text = text[:start] + replacement + text[end_exclusive:]
         return text
 
+    def path(self, place: int) -> tuple[int, ...]:
+        """Return the numbers of the SELECTs through which the rows of a source pass, the query itself last."""
+        found: list[int] = []
+        select: int | None = self.sources[place].select
+        while select is not None:
+            found.append(select)
+            select = self.selects[select].within
+        return tuple(found)
+
+    def are_added(self, place: int, other: int) -> bool:
+        """Return whether two sources are in different parts of a UNION ALL, so that no row needs both."""
+        parts = {self.selects[select].union: select for select in self.path(place)}
+        return any(parts.get(self.selects[select].union, select) != select for select in self.path(other))
+
+    def inside(self, query: RowQuery) -> RowQuery:
+        """Return the whole of a query that has this one as its only source, as a query of this one's tables."""
+        (place,) = query.sources
+        text = query.text[: place.start] + self.text + query.text[place.end_exclusive :]
+        moved = (
+            replace(source, start=source.start + place.start, end_exclusive=source.end_exclusive + place.start)
+            for source in self.sources
+        )
+        return replace(self, text=text, sources=tuple(moved), selects=())
+
 
 @dataclass(frozen=True)
 class TouchedGroups:
-    """A query over one table of which each result row depends on the rows with the same values of some columns.
+    """A query of which each result row depends on the joined rows with the same values of some columns.
 
     Attributes:
-        query: The query.
-        columns: Names of these columns of the table: those of GROUP BY, or of PARTITION BY.
+        query: The query; its text also groups rows or computes windows.
+        columns: These columns: those of GROUP BY, or of PARTITION BY.
+        keys: Gives these columns of each joined row.
     """
 
     query: RowQuery
-    columns: tuple[str, ...]
+    columns: tuple[ColumnName, ...]
+    keys: Query
+
+
+@dataclass(frozen=True)
+class Around:
+    """A query that reads the result of a subquery row by row.
+
+    Attributes:
+        query: The query; its only source is the subquery.
+        subquery: The subquery.
+    """
+
+    query: RowQuery
+    subquery: Query
 
 
 @dataclass(frozen=True)
@@ -153,6 +214,7 @@ class Aggregation:
         aliases: Names that GROUP BY takes from the select list: no table may have a column with such a name.
         has_one_group: Whether there is no GROUP BY, so that the result has a row even without any rows.
         touched: The rows on which a group depends, for queries of which no state can be kept; None if these are not known.
+        around: What is computed from the groups, if they are a subquery.
     """
 
     rows: Query
@@ -163,6 +225,7 @@ class Aggregation:
     aliases: tuple[str, ...]
     has_one_group: bool
     touched: TouchedGroups | None = None
+    around: Around | None = None
 
     @property
     def arguments(self) -> int:

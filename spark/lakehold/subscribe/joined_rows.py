@@ -143,10 +143,9 @@ class _Times:
                 yield changed, self._snapshots(changed, at_ms), at_ms if source.is_optional else None
 
     def _snapshots(self, changed: int, at_ms: int) -> tuple[int | None, ...]:
-        branch = self._plan.sources[changed].branch
         found = []
         for place, (source, when) in enumerate(zip(self._plan.sources, self.others(changed, at_ms), strict=True)):
-            is_read = place != changed and source.branch == branch
+            is_read = place != changed and not self._plan.are_added(place, changed)
             version = self._timelines[source.full_name].at(when) if is_read else None
             found.append(None if version is None else version.snapshot_id)
         return tuple(found)

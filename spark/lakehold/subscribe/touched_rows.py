@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from lakehold.spark_sql import quoted
-from lakehold.subscribe.delta_terms import Pieces
 from lakehold.subscribe.diffed_rows import DiffedRows
-from lakehold.subscribe.incremental_plan import TouchedGroups
+from lakehold.subscribe.incremental_plan import RowQuery
 from lakehold.subscribe.joined_rows import here_or_large
-from lakehold.subscribe.on_spark import LargeDiffs, dated
+from lakehold.subscribe.on_spark import LargeDiffs, dated, frame_of_diffs
 from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.sorting import Sorting
-from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
-from lakehold.subscribe.timeline_steps import Step, steps
+from lakehold.subscribe.table_diffs import DiffReading
 from lakehold.subscribe.version_reads import VersionReads, row_column
 
 _STEPS_A_JOB = 8
@@ -30,17 +30,36 @@ _STEPS_A_JOB = 8
 
 
 @dataclass(frozen=True)
+class TouchedColumn:
+    """A column with whose values the rows that a result row depends on are found.
+
+    Attributes:
+        place: Its place among the columns of the keys.
+        name: Its name in its table.
+    """
+
+    place: int
+    name: str
+
+
+@dataclass(frozen=True)
 class TouchedRows(DiffedRows):
-    """A query whose result rows each depend on the rows of a table with the same values of some columns.
+    """A query whose result rows each depend on the joined rows with the same values of some columns.
 
     Args:
-        plan: The query, and these columns.
+        query: The query.
+        source: The place of the table that has these columns; no joined row is without a row of this table.
+        touched: These columns.
+        keys: The values of the columns in each joined row.
         whole: Computes the query's result.
         reading: Reads diffs.
         result: The columns of the query's result.
     """
 
-    plan: TouchedGroups
+    query: RowQuery
+    source: int
+    touched: tuple[TouchedColumn, ...]
+    keys: DiffedRows
     whole: QueryRelation
     reading: DiffReading
     result: pa.Schema = field(compare=False)
@@ -57,34 +76,31 @@ class TouchedRows(DiffedRows):
         self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
     ) -> Iterator[pa.Table | LargeDiffs]:
         """Compute the result at both ends of each timestamp, over the rows with values that some changed row has."""
-        ((name, timeline),) = timelines.items()
-        schema = self.whole.schemas[name]
-        found = list(steps(timeline, after_exclusive_ms, until_exclusive_ms))
-        before_ms = after_exclusive_ms
-        for start in range(0, len(found), _STEPS_A_JOB):
-            some = found[start : start + _STEPS_A_JOB]
-            pieces = Pieces(schema, tuple(TableDiffs(timeline, schema, self.reading).along(some)))
-            reads = VersionReads(self.reading.spark, self.whole.schemas, timelines)
-            terms: list[DataFrame] = []
-            for step in some:
-                terms += self._both_ends(reads, pieces.at([step.mz_timestamp]), step, before_ms)
-                before_ms = step.mz_timestamp
-            if terms:
+        for found in self.keys.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
+            # The keys must not be summed: a row that keeps its key while another column changes comes and goes.
+            keys = found.frame if isinstance(found, LargeDiffs) else frame_of_diffs(found, self.reading.spark.session())
+            time = keys.columns[0]
+            times = keys.select(time).distinct().toArrow() if isinstance(found, LargeDiffs) else found
+            at = sorted(pc.unique(times.column(0)).to_pylist())
+            for start in range(0, len(at), _STEPS_A_JOB):
+                reads = VersionReads(self.reading.spark, self.whole.schemas, timelines)
+                terms: list[DataFrame] = []
+                for at_ms in at[start : start + _STEPS_A_JOB]:
+                    terms += self._both_ends(reads, keys.filter(F.col(time) == at_ms), at_ms)
                 yield from here_or_large(reduce(DataFrame.unionAll, terms), self.result, self.reading.driver_rows)
 
-    def _both_ends(self, reads: VersionReads, pieces: Pieces, step: Step, before_ms: int) -> Iterator[DataFrame]:
-        if not pieces.found:
-            return
-        query = self.plan.query
-        names = [field.name for field in pieces.schema.fields]
-        columns = [next(n for n in names if n.lower() == column.lower()) for column in self.plan.columns]
-        keys = pieces.frame(self.reading).select(*(quoted(column) for column in columns))
-        keyed = [f"lakehold_k{place}" for place in range(len(columns))]
-        view = reads.view(keys.toDF(*keyed).distinct())
+    def _both_ends(self, reads: VersionReads, keys: DataFrame, at_ms: int) -> Iterator[DataFrame]:
+        names = [f"lakehold_k{column.place}" for column in self.touched]
+        of_keys = [keys.columns[2 + column.place] for column in self.touched]
+        view = reads.view(keys.select(*of_keys).toDF(*names).distinct())
         equal = [
-            f"{row_column(quoted(column))} <=> lakehold_keys.{key}" for column, key in zip(columns, keyed, strict=True)
+            f"{row_column(quoted(column.name))} <=> lakehold_keys.{name}"
+            for column, name in zip(self.touched, names, strict=True)
         ]
         condition = f"EXISTS (SELECT 1 FROM {view} AS lakehold_keys WHERE {' AND '.join(equal)})"
-        for end_ms, diff in ((before_ms, -1), (step.mz_timestamp, 1)):
-            relation = reads.at(query.sources[0].full_name, end_ms, condition)
-            yield dated(reads.select(query.over([relation], [""])), step.mz_timestamp, diff)
+        for end_ms, diff in ((at_ms - 1, -1), (at_ms, 1)):
+            relations = [
+                reads.at(source.full_name, end_ms, condition if place == self.source else "")
+                for place, source in enumerate(self.query.sources)
+            ]
+            yield dated(reads.select(self.query.over(relations)), at_ms, diff)
