@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from lakehold import artifacts
 from lakehold.servers import HOST
 
 _DAY = datetime.timedelta(days=1)
@@ -66,6 +68,14 @@ class Authority:
         # PostgreSQL refuses a key that other users may read.
         issued.key.chmod(0o600)
         return issued
+
+    def truststore(self, password: str) -> Path:
+        """Write a keystore of Java with the authority, encrypted with a password."""
+        file = self.file.with_suffix(".p12")
+        keytool = artifacts.java_executable().with_name("keytool")
+        arguments = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(self.file), "-keystore", str(file)]
+        subprocess.run([str(keytool), *arguments, "-storepass", password], check=True, capture_output=True)
+        return file
 
 
 def _builder(

@@ -17,6 +17,7 @@ import pytest
 
 from lakehold.servers import HOST
 from lakehold.stack import StackAddresses
+from tests.certificates import Issued
 from tests.stack_fixtures import free_ports, open_directory
 
 _STARTS_WITHIN_S = 60.0
@@ -59,6 +60,7 @@ class MariaDb:
             *_SETTINGS,
         ]
         self._server, self._directory = server, directory
+        self._tls: list[str] = []
         self.start()
         self.execute(
             f"CREATE USER lakehold@'%' IDENTIFIED BY '{PASSWORD}'",
@@ -66,7 +68,7 @@ class MariaDb:
             SIGNAL_RIGHTS,
         )
 
-    def declaring(self, stack: StackAddresses, source: str, prefix: str, *options: str) -> str:
+    def declaring(self, stack: StackAddresses, source: str, prefix: str, *options: str, tls: str = "") -> str:
         """Return the statements that declare a source over the server, without tables and the last semicolon.
 
         Args:
@@ -74,11 +76,13 @@ class MariaDb:
             source: Name of the source.
             prefix: The first part of its topics' names.
             options: More options of INTO KAFKA.
+            tls: More options of the connection, after a comma.
         """
         into = ", ".join((f"TOPIC PREFIX '{prefix}'", *options))
         return (
             f"CREATE CONNECTION kafka TO KAFKA (BROKER '{stack.kafka}');"
-            f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {self.port}, USER 'lakehold', PASSWORD SECRET 'maria');"
+            f"CREATE CONNECTION maria TO MARIADB (HOST '{HOST}', PORT {self.port}, USER 'lakehold', "
+            f"PASSWORD SECRET 'maria'{tls});"
             f"CREATE CONNECTION connect TO CONNECT (URL '{stack.connect}');"
             f"CREATE SOURCE {source} FROM MARIADB CONNECTION maria VIA CONNECT CONNECTION connect "
             f"INTO KAFKA CONNECTION kafka ({into}) FORMAT JSON"
@@ -105,8 +109,20 @@ class MariaDb:
 
     def start(self) -> None:
         self._log = (self._directory / "log").open("a")
-        self._process = subprocess.Popen(self._server, stdout=self._log, stderr=self._log)
+        self._process = subprocess.Popen([*self._server, *self._tls], stdout=self._log, stderr=self._log)
         self._wait()
+
+    def serve_tls(self, issued: Issued | None) -> None:
+        """Restart the server so that it offers TLS with a certificate; None: so that it offers none."""
+        self.stop()
+        options = ["--skip-ssl"]
+        if issued:
+            for file in (issued.certificate, issued.key):
+                shutil.chown(shutil.copy2(file, self._directory), _server_user())
+            certificate, key = (self._directory / file.name for file in (issued.certificate, issued.key))
+            options = [f"--ssl-cert={certificate}", f"--ssl-key={key}"]
+        self._tls = options
+        self.start()
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)

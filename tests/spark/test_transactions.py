@@ -178,6 +178,21 @@ def test_a_transaction_that_never_ends_is_an_error_and_its_end_heals_it(make_lak
     assert {row[2] for row in status_of(shop.lake).rows} == {"live"}
 
 
+def test_an_end_that_cannot_be_read_is_named_as_what_the_source_waits_for(
+    make_lake: LakeFactory, tmp_path: Path
+) -> None:
+    shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
+    shop.connector.transaction(("a", 1, 1), ("b", 1, 1))
+    shop.connector.raw("shop.transaction", {"id": "before"}, "no END")
+    shop.ingest()
+    shop.connector.transaction(("a", 1, 2), end=False)
+    shop.connector.raw("shop.transaction", {"id": shop.connector.shown_id}, "no END")
+    with pytest.raises(TransactionIncomplete, match="702") as stopped:
+        shop.ingest()
+    named = "No message can be read at offset 4 of the transaction topic: that may be its END."
+    assert stopped.value.detail.startswith(f"Its END has not arrived; 1 of its changes have. {named}")
+
+
 def test_an_end_that_counts_more_changes_than_arrived_names_the_topic(make_lake: LakeFactory, tmp_path: Path) -> None:
     shop = Shop(make_lake(transaction_timeout_ms=0), tmp_path / "topics")
     shop.connector.transaction(("a", 1, 1), ("b", 1, 1))

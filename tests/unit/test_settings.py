@@ -205,3 +205,20 @@ def test_spark_and_pyiceberg_open_the_same_catalog(
     settings = load_settings(catalog_name="main", **arguments)
     assert pyiceberg.items() <= pyiceberg_properties(settings).items()
     assert {f"spark.sql.catalog.main{k}": v for k, v in spark.items()}.items() <= spark_catalog_conf(settings).items()
+
+
+def test_a_list_of_secrets_admits_no_other_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEHOLD_SECRETS", "pg_password, LAKEHOLD_SECRET_KAFKA_*")
+    for name in ("AWS_SECRET_ACCESS_KEY", "pg_password", "LAKEHOLD_SECRET_KAFKA_PASSWORD", "kafka_user"):
+        monkeypatch.setenv(name, f"value of {name}")
+    assert secret_value(Secret("pg_password")) == "value of pg_password"
+    assert secret_value(Secret("kafka_password")) == "value of LAKEHOLD_SECRET_KAFKA_PASSWORD"
+    with pytest.raises(SettingsError, match='secret "AWS_SECRET_ACCESS_KEY" may not be read') as denied:
+        secret_value(Secret("AWS_SECRET_ACCESS_KEY"))
+    assert denied.value.code == "secret-denied"
+    with pytest.raises(SettingsError, match='secret "kafka_user" has no value') as missing:
+        secret_value(Secret("kafka_user"))
+    assert missing.value.detail.startswith("Environment variable LAKEHOLD_SECRET_KAFKA_USER is not set")
+    monkeypatch.setenv("LAKEHOLD_SECRETS", "")
+    with pytest.raises(SettingsError, match="may not be read"):
+        secret_value(Secret("pg_password"))

@@ -110,20 +110,17 @@ SCHEMA_REGISTRY = OptionSet(
     required=("url",),
 )
 _PORT = NumberOption(1, 65_535)
-POSTGRES = OptionSet(
-    known={
-        "host": _TEXT,
-        "port": _PORT,
-        "user": _TEXT,
-        "password": _TEXT,
-        "database": _TEXT,
-        "ssl_mode": TextOption(("disable", "require", "verify-ca", "verify-full")),
-        "ssl_certificate_authority": _TEXT,
-    },
-    required=("host", "user", "database"),
-)
+_DATABASE_SERVER: Mapping[str, OptionType] = {
+    "host": _TEXT,
+    "port": _PORT,
+    "user": _TEXT,
+    "password": _TEXT,
+    "ssl_mode": TextOption(("disable", "require", "verify-ca", "verify-full")),
+    "ssl_certificate_authority": _TEXT,
+}
+POSTGRES = OptionSet(known={**_DATABASE_SERVER, "database": _TEXT}, required=("host", "user", "database"))
 MYSQL = OptionSet(
-    known={"host": _TEXT, "port": _PORT, "user": _TEXT, "password": _TEXT},
+    known={**_DATABASE_SERVER, "ssl_truststore_location": _TEXT, "ssl_truststore_password": _TEXT},
     required=("host", "user"),
 )
 CONNECT = OptionSet(

@@ -65,7 +65,8 @@ class Login:
         user: The user.
         password: The user's password.
         database: Name of the database; empty for MySQL and MariaDB.
-        tls: libpq's options for TLS; a connector of PostgreSQL has the same after `database.`.
+        tls: Arguments about TLS for lakehold's own client.
+        connector_tls: The connector's options for the same, without `database.`.
     """
 
     host: str
@@ -73,7 +74,8 @@ class Login:
     user: str
     password: str
     database: str = ""
-    tls: Mapping[str, str] = field(default_factory=dict)
+    tls: Mapping[str, Any] = field(default_factory=dict)
+    connector_tls: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, timeout_s: float) -> dict[str, Any]:
         """Return the arguments by which the clients of both kinds of databases connect to the server."""
@@ -351,7 +353,7 @@ def _login(login: Login) -> dict[str, str]:
         "database.port": str(login.port),
         "database.user": login.user,
         "database.password": login.password,
-        **{f"database.{name}": value for name, value in login.tls.items()},
+        **{f"database.{name}": value for name, value in login.connector_tls.items()},
     }
 
 

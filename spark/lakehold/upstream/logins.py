@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from lakehold.errors import UpstreamUnavailable
+from lakehold.tls import fault_in
 
 _REASON = re.compile(r"\b(?:FATAL|ERROR):\s+(.*)")
 _BEFORE_CAUSE = re.compile(r"^.*\bfailed: ")
@@ -14,7 +15,7 @@ _DENIED = re.compile(
     r'authentication failed|^role ".*" does not exist|pg_hba\.conf|not permitted to log in|^permission denied for database'
     "|no password supplied"
 )
-_TLS = re.compile(r"SSL error|\bcertificate\b|\bSSL was required\b")
+_TLS = re.compile(r"SSL error|\[SSL\b|\bcertificate\b|\bSSL (?:was|is) required\b")
 _NO_DATABASE = re.compile(r'^database ".*" does not exist')
 MYSQL_DENIED = frozenset({1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 4151})
 """Errors of a denied access: a host or login method that is not allowed, an expired password, a locked account."""
@@ -46,12 +47,7 @@ def postgres_unreachable(where: str, user: str, database: str, message: str) -> 
     if _DENIED.search(cause):
         return _denied(where, user, cause)
     if _TLS.search(cause):
-        return UpstreamUnavailable(
-            f"{where} gives no connection that SSL MODE accepts",
-            code="database-untrusted",
-            detail=_sentence(cause),
-            hint="Check SSL MODE and SSL CERTIFICATE AUTHORITY of its connection, and the server's certificate.",
-        )
+        return _untrusted(where, cause)
     return _silent(where, cause, answers=bool(by_server))
 
 
@@ -59,6 +55,8 @@ def mysql_unreachable(where: str, user: str, number: int, message: str) -> Upstr
     """Describe why lakehold could not reach a MySQL or MariaDB, by the error's number and text."""
     if number in MYSQL_DENIED:
         return _denied(where, user, message)
+    if number in LOST_CONNECTION and _TLS.search(message):
+        return _untrusted(where, fault_in(message.removesuffix(")")) or message)
     return _silent(where, message, answers=number not in LOST_CONNECTION)
 
 
@@ -69,6 +67,15 @@ def _denied(where: str, user: str, reason: str) -> UpstreamUnavailable:
         detail=_sentence(reason),
         hint="Check USER of its connection and the value of the SECRET that is its PASSWORD, "
         "and that the server accepts this user from this machine.",
+    )
+
+
+def _untrusted(where: str, reason: str) -> UpstreamUnavailable:
+    return UpstreamUnavailable(
+        f"{where} gives no connection that SSL MODE accepts",
+        code="database-untrusted",
+        detail=_sentence(reason),
+        hint="Check SSL MODE and SSL CERTIFICATE AUTHORITY of its connection, and the server's certificate.",
     )
 
 

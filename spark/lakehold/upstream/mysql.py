@@ -34,7 +34,8 @@ from lakehold.upstream.found import (
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.identifier_quoting import table_text
-from lakehold.upstream.logins import LOST_CONNECTION, mysql_unreachable
+from lakehold.upstream.logins import LOST_CONNECTION
+from lakehold.upstream.mysql_connection import connect, number_and_text, unreachable
 from lakehold.upstream.refusals import signal_rights_hint
 
 _COLUMNS = "(id VARCHAR(255) PRIMARY KEY, type VARCHAR(64) NOT NULL, data TEXT)"
@@ -241,25 +242,19 @@ class MysqlUpstream:
 
     @contextmanager
     def _connected(self) -> Iterator[pymysql.Connection[Any]]:
-        login = self._login
-        try:
-            with pymysql.connect(
-                **login.arguments(self._timeout_s),
-                read_timeout=2 * self._timeout_s,
-                write_timeout=self._timeout_s,
-                autocommit=True,
-            ) as connection:
-                try:
-                    yield connection
-                except pymysql.Error as error:
-                    number, text = _number_and_text(error)
-                    if number in LOST_CONNECTION:
-                        raise
-                    raise UpstreamRefused(
-                        f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_hint(login.user)
-                    ) from error
-        except pymysql.Error as error:
-            raise mysql_unreachable(self._where, login.user, *_number_and_text(error)) from error
+        login, of_reads = self._login, 2 * self._timeout_s
+        with connect(
+            login, self._timeout_s, read_timeout=of_reads, write_timeout=self._timeout_s, autocommit=True
+        ) as connection:
+            try:
+                yield connection
+            except pymysql.Error as error:
+                number, text = number_and_text(error)
+                if number in LOST_CONNECTION:
+                    raise unreachable(login, error) from error
+                raise UpstreamRefused(
+                    f"{self._where} refused a change", detail=f"{text}.", hint=signal_rights_hint(login.user)
+                ) from error
 
 
 def rights(grants: Sequence[str], database: str, table: str | None = None) -> frozenset[str]:
@@ -327,7 +322,7 @@ def _acting_keys(connection: pymysql.Connection[Any], table: str) -> tuple[str, 
     try:
         lines = _definition(connection, table).splitlines()
     except pymysql.Error as error:
-        if _number_and_text(error)[0] in _DENIED | _MISSING:
+        if number_and_text(error)[0] in _DENIED | _MISSING:
             return ()
         raise
     found = [(key[1], _ACTION.findall(_QUOTED.sub("", line))) for line in lines if (key := _FOREIGN_KEY.match(line))]
@@ -349,7 +344,7 @@ def _error_of_reading(connection: pymysql.Connection[Any], table: str) -> int | 
     try:
         _rows(connection, f"SELECT * FROM {table_text(table, ConnectionType.MYSQL)} LIMIT 0")
     except pymysql.Error as error:
-        number, _ = _number_and_text(error)
+        number, _ = number_and_text(error)
         if number in _MISSING | _DENIED:
             return number
         raise
@@ -375,11 +370,3 @@ def _rows(connection: pymysql.Connection[Any], statement: str, *values: object) 
     with connection.cursor() as cursor:
         cursor.execute(statement, values or None)
         return list(cursor.fetchall())
-
-
-def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
-    """Return the number and the text of an error."""
-    match error.args:
-        case (int(number), str(text)):
-            return number, text.strip().removesuffix(".")
-    return LOST_CONNECTION.start, str(error)

@@ -11,11 +11,11 @@ import pymysql
 from pymysql.cursors import SSCursor
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import UpstreamRefused
+from lakehold.errors import LakeholdError, UpstreamRefused
 from lakehold.upstream.connector_config import Login
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.logins import LOST_CONNECTION, mysql_unreachable
 from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.mysql_connection import connect, number_and_text
 from lakehold.verify.csv_rows import text_batches
 from lakehold.verify.database_texts import quoted_name, quoted_table
 from lakehold.verify.failed_reads import mysql_read_failed
@@ -85,7 +85,7 @@ class MysqlRows:
 
     def cancel(self) -> None:
         """Make a read of `batches` in another thread fail soon. No other rows can be read afterwards."""
-        with suppress(pymysql.Error), pymysql.connect(**self._login.arguments(self._timeout_s)) as another:
+        with suppress(pymysql.Error, LakeholdError), connect(self._login, self._timeout_s) as another:
             another.query(f"KILL QUERY {self._id}")
 
     def _line(self, row: tuple[Any, ...]) -> bytes:
@@ -107,10 +107,7 @@ def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows
         UpstreamRefused: It refuses a query.
     """
     where = f"the database server at {login.host}:{login.port}"
-    try:
-        connection = pymysql.connect(**login.arguments(timeout_s), charset="utf8mb4")
-    except pymysql.Error as error:
-        raise mysql_unreachable(where, login.user, *_number_and_text(error)) from error
+    connection = connect(login, timeout_s, charset="utf8mb4")
     try:
         with connection:
             with connection.cursor() as cursor:
@@ -118,9 +115,4 @@ def mysql_rows(login: Login, timeout_s: float, table: str) -> Iterator[MysqlRows
                     cursor.execute(statement)
             yield MysqlRows(connection, login, timeout_s, table)
     except pymysql.Error as error:
-        raise mysql_read_failed(where, login.user, table, *_number_and_text(error)) from error
-
-
-def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
-    number, text = error.args if len(error.args) > 1 else (LOST_CONNECTION.start, str(error))
-    return number, text
+        raise mysql_read_failed(where, login.user, table, *number_and_text(error)) from error

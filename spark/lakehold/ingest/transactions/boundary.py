@@ -291,6 +291,11 @@ class _Search:
         transaction = int(runs.transaction[row])
         is_of_it = boundaries.transaction == transaction
         is_followed = bool((np.logical_or.accumulate(is_of_it) & ~is_of_it).any())
+        unreadable, begin = self._candidate.unreadable, next(iter(boundaries.offset[is_of_it].tolist()), -1)
         return Incomplete(
-            runs.id[row].as_py(), self._found.arrived(transaction), repeats=repeats, is_followed=is_followed
+            runs.id[row].as_py(),
+            self._found.arrived(transaction),
+            repeats=repeats,
+            is_followed=is_followed,
+            unreadable=unreadable[unreadable > begin].tolist(),
         )

@@ -12,8 +12,9 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakehold.ingest.transactions.columns import Flags, Numbers, numbered
+from lakehold.ingest.transactions.columns import Flags, Numbers, filled, numbered
 from lakehold.ingest.transactions.ids import transactions_of
 from lakehold.ingest.transactions.metadata import Boundaries, are_boundaries, boundaries_of
 from lakehold.ingest.transactions.runs import Runs, runs_of
@@ -74,6 +75,7 @@ class Candidate:
         logs: The upstream's logs (`lakehold.model.log_positions`), in the order of their numbers.
         runs: The range's runs.
         boundaries: The range's BEGINs and ENDs.
+        unreadable: Offsets of the transaction topic's records that are no BEGIN and no END.
         followed_later: Partitions in which the records after the range are known to be later than all ENDs.
     """
 
@@ -84,6 +86,7 @@ class Candidate:
     logs: Sequence[str]
     runs: Runs
     boundaries: Boundaries
+    unreadable: Numbers
     followed_later: frozenset[TopicPartition] = frozenset()
 
     @cached_property
@@ -104,7 +107,9 @@ def candidate_of(
         topics: The topics whose events must be complete.
         transaction_topic: The transaction topic.
     """
-    records = records.filter(are_boundaries(records)).sort_by("offset")
+    is_boundary = are_boundaries(records)
+    unreadable = np.sort(filled(records.filter(pc.invert(is_boundary))["offset"]))
+    records = records.filter(is_boundary).sort_by("offset")
     ids = (headers["transaction_id"], records["transaction_id"])
     names, of_rows = numbered(
         pa.chunked_array([chunk for each in ids for chunk in transactions_of(each).chunks], "string")
@@ -117,4 +122,5 @@ def candidate_of(
     alone = {int(runs.transaction[row]): names_of.index(partitions[runs.partition[row]].topic) for row in rows}
     numbered_records = records.append_column("transaction", pa.array(of_rows[headers.num_rows :]))
     boundaries = boundaries_of(numbered_records, logs, names_of, transaction_topic, alone)
-    return Candidate(extent, TopicPartition(transaction_topic, 0), names_of, len(names), [*logs], runs, boundaries)
+    tp = TopicPartition(transaction_topic, 0)
+    return Candidate(extent, tp, names_of, len(names), [*logs], runs, boundaries, unreadable)

@@ -6,13 +6,15 @@ so long that the ingest ends with an error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.errors import TransactionIncomplete
 from lakehold.model.log_positions import transaction_of
 from lakehold.model.readers import Waiting
 from lakehold.times import iso
+
+_SHOWN_OFFSETS = 3
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Incomplete:
         missing: For each topic that lacks events, how many have arrived and how many its END counts.
         repeats: The topic that repeats from an earlier point, and has not yet come as far as before; empty: none does.
         is_followed: Whether the transaction topic shows a later transaction, to which new records may belong.
+        unreadable: Offsets of the transaction topic after its BEGIN that cannot be read, if its END has not arrived.
         came: A number that grows while more of it arrives, even if not all records were read (`whole_transactions.py` sets it).
     """
 
@@ -33,6 +36,7 @@ class Incomplete:
     missing: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     repeats: str = ""
     is_followed: bool = False
+    unreadable: Sequence[int] = ()
     came: int = 0
 
 
@@ -79,9 +83,19 @@ def _detail(incomplete: Incomplete) -> str:
     if incomplete.repeats:
         return f'Topic "{incomplete.repeats}" repeats changes from this transaction on, and has not yet reached its earlier end.'
     if not incomplete.missing:
-        return f"Its END has not arrived; {incomplete.arrived:,} of its changes have."
+        arrived = f"Its END has not arrived; {incomplete.arrived:,} of its changes have."
+        return f"{arrived}{_unreadable(incomplete.unreadable)}"
     counts = (
         f'{arrived:,} of {count:,} changes of topic "{topic}"'
         for topic, (arrived, count) in sorted(incomplete.missing.items())
     )
     return f"Its END counts more changes than have arrived: {', '.join(counts)}."
+
+
+def _unreadable(offsets: Sequence[int]) -> str:
+    shown = [*map(str, offsets[:_SHOWN_OFFSETS]), *(["…"] if len(offsets) > _SHOWN_OFFSETS else [])]
+    return (
+        f" No message can be read at offset {', '.join(shown)} of the transaction topic: that may be its END."
+        if shown
+        else ""
+    )
