@@ -52,6 +52,7 @@ class Lake(LakeChanges):
         catalog, tables: The Iceberg catalog, and its tables.
         definitions: Reads and changes the definitions of sources, tables and other objects.
         batches: Reads how far the sources' tables are, and records batches.
+        verdicts: The log of the verdicts of checks and comparisons.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
@@ -62,6 +63,7 @@ class Lake(LakeChanges):
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
         self.tables = self._parts.tables
+        self.verdicts = self._parts.verdicts
 
     @property
     def spark(self) -> SparkSession:

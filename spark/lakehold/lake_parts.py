@@ -21,6 +21,7 @@ from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BATCHES, BatchStore
 from lakehold.state.catalog_opening import open_catalog
+from lakehold.state.hold_checks import HOLD_CHECKS
 from lakehold.state.holds import HoldStore
 from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.objects import DefinitionStore
@@ -76,6 +77,7 @@ class LakeParts:
         self.read_lease_store = ReadLeaseStore(self.state)
         self.tables = DataTables(self.catalog)
         self.subscribers = SubscriberStore(self.state)
+        self.verdicts = self.state.log(HOLD_CHECKS)
 
     def close(self) -> None:
         """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
@@ -90,7 +92,6 @@ class LakeParts:
         """Make the object that runs suites on tables."""
         from lakehold.quality import Checks
         from lakehold.sql.contracts import column_docs
-        from lakehold.state.hold_checks import HOLD_CHECKS
 
         return Checks(
             spark=self._spark,
@@ -98,7 +99,7 @@ class LakeParts:
             tables=self.tables,
             definitions=self.definitions,
             timelines=self.timelines,
-            kept=self.state.log(HOLD_CHECKS),
+            kept=self.verdicts,
             suites=self.settings.expectations,
             pages=self.settings.check_pages_uri,
             compare=self._compared,
@@ -239,7 +240,6 @@ class LakeParts:
         from lakehold.maintenance.record_expiry import Records
         from lakehold.maintenance.survey import Survey
         from lakehold.quality.pages import Pages
-        from lakehold.state.hold_checks import HOLD_CHECKS
 
         holds, leases = self.hold_store, self.read_lease_store
         survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, self.settings)
@@ -247,8 +247,9 @@ class LakeParts:
             self._call, self.settings.catalog_name, is_in_object_store=self.settings.warehouse_path is None
         )
         pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
-        batches, checks = self.state.log(BATCHES), self.state.log(HOLD_CHECKS)
-        records = Records(batches, checks, pages, self.tables, holds, self.definitions, procedures)
+        records = Records(
+            self.state.log(BATCHES), self.verdicts, pages, self.tables, holds, self.definitions, procedures
+        )
         return Maintaining(survey, procedures, records, self.subscriptions.let_go, self._own_holds.enforce_lag)
 
     def _call(self, statement: str) -> list[dict[str, Any]]:

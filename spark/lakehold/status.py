@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.envelope.unfilled_columns import unfilled_columns, unfilled_detail, unfilled_hint
 from lakehold.lake import Lake
+from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Waiting
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import VIEW_COLUMNS
@@ -39,12 +41,7 @@ def status_of(lake: Lake) -> Result:
     """
     defined = lake.definitions.definitions()
     found = table_statuses(defined, lake.batches.all_readers())
-    captures = any(entry.definition.capture is not None for entry in defined.sources.values())
-    notices = [*(lake.captured.problems() if captures else ())]
-    for status in found:
-        left_out = status.progress.left_out if status.progress is not None else ()
-        notices += [f"{status.full_name}: {sentence}" for sentence in left_out]
-    rows = []
+    notices, rows = [*_notices(lake, defined, found)], []
     for status in found:
         table, stopped_by = _table(lake, status)
         rows.append(_row(status, table, stopped_by))
@@ -54,6 +51,20 @@ def status_of(lake: Lake) -> Result:
     shown = (dict(zip(VIEW_COLUMNS, values, strict=True)) for values in lake.subscriptions.views())
     rows += [_view_row(lake, view, timelines.get(view["name"])) for view in shown]
     return Result(COLUMNS, rows, tuple(notices))
+
+
+def notices_of(lake: Lake) -> tuple[str, ...]:
+    """Return the notices that need no table's metadata: all but those on new columns."""
+    defined = lake.definitions.definitions()
+    return tuple(_notices(lake, defined, table_statuses(defined, lake.batches.all_readers())))
+
+
+def _notices(lake: Lake, defined: Definitions, found: Iterable[TableStatus]) -> Iterator[str]:
+    if any(entry.definition.capture is not None for entry in defined.sources.values()):
+        yield from lake.captured.problems()
+    for status in found:
+        for sentence in status.progress.left_out if status.progress is not None else ():
+            yield f"{status.full_name}: {sentence}"
 
 
 def _view_row(lake: Lake, view: dict[str, Any], timeline: Timeline | None) -> tuple[Any, ...]:

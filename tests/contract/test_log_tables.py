@@ -74,13 +74,13 @@ def test_recent_rows_are_read_without_the_files_of_older_ones(
     log: Log[HoldObject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = list[object]()
-    read_table = pq.read_table
+    parquet_file = pq.ParquetFile
 
     def counted(file: object) -> object:
         opened.append(file)
-        return read_table(file)
+        return parquet_file(file)
 
-    monkeypatch.setattr(pq, "read_table", counted)
+    monkeypatch.setattr(pq, "ParquetFile", counted)
     recent = log.recent("on_id", "24")  # type: ignore[arg-type]
     assert [int(found.on_id) for found in recent] == list(range(24, 30))
     assert len(opened) == 2

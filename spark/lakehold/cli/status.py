@@ -55,7 +55,8 @@ def status(  # noqa: PLR0913 - a command has one argument for each option
 
         with connect(warehouse) as lake:
             if html is not None:
-                from lakehold.overview import gather, render
+                from lakehold.overview import gather
+                from lakehold.overview.overview_page import render
 
                 _write(render(gather(lake)), html, "the page is", output, sys.stdout)
             elif prometheus is not None:
@@ -119,6 +120,6 @@ def _watch(lake: Lake, every_s: float) -> None:
 def _drawn(lake: Lake) -> RenderableType:
     from lakehold.cli.status_picture import picture
     from lakehold.overview import gather
-    from lakehold.status import status_of
+    from lakehold.status import notices_of
 
-    return picture(gather(lake), status_of(lake).notices)
+    return picture(gather(lake), notices_of(lake))

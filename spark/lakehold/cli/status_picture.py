@@ -40,11 +40,10 @@ def picture(overview: Overview, notices: Sequence[str] = ()) -> RenderableType:
     subscribers = [*_subscribers(overview)]
     if subscribers:
         parts += [Text(), _grid(("", "name", "lag"), subscribers)]
-    problems = [(table.name, problem) for table, problems in found for problem in problems]
-    for name, problem in problems:
-        parts += _problem(name, problem)
-    repeated = tuple(f"{name}: {problem.text}" for name, problem in problems)
-    parts += [Text(f"\nnotice: {printable(text)}", style="yellow") for text in notices if not text.startswith(repeated)]
+    for table, problems in found:
+        for problem in problems:
+            parts += _problem(table.name, problem)
+    parts += [Text(f"\nnotice: {printable(text)}", style="yellow") for text in notices]
     return Group(*parts)
 
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, OutputFile
-from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import (
     DataFile,
     ManifestEntry,
@@ -192,6 +191,8 @@ def _manifest(
 def _data_files(table: Table, io: FileIO, rows: pa.Table, commit_uuid: uuid.UUID) -> tuple[DataFile, ...]:
     if not rows.num_rows:
         return ()
+    from pyiceberg.io.pyarrow import write_file  # noqa: PLC0415 - it imports pandas, which only writing needs
+
     task = WriteTask(write_uuid=commit_uuid, task_id=0, schema=table.schema(), record_batches=rows.to_batches())
     return tuple(write_file(io=io, table_metadata=table.metadata, tasks=iter([task])))
 

@@ -47,6 +47,8 @@ def store_properties(settings: Settings, environment: Mapping[str, str] = os.env
 
     A server that is not AWS's own, `s3.endpoint`, has its buckets in the path of addresses and takes any region.
     """
+    if _scheme(settings) == "file":
+        return {"py-io-impl": "lakehold.iceberg.local_file_io.LocalFileIO"}
     if jar_set(settings) is None:
         return {}
     found = {"py-io-impl": "lakehold.iceberg.store_file_io.StoreFileIO"}

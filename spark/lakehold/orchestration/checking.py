@@ -32,7 +32,7 @@ def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
         The failures, by table: the expectations that are not met, or the error that prevented the check.
     """
     names = tables or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
-    checked = {(c.table, c.snapshot_id) for c in lake.checks.kept.values() if not c.hold_id and not c.is_comparison}
+    checked = {(c.table, c.snapshot_id) for c in lake.verdicts.values() if not c.hold_id and not c.is_comparison}
     failures: dict[str, str] = {}
     for name in names:
         try:
@@ -54,7 +54,7 @@ def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
         The failures, by hold and table.
     """
     chosen = [lake.holds.hold(name) for name in holds] or [h for h in lake.holds.all() if h.check != "off"]
-    done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.checks.kept.values())}
+    done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.verdicts.values())}
     failures: dict[str, str] = {}
     for hold in chosen:
         for table in hold.tables:

@@ -19,7 +19,7 @@ from lakehold.overview.lag import DAY_MS, Lag, lag_of
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.publish.subscriptions import VIEW_COLUMNS
-from lakehold.state.batch_protocol import Batch
+from lakehold.state.batch_protocol import RecentBatch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.subscribers import Subscriber, SubscriberKind
@@ -55,9 +55,11 @@ def gather(lake: Lake) -> Overview:
     readers = lake.batches.all_readers()
     lags = _lags(lake, readers, taken_at_ms)
     holds = lake.holds.all()
-    followers = [*_subscriptions(lake, defined), *_views(lake, defined), *_clients(lake, holds, taken_at_ms)]
-    stopped, violations = lake.subscriptions.stopped_views(), {f.name: f.key_violations for f in followers}
-    checks = _newest(lake.checks.kept.values(), holds)
+    subscribers = lake.subscriptions.store.subscribers()
+    clients = _clients(lake, subscribers, holds, taken_at_ms)
+    followers = [*_subscriptions(lake, defined), *_views(lake, defined), *clients]
+    stopped, violations = _stopped_views(defined, subscribers), {f.name: f.key_violations for f in followers}
+    checks = _newest(lake.verdicts.values(), holds)
 
     fed = {status.full_name: status for status in table_statuses(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
@@ -96,7 +98,7 @@ def gather(lake: Lake) -> Overview:
 
 def _lags(lake: Lake, readers: Sequence[ReaderState], now_ms: int) -> dict[tuple[str, str], Lag]:
     """Return the lag of each reader over the last day, by source and reader."""
-    batches: dict[tuple[str, str], list[Batch]] = {}
+    batches: dict[tuple[str, str], list[RecentBatch]] = {}
     for batch in lake.batches.recent(now_ms - DAY_MS):
         batches.setdefault((batch.source, batch.reader), []).append(batch)
     keys = {(reader.source, reader.reader): reader.upper_ms for reader in readers}
@@ -201,9 +203,15 @@ def _views(lake: Lake, defined: Definitions) -> list[_Follower]:
     ]
 
 
-def _clients(lake: Lake, holds: Sequence[Hold], at_ms: int) -> list[_Follower]:
+def _stopped_views(defined: Definitions, subscribers: Iterable[Subscriber]) -> dict[str, ReaderError]:
+    """Return the errors that stopped views, by the full names of the views."""
+    found = ((defined.all_derived.get(s.subscriber_id), s.error) for s in subscribers)
+    return {entry.definition.into: error for entry, error in found if entry is not None and error is not None}
+
+
+def _clients(lake: Lake, subscribers: Iterable[Subscriber], holds: Sequence[Hold], at_ms: int) -> list[_Follower]:
     kept_by = {hold.kept_by: hold for hold in holds}
-    clients = [s for s in lake.subscriptions.store.subscribers() if s.kind is SubscriberKind.CLIENT]
+    clients = [s for s in subscribers if s.kind is SubscriberKind.CLIENT]
     return [
         _Follower(
             SubscriberKind.CLIENT,

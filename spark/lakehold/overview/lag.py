@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lakehold.state.batch_protocol import Batch
+from lakehold.state.batch_protocol import Batch, RecentBatch
 
 DAY_MS = 24 * 60 * 60 * 1000
 BINS = 24
@@ -62,7 +62,7 @@ class Lag:
         return "".join(" " if lag is None else _BLOCKS[lag * (len(_BLOCKS) - 1) // most] for lag in worst)
 
 
-def lag_of(batches: Sequence[Batch], upper_ms: int | None, now_ms: int) -> Lag:
+def lag_of(batches: Sequence[Batch | RecentBatch], upper_ms: int | None, now_ms: int) -> Lag:
     """Return the lag of the tables of one reader over the day before `now_ms`.
 
     Args:

@@ -227,12 +227,6 @@ class Subscriptions:
         entries = sorted(self.definitions.definitions().views.items())
         return [self._view(entry, subscribers) for _, entry in entries]
 
-    def stopped_views(self) -> dict[str, ReaderError]:
-        """Return the errors that stopped views, by the full names of the views."""
-        defined = self.definitions.definitions()
-        found = ((defined.all_derived.get(s.subscriber_id), s.error) for s in self.store.subscribers())
-        return {entry.definition.into: error for entry, error in found if entry is not None and error is not None}
-
     def _view(self, entry: Entry[MaterializedView], subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
         view, subscriber = entry.definition, subscribers.get(entry.object_id)
         state, *rest = self._progress(entry, subscribers)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Generic
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry
@@ -105,15 +104,18 @@ class _IcebergLog(Log[Value]):
         self._rows = rows
 
     def values(self) -> tuple[Value, ...]:
-        rows = read(self._catalog, self._rows.table, lambda table: _read_rows(table, _by_age(_current_entries(table))))
+        rows = read(self._catalog, self._rows.table, lambda table: self._read(table, _by_age(_current_entries(table))))
         return tuple(map(self._rows.from_row, rows))
 
     def recent(self, field: str, from_ms: int) -> tuple[Value, ...]:
         def rows(table: Table) -> list[Row]:
             young = [e for e in _by_age(_current_entries(table)) if _may_be_young(table, e, field, from_ms)]
-            return _read_rows(table, young, pc.field(field) >= from_ms)
+            return [row for row in self._read(table, young) if row[field] >= from_ms]
 
         return tuple(map(self._rows.from_row, read(self._catalog, self._rows.table, rows)))
+
+    def _read(self, table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
+        return _read_rows(table, entries, self._rows.columns)
 
     def append(self, value: Value) -> None:
         row = self._rows.to_row(value)
@@ -151,8 +153,8 @@ def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
     return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
 
 
-def _read_rows(table: Table, entries: Iterable[ManifestEntry], wanted: pc.Expression | None = None) -> list[Row]:
-    """Read the rows of the files of `entries`, all or the `wanted` ones, file after file.
+def _read_rows(table: Table, entries: Iterable[ManifestEntry], columns: Sequence[str] | None = None) -> list[Row]:
+    """Read the rows of the files of `entries`, file after file, with all columns, or those of `columns` that a file has.
 
     Columns go by name, as system tables never rename one.
     """
@@ -160,8 +162,8 @@ def _read_rows(table: Table, entries: Iterable[ManifestEntry], wanted: pc.Expres
     for entry in entries:
         with table.io.new_input(entry.data_file.file_path).open() as file:
             # Read whole: Parquet's reader would make a request for each part of a file that is small.
-            read_rows = pq.read_table(pa.BufferReader(file.read()))
-            rows += (read_rows if wanted is None else read_rows.filter(wanted)).to_pylist()
+            # `pq.read_table` and Arrow's filters would import pandas.
+            rows += pq.ParquetFile(pa.BufferReader(file.read())).read(columns).to_pylist()
     return rows
 
 

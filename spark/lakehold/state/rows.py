@@ -61,6 +61,15 @@ class Rows(Generic[Value]):
         needed = (field for field in self._fields.values() if isinstance(field, _Column) and field.is_needed)
         return all(row.get(field.name) is not None for field in needed)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that have the fields of a value."""
+        return tuple(
+            name
+            for field in self._fields.values()
+            for name in ((field.name,) if isinstance(field, _Column) else field.rows.columns)
+        )
+
     @cached_property
     def _fields(self) -> dict[str, _Column | _Inner]:
         # Made at the first use, so that a process loads only the tables it uses.
