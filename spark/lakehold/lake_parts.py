@@ -82,9 +82,8 @@ class LakeParts:
     def close(self) -> None:
         """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
         wait_for_deletions()
-        for threads in ("_workers", "lanes"):
-            if threads in self.__dict__:
-                getattr(self, threads).shutdown()
+        for threads in {"_workers", "lanes"} & self.__dict__.keys():
+            getattr(self, threads).shutdown()
         self.catalog.close()
 
     @cached_property
