@@ -126,11 +126,12 @@ class Output:
             read_below_ms: The position of its token, by default `mz_timestamp`; 0: nothing was read from which one could go on.
         """
         if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
-            given: dict[str, object] = {"mz_timestamp": mz_timestamp, "mz_progressed": True}
+            # By position: the row may have columns of the same names.
+            given: list[object] = [mz_timestamp, True]
             position_ms = mz_timestamp if read_below_ms is None else read_below_ms
             if self.tokens_of is not None and position_ms:
-                given["mz_resume"] = str(ResumeToken(position_ms, Fingerprint.of(self.tokens_of, self.schema)))
-            row = [pa.array([given.get(field.name)], field.type) for field in self.schema]
+                given.append(str(ResumeToken(position_ms, Fingerprint.of(self.tokens_of, self.schema))))
+            row = [pa.array([value], field.type) for value, field in itertools.zip_longest(given, self.schema)]
             yield OutputChunk(batch_ms, pa.Table.from_arrays(row, schema=self.schema))
 
     def shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
