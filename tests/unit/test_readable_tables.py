@@ -100,7 +100,13 @@ def test_nothing_else_can_be_read_in_any_way(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["TABLE other.s", "SELECT (TABLE other.s)", "SELECT * FROM STREAM other.s", "SELECT * FROM IDENTIFIER('other.s')"],
+    [
+        "SUBSCRIBE shop.t WITHIN TIMESTAMP ORDER BY id IN ( /* */ SELECT id FROM other.s)",
+        "TABLE other.s",
+        "SELECT (TABLE other.s)",
+        "SELECT * FROM STREAM other.s",
+        "SELECT * FROM IDENTIFIER('other.s')",
+    ],
 )
 def test_tables_that_the_parser_does_not_see_are_refused_to_everybody(text: str) -> None:
     with pytest.raises(LakeholdError):
