@@ -114,6 +114,7 @@ def test_a_client_reaches_nothing_but_the_lake(client: FlightSqlClient, tmp_path
         "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'getProperty', 'user.home')",
         "SELECT TRANSFORM(id) USING 'cat' AS (x) FROM shop.t",
         "SUBSCRIBE (SELECT reflect('a', 'b') AS x FROM shop.t)",
+        f"SUBSCRIBE shop.t WITHIN TIMESTAMP ORDER BY (SELECT max(value) FROM text.`{secret}`)",
     ):
         assert "code: " in refused(client, text), text
     assert "FileScan" not in client.rows(f"EXPLAIN SELECT * FROM text.`{secret}`")[0]["plan"]

@@ -6,9 +6,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import flight
@@ -16,15 +17,15 @@ from pyarrow import flight
 from lakehold.serve.serving import Door, served
 from tests.conftest import LakeFactory
 from tests.flight_sql import FlightSqlClient, batches
-from tests.published_shop import Shop
+from tests.published_shop import COLUMNS, Shop
 from tests.runnable_pages import checked
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
-TEXT = "SUBSCRIBE shop.t WITH (RESUME = {}) AS OF EARLIEST"
-
 PAGE = "docs/how-to/connect-from-other-languages.md"
+ADDRESS = "grpc://127.0.0.1:32010"
+TEXT = "SUBSCRIBE shop.t WITH (RESUME = {}) AS OF EARLIEST"
 
 DYING = """
 import os, signal
@@ -37,17 +38,42 @@ def count():
 """
 
 
-def dying(address: str, rows: int) -> str:
-    """Return the program of the page, which here kills itself when it has so many rows; -1: never."""
-    (program,) = checked(PAGE, __file__)
-    for written, here in (
-        ("grpc://127.0.0.1:32010", address),
-        ("shop.orders WITH (RESUME = ?)", "shop.t WITH (RESUME = ?) AS OF EARLIEST"),
-        ('row["status"]))', 'row["v"])); count()'),
-    ):
-        assert written in program
-        program = program.replace(written, here)
-    return DYING.format(rows=rows) + program
+class Copy:
+    """A program of the page, which keeps a copy in SQLite and kills itself when it has so many rows.
+
+    Args:
+        directory: Where it runs.
+        program: The program.
+        here: Texts that stand here for others of the program.
+    """
+
+    def __init__(self, directory: Path, program: str, here: Mapping[str, str]) -> None:
+        for written, text in here.items():
+            assert written in program
+            program = program.replace(written, text)
+        self._program = program
+        self._directory = directory
+        self._store = sqlite3.connect(directory / "copy.db")
+
+    def stored(self, columns: str = "*") -> list[tuple[Any, ...]]:
+        return self._store.execute(f"SELECT {columns} FROM changes ORDER BY rowid").fetchall()
+
+    def dies(self, rows: int) -> None:
+        with self._run(rows) as process:
+            assert process.wait(120) == -signal.SIGKILL
+
+    def runs_until(self, condition: Callable[[], bool]) -> None:
+        with self._run(-1) as process:
+            try:
+                wait_for(condition, "it catches up")
+            finally:
+                process.kill()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _run(self, rows: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", DYING.format(rows=rows) + self._program], cwd=self._directory)
 
 
 @pytest.fixture
@@ -66,29 +92,56 @@ def address(shop: Shop) -> Iterator[str]:
 def test_a_reader_that_is_killed_again_and_again_stores_each_change_once(
     shop: Shop, address: str, tmp_path: Path
 ) -> None:
-    with closing(sqlite3.connect(tmp_path / "copy.db")) as store:
-
-        def stored() -> list[tuple[object, ...]]:
-            return store.execute("SELECT * FROM changes ORDER BY rowid").fetchall()
-
-        def run(rows: int) -> subprocess.Popen[bytes]:
-            return subprocess.Popen([sys.executable, "-c", dying(address, rows)], cwd=tmp_path)
-
-        assert run(1).wait(120) == -signal.SIGKILL, "killed within the snapshot"
-        assert stored() == []
+    here = {
+        ADDRESS: address,
+        "shop.orders WITH (RESUME = ?)": "shop.t WITH (RESUME = ?) AS OF EARLIEST",
+        'row["status"]))': 'row["v"])); count()',
+    }
+    with closing(Copy(tmp_path, checked(PAGE, __file__)[0], here)) as copy:
+        copy.dies(1)
+        assert copy.stored() == [], "killed within the snapshot"
         shop.lake.sql("UPDATE shop.t SET v = 'c' WHERE id = 1")
-        assert run(3).wait(120) == -signal.SIGKILL, "killed within a change"
-        assert stored() == [(1, 1, "a"), (1, 2, "b")]
+        copy.dies(3)
+        assert copy.stored() == [(1, 1, "a"), (1, 2, "b")], "killed within a change"
         shop.lake.sql("INSERT INTO shop.t VALUES (3, 'd')")
         shop.lake.sql("DELETE FROM shop.t WHERE id = 2")
         changes = [row[1:] for row in shop.lake.sql("SUBSCRIBE shop.t AS OF EARLIEST").rows]
-        assert run(len(changes) - 2).wait(120) == -signal.SIGKILL, "killed at the last change"
-        assert stored() == changes[:-1]
-        last = run(-1)
-        wait_for(lambda: len(stored()) >= len(changes), "the reader catches up")
-        last.kill()
-        last.wait()
-        assert stored() == changes
+        copy.dies(len(changes) - 2)
+        assert copy.stored() == changes[:-1], "killed at the last change"
+        copy.runs_until(lambda: len(copy.stored()) >= len(changes))
+        assert copy.stored() == changes
+
+
+def test_a_client_that_follows_two_tables_stores_both_as_they_were_together(
+    shop: Shop, address: str, tmp_path: Path
+) -> None:
+    shop.lake.catalog.create_table("shop.u", COLUMNS)
+    shop.write((1, "a"), name="shop.u")
+    here = {
+        ADDRESS: address,
+        "(SELECT id, status FROM shop.orders)": "(SELECT id, v FROM shop.u)",
+        "shop.customers": "shop.t",
+        "shop.orders": "shop.u",
+        "(name, diff, id, value))": "(name, diff, id, value)); count()",
+    }
+
+    def rows_of(name: str) -> list[tuple[Any, ...]]:
+        return [row[1:] for row in copy.stored("statement, diff, id") if row[0] == name]
+
+    with closing(Copy(tmp_path, checked(PAGE, __file__)[1], here)) as copy:
+        for last, rows in ((3, 3), (4, 4)):
+            copy.dies(rows)
+            assert copy.stored() == [], "killed within the snapshot, or between the two statements"
+            for table in ("shop.t", "shop.u"):
+                shop.lake.sql(f"INSERT INTO {table} VALUES ({last}, 'x')")
+        copy.runs_until(lambda: len(copy.stored()) >= 7)
+        for table in ("shop.t", "shop.u"):
+            shop.lake.sql(f"INSERT INTO {table} VALUES (5, 'x')")
+        copy.dies(2)
+        assert {id_ for _, id_ in rows_of("orders")} <= {id_ for _, id_ in rows_of("customers")}
+        copy.runs_until(lambda: len(copy.stored()) >= 9)
+        assert rows_of("customers") == [(1, id_) for id_ in (1, 2, 3, 4, 5)]
+        assert rows_of("orders") == [(1, id_) for id_ in (1, 3, 4, 5)]
 
 
 def test_tokens_come_when_what_is_before_them_has_come(shop: Shop, address: str) -> None:

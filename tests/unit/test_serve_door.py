@@ -10,7 +10,7 @@ import pytest
 from lakehold.errors import SettingsError, StatementError
 from lakehold.serve.admission import Kind, admitted
 from lakehold.serve.serving import Door, served
-from lakehold.serve.tokens import Tokens, read_tokens
+from lakehold.serve.tokens import Access, Tokens, read_tokens
 
 LONG = "0123456789abcdef"
 
@@ -22,6 +22,10 @@ LONG = "0123456789abcdef"
         (b"# none\n\n", "no token"),
         (b"short bi\n", "Line 1 is not a token"),
         (f"{LONG} bi ops\n".encode(), "Line 1 is not a token"),
+        (f"{LONG} bi tables=shop\n".encode(), 'Line 1: "shop" is neither namespace.table nor namespace.*'),
+        (f"{LONG} tables=shop.*,\n".encode(), '"" is neither'),
+        (f"{LONG} tables=shop.* bi\n".encode(), "Line 1 is not a token"),
+        (f"{LONG} tables=\n".encode(), "Line 1 is not a token"),
         (b"\xff\n", "Byte 0"),
         (None, "No such file"),
     ],
@@ -38,12 +42,12 @@ def test_a_file_of_tokens_that_cannot_be_used_says_why(tmp_path: Path, content: 
 def test_a_token_has_its_role_and_without_tokens_all_have_one(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"{LONG} bi\n{LONG[::-1]}\n")
     tokens = read_tokens(tmp_path / "tokens")
-    assert (tokens.role_of(LONG), tokens.role_of(LONG[::-1])) == ("bi", None)
+    assert (tokens.access_of(LONG).role, tokens.access_of(LONG[::-1])) == ("bi", Access())
     for wrong in ("", LONG[:-1], f"{LONG}g", "ü"):
         with pytest.raises(LookupError):
-            tokens.role_of(wrong)
+            tokens.access_of(wrong)
     assert LONG not in repr(tokens)
-    assert Tokens(default_role="ops").role_of("anything") == "ops"
+    assert Tokens(default=Access("ops")).access_of("anything").role == "ops"
 
 
 @pytest.mark.parametrize(

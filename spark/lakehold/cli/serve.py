@@ -29,6 +29,9 @@ def serve(  # noqa: PLR0913 - a command's options
         Path | None, typer.Option("--certificate", metavar="FILE", help="Certificate of TLS, as PEM.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Key of the certificate, as PEM.")] = None,
+    max_statements: Annotated[
+        int, typer.Option("--max-statements", min=1, metavar="N", help="Statements that run at the same time, at most.")
+    ] = 32,
     metrics: Metrics = None,
     warehouse: Warehouse = None,
 ) -> None:
@@ -43,7 +46,7 @@ def serve(  # noqa: PLR0913 - a command's options
         from lakehold.serve.serving import Door, served
 
         stop = stop_on_signal()
-        door = Door(host=host, port=port, tokens=tokens, certificate=certificate, key=key)
+        door = Door(host, port, tokens, certificate, key, max_statements)
         with connect(warehouse) as lake, metrics_of(lake, metrics, output), served(lake, door) as address:
             typer.echo(address)
             stop.wait()

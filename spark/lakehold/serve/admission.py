@@ -65,8 +65,13 @@ class Kind(Enum):
 class Admitted:
     """A statement that a client may run."""
 
-    text: str
+    parsed: ParsedStatement
     kind: Kind
+
+    @property
+    def text(self) -> str:
+        """Return it as written."""
+        return self.parsed.written.text
 
     @property
     def changes(self) -> bool:
@@ -102,9 +107,9 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
     _refuse_what_reaches_further(parsed.written)
     kind = _kind(parsed)
     if isinstance(parsed.statement, ForSpark):
-        for tree in _queries_in(parsed):
+        for tree in queries_in(parsed):
             _refuse_other_catalogs(tree, is_other_catalog)
-    return Admitted(parsed.written.text, kind)
+    return Admitted(parsed, kind)
 
 
 def _kind(parsed: ParsedStatement) -> Kind:
@@ -139,7 +144,7 @@ def _is_query(parsed: ParsedStatement) -> bool:
     return True
 
 
-def _queries_in(parsed: ParsedStatement) -> list[QueryTree]:
+def queries_in(parsed: ParsedStatement) -> list[QueryTree]:
     """Return the query that a statement of Spark's is or explains; what else it describes has none."""
     if not describes(parsed):
         return [query_tree(parsed)]

@@ -11,6 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.lake import Lake
+from lakehold.serve.readable_tables import ReadableTables
 from lakehold.serve.sql_info import SQL_INFO_SCHEMA, sql_info
 from lakehold.subscribe.project import arrow_schema, readable_columns
 
@@ -99,8 +100,15 @@ def listing_schema(name: str, command: Any) -> pa.Schema | None:
     return _SCHEMA_OF.get(name)
 
 
-def listing(lake: Lake, name: str, command: Any) -> pa.Table:
-    """Answer a command that lists; Iceberg has no foreign keys, and clients make no tables that would need types."""
+def listing(lake: Lake, name: str, command: Any, readable: ReadableTables | None) -> pa.Table:
+    """Answer a command that lists; Iceberg has no foreign keys, and clients make no tables that would need types.
+
+    Args:
+        lake: The lake.
+        name: Name of the command.
+        command: The command.
+        readable: The tables to list; None: all.
+    """
     catalog = lake.settings.catalog_name
     if name == "CommandGetSqlInfo":
         return sql_info(command.info)
@@ -109,33 +117,38 @@ def listing(lake: Lake, name: str, command: Any) -> pa.Table:
     if name == "CommandGetTableTypes":
         rows = [{"table_type": kind} for kind in _TABLE_TYPES]
     elif wanted == catalog:
-        rows = [{"catalog_name": catalog, **row} for row in _in_the_lake(lake, name, command)]
+        rows = [{"catalog_name": catalog, **row} for row in _in_the_lake(lake, name, command, readable)]
     return pa.Table.from_pylist(rows, listing_schema(name, command))
 
 
-def _in_the_lake(lake: Lake, name: str, command: Any) -> Iterator[dict[str, Any]]:
+def _in_the_lake(lake: Lake, name: str, command: Any, readable: ReadableTables | None) -> Iterator[dict[str, Any]]:
     match name:
         case "CommandGetCatalogs":
             yield {}
         case "CommandGetDbSchemas":
-            yield from ({"db_schema_name": schema} for schema in _schemas(lake, command))
+            yield from ({"db_schema_name": schema} for schema in _schemas(lake, command, readable))
         case "CommandGetTables":
-            yield from _tables(lake, command)
+            yield from _tables(lake, command, readable)
         case "CommandGetPrimaryKeys":
-            yield from _primary_key(lake, command.db_schema, command.table)
+            full_name = f"{command.db_schema}.{command.table}"
+            if readable is None or readable.has(full_name):
+                yield from _primary_key(lake, command.db_schema, command.table)
 
 
-def _schemas(lake: Lake, command: Any) -> list[str]:
-    found = (".".join(parts) for parts in lake.catalog.list_namespaces())
+def _schemas(lake: Lake, command: Any, readable: ReadableTables | None) -> list[str]:
+    named = (".".join(parts) for parts in lake.catalog.list_namespaces())
+    found = (schema for schema in named if readable is None or readable.has_schema(schema))
     return sorted(schema for schema in found if _matches(command, "db_schema_filter_pattern", schema))
 
 
-def _tables(lake: Lake, command: Any) -> Iterator[dict[str, Any]]:
-    for schema in _schemas(lake, command):
+def _tables(lake: Lake, command: Any, readable: ReadableTables | None) -> Iterator[dict[str, Any]]:
+    for schema in _schemas(lake, command, readable):
         kind = _SYSTEM_TABLE if schema == _SYSTEM_SCHEMA else _TABLE
         if command.table_types and kind not in command.table_types:
             continue
         for *_, table in sorted(lake.catalog.list_tables(schema)):
+            if readable is not None and not readable.has(f"{schema}.{table}"):
+                continue
             if not _matches(command, "table_name_filter_pattern", table):
                 continue
             row = {"db_schema_name": schema, "table_name": table, "table_type": kind}

@@ -11,7 +11,7 @@ from pyarrow import flight
 
 from lakehold.errors import LakeholdError
 from lakehold.serve.faults import error_text
-from lakehold.serve.tokens import Tokens
+from lakehold.serve.tokens import Access, Tokens
 
 CLIENT = "client"
 """The name under which a request has its `Client`."""
@@ -21,12 +21,12 @@ class Client(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
     """The client of one request.
 
     Attributes:
-        role: Its role.
+        access: What its token gives.
     """
 
-    def __init__(self, token: str, role: str | None) -> None:
+    def __init__(self, token: str, access: Access) -> None:
         self._token = token
-        self.role = role
+        self.access = access
 
     def sending_headers(self) -> dict[str, str]:
         """Answer with the token: drivers that log in with a user and a password send it from then on."""
@@ -43,7 +43,7 @@ class Recognition(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """Recognize the client of a request."""
         token = _token(headers)
         try:
-            return Client(token, self._tokens.role_of(token))
+            return Client(token, self._tokens.access_of(token))
         except LookupError:
             found = "wrong" if token else "missing"
             refusal = LakeholdError(

@@ -78,7 +78,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         with reported():
             name, command = unpacked(ticket.ticket)
             if listing_schema(name, command) is not None:
-                return flight.RecordBatchStream(listing(self._statements.lake, name, command))
+                tables = context.get_middleware(CLIENT).access.tables
+                return flight.RecordBatchStream(listing(self._statements.lake, name, command, tables))
             stream = RowStream(self._read(context, _needed_text(name, command)), partial(self._is_over, context))
             return flight.GeneratorStream(stream.schema(), _batches(stream))
 
@@ -142,10 +143,10 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
             pass
 
     def _read(self, context: Any, text: str) -> Read:
-        role = context.get_middleware(CLIENT).role
+        access = context.get_middleware(CLIENT).access
 
         def read(stop: threading.Event) -> Rows:
-            yield from self._statements.rows(self._statements.admitted(text), role, stop)
+            yield from self._statements.rows(self._statements.admitted(text), access, stop)
 
         return read
 

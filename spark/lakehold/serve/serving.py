@@ -12,7 +12,8 @@ from lakehold.errors import LakeholdError, SettingsError
 from lakehold.lake import Lake
 from lakehold.serve.server import FlightSqlServer
 from lakehold.serve.statement_rows import Statements
-from lakehold.serve.tokens import Tokens, read_tokens
+from lakehold.serve.statement_slots import StatementSlots
+from lakehold.serve.tokens import Access, Tokens, read_tokens
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Door:
         tokens: File of the tokens that admit clients; None: everybody who reaches the port may read the lake.
         certificate: File of the TLS certificate; None: no TLS.
         key: File of the certificate's key.
+        max_statements: How many statements run at the same time, at most.
     """
 
     host: str = "127.0.0.1"
@@ -32,6 +34,7 @@ class Door:
     tokens: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    max_statements: int = 32
 
     @property
     def is_on_loopback(self) -> bool:
@@ -51,11 +54,11 @@ def served(lake: Lake, door: Door) -> Iterator[str]:
         LakeholdError: The port is taken, or the address is none of this machine.
     """
     _refuse_open_door(door)
-    tokens = read_tokens(door.tokens) if door.tokens else Tokens(default_role=lake.settings.role)
+    tokens = read_tokens(door.tokens) if door.tokens else Tokens(default=Access(lake.settings.role))
     tls = _tls(door)
     scheme = "grpc+tls" if tls else "grpc"
     host = f"[{door.host}]" if ":" in door.host else door.host
-    statements = Statements(lake)
+    statements = Statements(lake, StatementSlots(door.max_statements))
     lake.spark  # noqa: B018 - the first client need not wait for Spark to start
     try:
         server = FlightSqlServer(f"{scheme}://{host}:{door.port}", statements, tokens, tls)

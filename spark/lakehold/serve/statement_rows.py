@@ -10,7 +10,9 @@ import pyarrow as pa
 from lakehold.lake import Lake
 from lakehold.serve.admission import Admitted, Kind, admitted
 from lakehold.serve.query_sessions import QuerySessions
+from lakehold.serve.statement_slots import StatementSlots
 from lakehold.serve.streaming import Rows
+from lakehold.serve.tokens import Access
 from lakehold.spark_errors import readable
 from lakehold.sql.result import Result
 from lakehold.subscribe.on_spark import streamed
@@ -24,12 +26,17 @@ _NOTICES = pa.schema([pa.field("notice", pa.utf8())])
 class Statements:
     """The statements that clients run on a lake.
 
+    Args:
+        lake: The lake.
+        slots: Bounds how many run at the same time.
+
     Attributes:
         lake: The lake, through which all clients read.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, slots: StatementSlots) -> None:
         self.lake = lake
+        self._slots = slots
         self._sessions = QuerySessions(lake)
         self._of_roles: dict[str | None, Lake] = {}
         self._opening = Lock()
@@ -44,14 +51,24 @@ class Statements:
         """Parse a statement, and check that a client may run it."""
         return admitted(text, self.lake.settings.catalog_name, self._is_other_catalog)
 
-    def rows(self, statement: Admitted, role: str | None, stop: Event) -> Rows:
+    def rows(self, statement: Admitted, access: Access, stop: Event) -> Rows:
         """Yield the columns of a statement's rows, then the rows, as they come. What has effects runs after the columns.
 
         Args:
             statement: The statement.
-            role: The role of the client.
+            access: What the token of the client gives.
             stop: Ends the rows when set.
+
+        Raises:
+            PermissionDenied: The statement reads a table that the client may not read.
+            UpstreamUnavailable: Too many statements run.
         """
+        if access.tables is not None:
+            access.tables.check(statement, self.lake.holds.all)
+        with self._slots.taken(stop):
+            yield from self._rows(statement, access.role, stop)
+
+    def _rows(self, statement: Admitted, role: str | None, stop: Event) -> Rows:
         match statement.kind:
             case Kind.SUBSCRIPTION:
                 yield from self._subscription(statement.text, stop)

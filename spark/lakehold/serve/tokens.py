@@ -1,50 +1,64 @@
-"""The tokens that admit clients, and the role that each token has."""
+"""The tokens that admit clients, and what each token gives: a role, and tables to read."""
 
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakehold.errors import SettingsError, bad_byte
+from lakehold.serve.readable_tables import ReadableTables
 
 _SHORTEST = 16
 """Characters of a token, at least: a shorter one could be guessed."""
-_FIELDS = 2
+_TABLES = "tables="
+_LINE = re.compile(rf"(?P<token>\S{{{_SHORTEST},}})(?:\s+(?!{_TABLES})(?P<role>\S+))?(?:\s+{_TABLES}(?P<tables>\S+))?")
+_PATTERN = re.compile(r"[^.`*]+\.(?:\*|[^.`*]+)")
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rights that a token gives to its clients.
+
+    Attributes:
+        role: Their role, if they have one.
+        tables: The tables that they may read; None: all.
+    """
+
+    role: str | None = None
+    tables: ReadableTables | None = None
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a server and their roles; a server without tokens admits everybody.
+    """The tokens of a server; a server without tokens admits everybody.
 
     Attributes:
-        roles: The role of each token, None for a token without one.
-        default_role: The role of clients where there are no tokens.
+        accesses: What each token gives.
+        default: What all clients have where there are no tokens.
     """
 
-    roles: dict[str, str | None] = field(default_factory=dict, repr=False)
-    default_role: str | None = None
+    accesses: dict[str, Access] = field(default_factory=dict, repr=False)
+    default: Access = Access()
 
-    def __bool__(self) -> bool:
-        return bool(self.roles)
-
-    def role_of(self, token: str) -> str | None:
-        """Return the role of a token.
+    def access_of(self, token: str) -> Access:
+        """Return what a token gives.
 
         Raises:
             LookupError: There are tokens, and this is none of them.
         """
-        if not self.roles:
-            return self.default_role
+        if not self.accesses:
+            return self.default
         # All are compared, each in constant time: how long it takes tells nothing about a token.
-        matching = [known for known in self.roles if hmac.compare_digest(known.encode(), token.encode())]
+        matching = [known for known in self.accesses if hmac.compare_digest(known.encode(), token.encode())]
         if not matching:
             raise LookupError
-        return self.roles[matching[0]]
+        return self.accesses[matching[0]]
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of tokens: one on each line, and after a blank its role, if it has one. Lines that begin with # are comments.
+    """Read a file of tokens, one on each line: `TOKEN [ROLE] [tables=PATTERN,…]`. Lines that begin with # are comments.
 
     Raises:
         SettingsError: The file cannot be read, has no token, or has a line that is none.
@@ -55,19 +69,23 @@ def read_tokens(path: Path) -> Tokens:
         raise _unusable(path, f"{error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise _unusable(path, bad_byte(error)) from error
-    roles: dict[str, str | None] = {}
+    accesses: dict[str, Access] = {}
     for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or line.startswith("#"):
+        if not line.strip() or line.startswith("#"):
             continue
-        if len(words) > _FIELDS or len(words[0]) < _SHORTEST:
+        found = _LINE.fullmatch(line.strip())
+        if found is None:
             raise _unusable(
-                path, f"Line {number} is not a token of {_SHORTEST} characters or more, and at most one role."
+                path, f"Line {number} is not a token of {_SHORTEST} characters or more, at most one role, and tables."
             )
-        roles[words[0]] = words[1] if len(words) == _FIELDS else None
-    if not roles:
+        patterns = found["tables"].split(",") if found["tables"] else []
+        for pattern in patterns:
+            if not _PATTERN.fullmatch(pattern):
+                raise _unusable(path, f'Line {number}: "{pattern}" is neither namespace.table nor namespace.*.')
+        accesses[found["token"]] = Access(found["role"], ReadableTables(frozenset(patterns)) if patterns else None)
+    if not accesses:
         raise _unusable(path, "It has no token.")
-    return Tokens(roles)
+    return Tokens(accesses)
 
 
 def _unusable(path: Path, detail: str) -> SettingsError:
@@ -75,5 +93,6 @@ def _unusable(path: Path, detail: str) -> SettingsError:
         f'the file of tokens "{path}" cannot be used',
         code="serve-tokens",
         detail=detail,
-        hint="Write one token on each line, and after a blank the role that it has. openssl rand -hex 32 makes a token.",
+        hint="Write on each line a token, its role if it has one, and tables=shop.orders,crm.* if it may read only these, with "
+        "blanks between. openssl rand -hex 32 makes a token.",
     )

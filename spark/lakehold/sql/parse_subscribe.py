@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ _CLAUSES = (_ORDER_BY, "ENVELOPE", "WITH", "AS OF", "UP TO")
 _DIRECTIONS = ("ASC", "DESC")
 _NULLS = (["NULLS", "FIRST"], ["NULLS", "LAST"])
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES"})
+_SUBQUERY_WORDS = _QUERY_WORDS | {"TABLE"}
 
 
 def parse_subscribe(cursor: Cursor) -> Subscribe:
@@ -177,6 +179,10 @@ def _order_item(cursor: Cursor) -> OrderItem:
     words = [cursor.source_text(token).upper() for token in tokens]
     if words.count("(") > words.count(")"):
         raise cursor.error('")"')
+    for (before, word), token in zip(itertools.pairwise(words), tokens[1:], strict=True):
+        if before == "(" and word in _SUBQUERY_WORDS:
+            hint = "order by mz_diff and the columns; a SELECT in place of the table can compute more"
+            raise cursor.error_at(token, "WITHIN TIMESTAMP ORDER BY takes no subquery", hint=hint)
     nulls = words[-2:] if words[:-2] and words[-2:] in _NULLS else []
     words = words[: len(words) - len(nulls)]
     direction = words[-1:] if words[:-1] and words[-1] in _DIRECTIONS else []

@@ -17,7 +17,8 @@ from lakehold.sql.repeatable import refuse_unrepeatable
 from lakehold.sql.row_by_row import select_list_offset
 from lakehold.subscribe.statement import Query, TableReference
 
-_COMPUTED_TABLES = frozenset({"IDENTIFIER", "STREAM", "TABLE"})
+COMPUTED_TABLES = frozenset({"IDENTIFIER", "STREAM", "TABLE"})
+"""Words before a bracket that read the table which the bracket names or computes; sqlglot takes them for functions."""
 TIMES_OF_ONE_TABLE = frozenset({"TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION"})
 """Words before `AS OF` that make it Spark's clause about the time of one table."""
 _AFTER_AN_ALIAS = frozenset({"", ",", ")", "FROM"})
@@ -77,7 +78,7 @@ def _refuse_changes(written: StatementText) -> None:
 
 def _refuse_computed_table(cursor: Cursor) -> None:
     """Refuse `IDENTIFIER('a.b')` and `f(TABLE(a.b))`: sqlglot does not see that they read tables."""
-    if cursor.word() in _COMPUTED_TABLES and cursor.source_text(cursor.peek(1)) == "(":
+    if cursor.word() in COMPUTED_TABLES and cursor.source_text(cursor.peek(1)) == "(":
         message = f"expected a table's own name, found {cursor.word()} (…)"
         raise cursor.error_at(cursor.peek(), message, hint="write FROM namespace.table")
 
@@ -105,7 +106,7 @@ def _refuse_time_of_one_table(cursor: Cursor) -> None:
 def _tables(query: QueryTree) -> Iterator[TableReference]:
     """Find every place that names a table; names of common table expressions and table functions are none."""
     for table in query.tree.find_all(exp.Table):
-        if not isinstance(table.this, exp.Identifier | exp.Dot) or _is_common_table(table):
+        if not isinstance(table.this, exp.Identifier | exp.Dot) or is_common_table(table):
             continue
         parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
         names = [part.this if part.quoted else part.this.lower() for part in parts]
@@ -119,7 +120,7 @@ def _tables(query: QueryTree) -> Iterator[TableReference]:
         yield TableReference(".".join(names), parts[0].meta["start"], parts[-1].meta["end"] + 1, implied_alias)
 
 
-def _is_common_table(table: exp.Table) -> bool:
+def is_common_table(table: exp.Table) -> bool:
     """Return whether a WITH around `table` defines its name; inside a WITH only its earlier definitions count."""
     node: exp.Expr = table
     while len(table.parts) == 1 and (parent := node.parent) is not None:
