@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -78,9 +79,11 @@ class Shop:
         return str(row[3])
 
 
-def dies_at(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
+def dies_at(monkeypatch: pytest.MonkeyPatch, point: Point, module: ModuleType = publisher) -> None:
+    """Let the process die at a failpoint of a module."""
+
     def failpoint(here: Point) -> None:
         if here == point:
             raise Killed
 
-    monkeypatch.setattr(publisher, "failpoint", failpoint)
+    monkeypatch.setattr(module, "failpoint", failpoint)

@@ -20,6 +20,7 @@ from tests.benchmarks import (
     diffs,
     drain,
     growth,
+    history,
     hold_commands,
     holds,
     incremental,
@@ -53,6 +54,7 @@ class Benchmark(StrEnum):
     DIFF_SHARED = "diff-shared"
     PUBLISH_SHARED = "publish-shared"
     VIEWS = "views"
+    HISTORY = "history"
     SNAPSHOT = "snapshot"
     CHANGES = "changes"
     NET = "net"
@@ -107,6 +109,7 @@ def main(
             lake, directory, sized(1_000_000), (1, 8, 32), runs
         ),
         Benchmark.VIEWS: lambda lake, directory: shared_diffs.refreshed(lake, directory, sized(1_000_000), (32,), runs),
+        Benchmark.HISTORY: lambda lake, directory: history.ranges(lake, directory, sized(1_000_000), runs),
         Benchmark.SNAPSHOT: lambda lake, directory: diffs.first_snapshot(lake, directory, sized(10_000_000), 1),
         Benchmark.CHANGES: lambda lake, _: changes.in_queries(lake, sized(1_000_000), runs),
         Benchmark.NET: lambda lake, directory: changes.net(

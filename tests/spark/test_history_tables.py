@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from lakehold.publish import history_publisher
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.history_tables import Range, assert_shows, ranges
-from tests.published_shop import COLUMNS, DAY_MS, Killed, Shop
+from tests.published_shop import COLUMNS, DAY_MS, Killed, Shop, dies_at
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -129,21 +128,13 @@ def test_a_publisher_that_dies_around_its_commit_ends_and_begins_each_range_once
     for number, (module, point) in enumerate(points * 2):
         shop.write((1, f"value {number}"), (10 + number, "new"), (9 + number, None))
         with monkeypatch.context() as patched:
-            patched.setattr(module, "failpoint", _dies_at(point))
+            dies_at(patched, point, module)
             with pytest.raises(Killed):
                 shop.lake.publish("s")
     shop.lake.publish("s")
     assert [row[1] for row in history(shop) if row[0] == 1][-1] == "value 5"
     assert assert_shows(shop.lake, "bi.out", "SELECT * FROM shop.t", times(shop)) >= 6
     assert list(shop.lake.catalog.load_table("bi.out").metadata.refs) == ["main"]
-
-
-def _dies_at(point: Point) -> Callable[[Point], None]:
-    def failpoint(here: Point) -> None:
-        if here == point:
-            raise Killed
-
-    return failpoint
 
 
 def test_a_key_of_several_rows_stops_the_history_which_keeps_what_it_has(shop: Shop) -> None:

@@ -133,6 +133,28 @@ def test_views_over_views_are_refreshed_in_order_and_dropped_together(shop: Shop
     assert [name for _, name in lake.catalog.list_tables("bi")] == ["out"]
 
 
+def test_a_table_of_another_writer_is_dropped_with_all_that_reads_it(shop: Shop) -> None:
+    lake = shop.lake
+    lake.sql("""
+        CREATE MATERIALIZED VIEW bi.b AS SELECT id, v FROM shop.t;
+        CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE bi.b;
+    """)
+    lake.publish("bi.b")
+    with pytest.raises(DefinitionError, match="is still used") as used:
+        lake.sql("DROP TABLE shop.t")
+    assert (used.value.code, used.value.detail) == (
+        "table-in-use",
+        'Used by subscription "s", materialized view "bi.b".',
+    )
+    explained = [text for (text,) in lake.sql("EXPLAIN DROP TABLE shop.t CASCADE").rows]
+    assert explained[:2] == ["forget subscription s", "forget materialized view bi.b"]
+    assert explained[-1] == "run on Spark: DROP TABLE shop.t"
+    lake.sql("DROP TABLE shop.t CASCADE")
+    assert lake.sql("SHOW MATERIALIZED VIEWS").rows == lake.sql("SHOW SUBSCRIPTIONS").rows == []
+    assert not lake.holds.all()
+    assert lake.catalog.list_tables("bi") == lake.catalog.list_tables("shop") == []
+
+
 def test_a_hold_that_is_created_with_a_view_keeps_all_of_its_history(shop: Shop) -> None:
     lake = shop.lake
     lake.sql("""

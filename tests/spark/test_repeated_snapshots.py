@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from lakehold.failpoints import Point
 from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.write import write_audit_publish
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.lake import Lake
 from lakehold.model.offsets import TopicPartition
+from lakehold.publish import view_publisher
+from tests import published_shop
 from tests.debezium_messages import Topic
+from tests.materialized_views import assert_equal_at_every_timestamp
+from tests.published_shop import dies_at
 
 pytestmark = pytest.mark.spark
 
@@ -95,6 +102,33 @@ def test_rows_that_a_repeated_snapshot_lacks_are_deleted_though_it_was_read_befo
     shop.complete("r1", request)
     assert deleted(shop.ingest()) == [1, 1]
     assert shop.rows() == [(1, "a"), (2, "changed unseen"), (3, "in place of its row"), (5, "new")]
+
+
+def test_a_view_killed_while_its_table_is_snapshotted_again_shows_its_query_afterwards(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, query = shop.lake, "SELECT id, name FROM s.whole"
+    lake.sql(f"CREATE MATERIALIZED VIEW bi.v KEY (id) AS {query}")
+    lake.publish("bi.v")
+    request = shop.request()
+    shop.topic.ad_hoc_snapshot([row(1, "a"), row(2, "changed unseen")])
+    shop.ingest()
+    points: list[tuple[ModuleType, Point]] = [
+        (write_audit_publish, "before-publish"),
+        (view_publisher, "after-publication"),
+    ]
+    for module, point in points:
+        with monkeypatch.context() as patched:
+            dies_at(patched, point, module)
+            with pytest.raises(published_shop.Killed):
+                lake.publish("bi.v")
+        shop.complete("r1", request)
+        shop.topic.create(row(len(shop.rows()) + 5, "new"))
+        shop.ingest()
+    lake.publish("bi.v")
+    assert len(shop.rows()) == 4, "rows 3 and 4 are gone, and two are new"
+    assert assert_equal_at_every_timestamp(lake, "bi.v", query, ("s.whole",)) > 3
+    assert lake.verify("bi.v").is_equal
 
 
 def test_missing_rows_are_deleted_once_even_by_a_batch_without_messages(shop: Shop) -> None:

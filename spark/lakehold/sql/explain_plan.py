@@ -18,6 +18,7 @@ from lakehold.sql.statement_effects import (
     PutDefinition,
     PutHold,
     Reconcile,
+    RunOnSpark,
 )
 
 
@@ -36,6 +37,8 @@ def describe(effect: Effect) -> Iterator[str]:
             yield from (f"drop hold {hold.full_name}" for hold in holds)
         case EndSubscription(entry, with_output) if with_output:
             yield f"drop the data of table {entry.definition.into}"
+        case RunOnSpark(sql, start, end_exclusive):
+            yield f"run on Spark: {sql[start:end_exclusive]}"
         case Notice(text):
             yield text
         case _:

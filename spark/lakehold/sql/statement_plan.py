@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -129,8 +129,9 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
         case AlterSource(name, resnapshot):
             return Plan((altered(name, resnapshot=resnapshot, definitions=definitions),))
         case ExplainDefinition(statement):
-            explained = plan(replace(parsed, statement=statement), definitions, holds)
-            of_spark = any(isinstance(effect, RunOnSpark) for effect in explained.effects)
+            written = replace(parsed.written, tokens=parsed.written.tokens[1:])
+            explained = plan(replace(parsed, statement=statement, written=written), definitions, holds)
+            of_spark = all(isinstance(effect, RunOnSpark) for effect in explained.effects)
             return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions)
@@ -284,11 +285,21 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
     if drop.name not in found:
         if drop.kind is ObjectKind.TABLE:
             check_no_output("DROP TABLE", drop.name, definitions)
-            return Plan((*drop_holds_on([drop.name], holds, cascade=drop.cascade), _on_spark(parsed, drop.cascade)))
+            readers = definitions.readers_of(drop.name)
+            _refuse_used(drop, readers)
+            effects = _dropping(drop, readers, definitions, holds, [drop.name])
+            return Plan((*effects, _on_spark(parsed, drop.cascade)))
         if drop.if_exists:
             return Plan((Notice(f'{drop.kind} "{drop.name}" does not exist: nothing to drop'),))
     target = find(drop.kind, drop.name, definitions)
     users = _users(target, definitions)
+    _refuse_used(drop, users)
+    dropped = (*users, target)
+    released = () if drop.keep_upstream else releasing(dropped, definitions)
+    return Plan((*released, *_dropping(drop, dropped, definitions, holds)))
+
+
+def _refuse_used(drop: Drop, users: Sequence[Definition]) -> None:
     if users and not drop.cascade:
         raise DefinitionError(
             f'{drop.kind} "{drop.name}" is still used',
@@ -296,22 +307,23 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
             detail=f"Used by {', '.join(map(described, users))}.",
             hint="Drop these first, or add CASCADE to drop them as well, tables with their data.",
         )
-    dropped = (*users, target)
+
+
+def _dropping(
+    drop: Drop, dropped: Sequence[Definition], definitions: Definitions, holds: Holds, foreign: Sequence[str] = ()
+) -> Iterator[Effect]:
+    """Yield the drop of definitions, with what belongs to them, and of the holds on their tables and on `foreign` ones."""
+    if dropped:
+        yield DropDefinitions(tuple(dropped))
+    # A view is its table. The output of a subscription is a table of its own, which stays unless CASCADE asks for it.
+    with_output = drop.cascade and drop.kind is ObjectKind.SUBSCRIPTION
+    for each in dropped:
+        if isinstance(each, Derived):
+            yield EndSubscription(definitions.derived(name_of(each)), isinstance(each, MaterializedView) or with_output)
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
     views = [definition.full_name for definition in dropped if isinstance(definition, MaterializedView)]
-    effects: list[Effect] = [] if drop.keep_upstream else [*releasing(dropped, definitions)]
-    effects.append(DropDefinitions(dropped))
-    ended = [definitions.derived(name_of(each)) for each in dropped if isinstance(each, Derived)]
-    # A view is its table. The output of a subscription is a table of its own, which stays unless CASCADE asks for it.
-    effects += [
-        EndSubscription(
-            entry, isinstance(entry.definition, MaterializedView) or (drop.cascade and isinstance(target, Subscription))
-        )
-        for entry in ended
-    ]
-    effects += drop_holds_on([*tables, *views], holds, cascade=drop.cascade)
-    effects += [DropIcebergTable(name) for name in tables]
-    return Plan(tuple(effects))
+    yield from drop_holds_on([*tables, *views, *foreign], holds, cascade=drop.cascade)
+    yield from (DropIcebergTable(name) for name in tables)
 
 
 def _users(definition: Definition, definitions: Definitions) -> tuple[Definition, ...]:
