@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,19 @@ class Broker:
         process = processes.recorded(self._part.pid_file)
         if process:
             processes.stop(process, self._part.stop_signal, 10.0)
+
+    def lose_after(self, topic: str, write: Callable[[], object]) -> None:
+        """Crash the broker with its machine: what `write` wrote to the topic had not reached the disk, and is lost."""
+        (log,) = (self._part.folder / "data" / f"{topic}-0").glob("*.log")
+        written = log.stat().st_size
+        write()
+        process = processes.recorded(self._part.pid_file)
+        assert process is not None
+        process.kill()
+        wait_for(lambda: processes.has_ended(process))
+        with log.open("r+b") as content:
+            content.truncate(written)
+        self.start()
 
 
 def _created(admin: AdminClient, topic: NewTopic) -> bool:

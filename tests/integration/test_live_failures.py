@@ -116,6 +116,24 @@ def test_a_topic_deleted_and_created_again_stops_its_table_only(topics: Topics, 
     assert (topics.ids("one"), topics.ids("other")) == ([7, 8, 9, 10, 11], [1, 2, 3, 4, 5])
 
 
+def test_a_broker_that_lost_its_newest_records_stops_their_table_only(topics: Topics, broker: Broker) -> None:
+    def write() -> None:
+        topics.produce("one", [4, 5])
+        assert not topics.stopped()
+
+    broker.lose_after(topics.names["one"], write)
+    topics.produce("one", [6])
+    topics.produce("other", [4])
+    stopped = topics.stopped()
+    assert {name: error.code for name, error in stopped.items()} == {"live.one": "topic-recreated"}
+    assert "The offsets of partition 0 below 5 were read before, but it now ends at 4." in stopped["live.one"].detail
+    assert (topics.ids("one"), topics.ids("other")) == ([1, 2, 3, 4, 5], [1, 2, 3, 4])
+
+    topics.reload("one")
+    assert not topics.stopped()
+    assert topics.ids("one") == [1, 2, 3, 6], "as Kafka has it now"
+
+
 def test_records_deleted_before_they_were_read_stop_their_table_only(topics: Topics, broker: Broker) -> None:
     for name in topics.names:
         topics.produce(name, [4, 5, 6])

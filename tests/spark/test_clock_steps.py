@@ -1,0 +1,77 @@
+"""The clock of a machine steps back by an hour between two batches: times go on, and read what they did."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from lakehold.errors import SourceBusy
+from lakehold.lake import Lake
+from lakehold.times import now_ms
+from tests.conftest import LakeFactory
+from tests.debezium_messages import Topic
+
+pytestmark = pytest.mark.spark
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def topic() -> Topic:
+    return Topic("t", {"id": {"type": "int64"}})
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, topic: Topic, tmp_path: Path) -> Lake:
+    """Return a lake with a table of one row."""
+    topic.snapshot([{"id": 1}])
+    topic.write(tmp_path / "topics")
+    lake = make_lake()
+    lake.sql(
+        f"CREATE SOURCE shop FROM FILES '{tmp_path}/topics' FORMAT JSON;"
+        "CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE DEBEZIUM"
+    )
+    lake.ingest("shop")
+    return lake
+
+
+def step_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() - HOUR_MS * 1_000_000)
+
+
+def test_batches_reads_and_changes_go_on_after_the_clock_stepped_back(
+    shop: Lake, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_ms = shop.batches.history("shop")[-1].mz_timestamp
+    step_back(monkeypatch)
+    assert now_ms() < first_ms
+    made = []
+    for row in (2, 3):
+        topic.create({"id": row})
+        topic.write(tmp_path / "topics")
+        (report,) = [each for each in shop.ingest("shop") if each.records]
+        assert not report.stopped
+        made.append(report.timestamp_ms)
+    second_ms, third_ms = made
+    assert first_ms < second_ms < third_ms
+    for time_ms, rows in ((first_ms, [1]), (second_ms, [1, 2]), (third_ms, [1, 2, 3])):
+        assert sorted(id_ for (id_,) in shop.sql(f"SELECT id FROM s.t AS OF {time_ms}").rows) == rows
+    changes = shop.sql(f"SUBSCRIBE s.t WITH (SNAPSHOT = false) AS OF {first_ms} UP TO {third_ms + 1}").rows
+    assert changes == [(second_ms, 1, 2), (third_ms, 1, 3)]
+    assert [str(report.error) for report in shop.maintain(["s.t"])] == ["None"]
+
+
+def test_the_lease_of_a_dead_process_lasts_longer_by_the_step_and_says_until_when(
+    shop: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.batches.acquire("shop", "dead", now_ms() + 15_000)
+    step_back(monkeypatch)
+    with pytest.raises(SourceBusy) as busy:
+        shop.ingest("shop")
+    lease = shop.batches.readers("shop")["main"].lease
+    assert lease is not None
+    assert lease.until_ms - now_ms() > HOUR_MS
+    assert '"dead"' in busy.value.detail
