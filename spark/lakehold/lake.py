@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Verdict
     from lakehold.sql.result import Result
+    from lakehold.state.hold_checks import HoldCheck
+    from lakehold.state.store import Log
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
     from lakehold.verify.comparison import Comparison
@@ -51,7 +53,6 @@ class Lake(LakeChanges):
         catalog, tables: The Iceberg catalog, and its tables.
         definitions: Reads and changes the definitions of sources, tables and other objects.
         batches: Reads how far the sources' tables are, and records batches.
-        verdicts: The log of the verdicts of checks and comparisons.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
@@ -62,7 +63,6 @@ class Lake(LakeChanges):
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
         self.tables = self._parts.tables
-        self.verdicts = self._parts.verdicts
 
     @property
     def spark(self) -> SparkSession:
@@ -93,6 +93,11 @@ class Lake(LakeChanges):
     def subscriptions(self) -> Subscriptions:
         """Return the subscriptions and durable clients."""
         return self._parts.subscriptions
+
+    @property
+    def verdicts(self) -> Log[HoldCheck]:
+        """Return the log of the verdicts of checks and comparisons."""
+        return self._parts.verdicts
 
     @property
     def checks(self) -> Checks:
