@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Verdict
     from lakehold.sql.result import Result
+    from lakehold.state.hold_checks import HoldCheck
+    from lakehold.state.store import Log
     from lakehold.timeline.timelines import Timelines
     from lakehold.upstream.sources import CapturedSources
     from lakehold.verify.comparison import Comparison
@@ -52,7 +54,6 @@ class Lake(LakeChanges):
         catalog, tables: The Iceberg catalog, and its tables.
         definitions: Reads and changes the definitions of sources, tables and other objects.
         batches: Reads how far the sources' tables are, and records batches.
-        verdicts: The log of the verdicts of checks and comparisons.
     """
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
@@ -63,7 +64,6 @@ class Lake(LakeChanges):
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
         self.tables = self._parts.tables
-        self.verdicts = self._parts.verdicts
 
     @property
     def spark(self) -> SparkSession:
@@ -99,6 +99,11 @@ class Lake(LakeChanges):
     def lanes(self) -> Lanes:
         """Return the threads that write several tables at once, each in a Spark session of its own."""
         return self._parts.lanes
+
+    @property
+    def verdicts(self) -> Log[HoldCheck]:
+        """Return the log of the verdicts of checks and comparisons."""
+        return self._parts.verdicts
 
     @property
     def checks(self) -> Checks:

@@ -240,11 +240,9 @@ class LakeParts:
         from lakehold.maintenance.survey import Survey
         from lakehold.quality.pages import Pages
 
-        holds, leases = self.hold_store, self.read_lease_store
-        survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, self.settings)
-        procedures = Procedures(
-            self._call, self.settings.catalog_name, is_in_object_store=self.settings.warehouse_path is None
-        )
+        holds, leases, settings = self.hold_store, self.read_lease_store, self.settings
+        survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, settings)
+        procedures = Procedures(self._call, settings.catalog_name, is_in_object_store=settings.warehouse_path is None)
         pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
         records = Records(
             self.state.log(BATCHES), self.verdicts, pages, self.tables, holds, self.definitions, procedures
@@ -292,6 +290,7 @@ class LakeParts:
             lambda: self.captured,
             self.settings.schemas,
             self.settings.catalog_name,
+            self.tables.all_names,
         )
 
     def another_session(self) -> AbstractContextManager[SparkSession]:

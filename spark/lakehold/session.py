@@ -216,6 +216,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": EXTENSION,
+        # Spark makes this directory, which stays empty; by default it is `spark-warehouse` in the working directory.
+        "spark.sql.warehouse.dir": (artifacts.cache_root().absolute() / "spark-warehouse").as_uri(),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 from lakehold.printable import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 def page_template(package: str) -> Template:
     """Load the template `page.html.j2` of `package`: values are escaped and `printable`, and a missing value is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only what makes pages needs it
+
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from lakehold.overview import Overview
-from lakehold.overview.overview_page import render
+from lakehold.overview import Overview, render
 from tests import overviews
 from tests.browser.conftest import Show
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lakehold.definitions import (
@@ -48,6 +49,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
             Entry("v", MaterializedView("shop", "totals", "SELECT 1", ("shop.orders",)), "", 0),
         ]
         lake.definitions.change(lambda defined: defined.with_entries(entries))
+        lake.catalog.create_namespace("shop")
+        lake.catalog.create_table("shop.wages", pa.schema([("id", pa.int64())]))
         lake.sql("CREATE HOLD month_end ON shop.orders; CREATE ROLE analyst SUPERUSER")
         yield lake
 
@@ -67,6 +70,7 @@ def test_a_statement_with_a_wrong_name_is_answered_with_the_right_one(lake: Lake
         (lambda lake: lake.publish("order_change"), 'Did you mean "order_changes"?'),
         (lambda lake: lake.backfill(["shop.oders"]), 'Did you mean "shop.orders"?'),
         (lambda lake: lake.check("shop.ordrs"), 'Did you mean "shop.orders"?'),
+        (lambda lake: lake.check("shop.wags"), 'Did you mean "shop.wages"?'),
         (lambda lake: lake.verify("shop.order", connection="kafk", upstream="a.b"), 'Did you mean "kafka"?'),
         (lambda lake: lake.holds.hold("month_ends"), 'Did you mean "month_end"?'),
         (lambda _: connect(warehous="x"), 'Did you mean "warehouse"?'),

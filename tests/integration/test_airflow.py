@@ -64,6 +64,12 @@ def test_changes_go_from_postgres_to_tables_outputs_and_checks(live: LiveAirflow
     }
 
 
+def test_the_home_page_shows_nothing_red(live: LiveAirflow) -> None:
+    answer = httpx.get(f"{live.url}/api/v2/monitor/health", timeout=ANSWERS_WITHIN_S).raise_for_status().json()
+    parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+    assert {name: part["status"] for name, part in answer.items()} == dict.fromkeys(parts, "healthy")
+
+
 def test_a_worker_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
     live.wait_for(lambda: any(run["state"] == "success" for run in live.runs("lakehold_ingest")))
     killed: list[int] = []

@@ -19,8 +19,7 @@ from lakehold.errors import DefinitionError
 from lakehold.ingest.batch import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
-from lakehold.overview import gather
-from lakehold.overview.overview_page import render
+from lakehold.overview import gather, render
 from lakehold.progress import NoProgress, Progress, Task
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic

@@ -10,8 +10,7 @@ from pyiceberg.io import load_file_io
 
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
-from lakehold.overview import gather
-from lakehold.overview.overview_page import render
+from lakehold.overview import gather, render
 from lakehold.status import status_of
 from tests import recorded_files
 from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_s3_server, rest_server, s3_server

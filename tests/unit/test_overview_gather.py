@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -15,15 +16,15 @@ from lakehold.cli.app import app
 from lakehold.holds.commands import NewHold
 from lakehold.lake import connect
 from lakehold.model.readers import ReaderError, split_off
-from lakehold.overview import gather
+from lakehold.overview import gather, render
 from lakehold.overview.facts import TableFacts
 from lakehold.overview.lag import Lag
-from lakehold.overview.overview_page import render
 from lakehold.overview.table_status import State
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.subscribers import Subscriber, SubscriberKind
 from lakehold.times import now_ms
-from tests.fed_shop import Shop
+from tests.fed_shop import SCHEMA, Shop
+from tests.waiting import wait_for
 
 HOUR_MS = 3_600_000
 
@@ -117,6 +118,34 @@ def test_subscriptions_and_clients_are_shown_at_their_positions(shop: Shop) -> N
     assert shop.table("shop.rates").holds == ()
     shop.lake.subscriptions.store.acquire("pricing", "me", now_ms() + 60_000)
     assert shop.table("shop.rates").followers[1].state == "running"
+
+
+def test_the_lag_of_subscriptions_and_checked_holds_is_known_from_their_commits(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.rates")
+    entry = shop.lake.definitions.definitions().subscriptions["changes"]
+    hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",)))
+    published_ms = now_ms()
+    shop.lake.catalog.create_namespace("bi")
+    output = shop.lake.catalog.create_table("bi.changes", SCHEMA, properties={"lakehold.subscription": entry.object_id})
+    progress = {"lakehold.position": str(published_ms), "lakehold.epoch": "0", "lakehold.publisher": "me"}
+    output.append(pa.table({"id": [1]}, SCHEMA), {"lakehold.subscription": entry.object_id, **progress})
+    held = HoldCheck(hold.hold_id, "shop.rates", 1, published_ms, "generated", True, {"evaluated": 3}, (), "", now_ms())
+    shop.lake.verdicts.append(held)
+    shop.write("shop.rates")
+    wait_for(lambda: now_ms() > published_ms + 10, "time passes")
+    facts = shop.table("shop.rates")
+    for lag in (facts.followers[0].lag, facts.holds[0].lag):
+        assert (lag.taken, lag.waiting) == (2, 2)
+        assert 0 < (lag.most_ms or 0) < 60_000
+    shown = render(shop.overview())
+    assert " behind (2 rows), MAX LAG 3 h" in shown
+    assert 'aria-label="lag changes: at most ' in shown
+
+    monkeypatch.setattr(shop.lake.batches, "recent", lambda _: pytest.fail("batches are read"))
+    (table, *_) = (facts for facts in gather(shop.lake, with_lags=False).tables if facts.name == "shop.rates")
+    assert [table.lag, table.followers[0].lag, table.holds[0].lag] == [Lag()] * 3
 
 
 def test_the_newest_verdict_is_shown_of_each_existing_hold_and_of_checks_without_one(shop: Shop) -> None:

@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from lakehold.overview import Action, Overview
+from lakehold.overview import Action, Overview, render
 from lakehold.overview.facts import TableFacts
-from lakehold.overview.overview_page import render
 from lakehold.overview.table_problems import Level, problems_of, urgent_first
 from tests import overviews
 from tests.overviews import HOUR_MS, NOW_MS, follower, hold, table

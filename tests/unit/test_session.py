@@ -44,6 +44,15 @@ def test_executors_of_a_cluster_reach_the_driver_by_the_address_that_spark_finds
     assert session_conf(own)["spark.driver.host"] == "ten.example"
 
 
+def test_nothing_is_left_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEHOLD_CACHE_DIR", str(tmp_path / "cache"))
+    own = {"spark.jars": "/opt/jars/*.jar"}
+    expected = (tmp_path / "cache" / "spark-warehouse").as_uri()
+    assert session_conf(load_settings(warehouse="w", spark_conf=own))["spark.sql.warehouse.dir"] == expected
+    mine = load_settings(warehouse="w", spark_conf=own | {"spark.sql.warehouse.dir": "/mine"})
+    assert session_conf(mine)["spark.sql.warehouse.dir"] == "/mine"
+
+
 def test_executors_send_a_store_the_checksums_that_the_driver_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build it in a process that has opened the catalog, which has the variables itself."""
     monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_REQUIRED")

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from lakehold.cli.app import app
 from lakehold.cli.status_picture import picture
-from lakehold.overview.lag import lag_of
+from lakehold.overview.lag import Advance, InputChange, follower_lag, lag_of
 from lakehold.state.batch_protocol import Batch
 from tests.doc_pages import page
 from tests.overviews import HELD, HOUR_MS, NOW_MS, STOPPED, overview, table
@@ -77,3 +77,14 @@ def test_the_page_shows_the_columns_of_the_picture() -> None:
     assert [re.split(r"\s{2,}", line) for line in shown if line.startswith("table  ")] == [
         re.split(r"\s{2,}", line) for line in headers
     ]
+
+
+def test_the_lag_of_subscribers_is_drawn_where_it_is_known() -> None:
+    lag = follower_lag([InputChange(NOW_MS - HOUR_MS, 5, 700)], [Advance(NOW_MS - 2, 6)], 6, NOW_MS)
+    follower, *rest = HELD.followers
+    console = Console(file=StringIO(), width=120, highlight=False)
+    console.print(picture(overview(replace(HELD, followers=(replace(follower, lag=lag), *rest)))))
+    assert isinstance(console.file, StringIO)
+    lines = [re.split(r"\s{2,}", line.strip()) for line in console.file.getvalue().splitlines()]
+    assert ["subscription", "order_changes", "running, 40 s behind, MAX LAG 3 h", "█", "59 min 59 s", "700"] in lines
+    assert ["hold", "audit", "5 h behind, over its MAX LAG 3 h", "-", "-"] in lines

@@ -55,8 +55,7 @@ def status(  # noqa: PLR0913 - a command has one argument for each option
 
         with connect(warehouse) as lake:
             if html is not None:
-                from lakehold.overview import gather
-                from lakehold.overview.overview_page import render
+                from lakehold.overview import gather, render
 
                 _write(render(gather(lake)), html, "the page is", output, sys.stdout)
             elif prometheus is not None:

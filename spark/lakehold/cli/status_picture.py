@@ -12,6 +12,7 @@ from rich.text import Text
 from lakehold.overview.drawing import follower_text, hold_text
 from lakehold.overview.facts import Overview, TableFacts
 from lakehold.overview.headline import headline
+from lakehold.overview.lag import Lag
 from lakehold.overview.table_problems import Level, Problem, level_of, urgent_first
 from lakehold.overview.words import count, duration, to_second
 from lakehold.printable import printable
@@ -39,7 +40,9 @@ def picture(overview: Overview, notices: Sequence[str] = ()) -> RenderableType:
         parts += [Text(), _tables(found, overview.taken_at_ms)]
     subscribers = [*_subscribers(overview)]
     if subscribers:
-        parts += [Text(), _grid(("", "name", "lag"), subscribers)]
+        knows_day = any(lag.bins for lag in (*(f.lag for f in overview.followers), *(h.lag for h in overview.holds)))
+        names = ("", "name", "lag", "lag in 24 h", "at most", "rows")[: None if knows_day else 3]
+        parts += [Text(), _grid(names, [row[: len(names)] for row in subscribers])]
     for table, problems in found:
         for problem in problems:
             parts += _problem(table.name, problem)
@@ -51,16 +54,13 @@ def _tables(found: Iterable[tuple[TableFacts, tuple[Problem, ...]]], now_ms: int
     rows = []
     for table, problems in found:
         level = level_of(problems)
-        most_ms = table.lag.most_ms
         rows.append(
             (
                 Text(f"{_SIGNS[level]} {printable(table.name)}", style=_STYLES[level]),
                 Text(table.state.value),
                 Text("-" if table.rows is None else f"{table.rows:,}", justify="right"),
                 Text(_behind(table, now_ms), justify="right"),
-                Text(table.lag.sparkline, style="cyan"),
-                Text("-" if most_ms is None else duration(most_ms), justify="right"),
-                Text(f"{table.lag.messages:,}" if table.lag.bins else "-", justify="right"),
+                *_last_day(table.lag),
             )
         )
     return _grid(("table", "state", "rows", "behind", "lag in 24 h", "at most", "messages"), rows)
@@ -76,10 +76,20 @@ def _subscribers(overview: Overview) -> Iterator[tuple[Text, ...]]:
     for follower in overview.followers:
         is_late = follower.is_lapsed or follower.is_behind
         name = Text(printable(follower.name), style=_STYLES[Level.LOOK if is_late else Level.FINE])
-        yield Text(follower.kind.spoken), name, Text(follower_text(follower))
+        yield Text(follower.kind.spoken), name, Text(follower_text(follower)), *_last_day(follower.lag)
     for hold in overview.holds:
         name = Text(printable(hold.name), style=_STYLES[Level.LOOK if hold.is_exceeded else Level.FINE])
-        yield Text("hold"), name, Text(hold_text(hold))
+        yield Text("hold"), name, Text(hold_text(hold)), *_last_day(hold.lag)
+
+
+def _last_day(lag: Lag) -> tuple[Text, Text, Text]:
+    """Return the cells of a lag over the last day: drawn, at most, and how much was taken."""
+    most_ms = lag.most_ms
+    return (
+        Text(lag.sparkline, style="cyan"),
+        Text("-" if most_ms is None else duration(most_ms), justify="right"),
+        Text(f"{lag.taken:,}" if lag.bins else "-", justify="right"),
+    )
 
 
 def _problem(name: str, problem: Problem) -> Iterator[RenderableType]:

@@ -1,7 +1,6 @@
 """An Airflow of one machine with the project's DAGs: LocalExecutor, SQLite, no login, and therefore on loopback only.
 
-Not `airflow standalone`: its scheduler and triggerer serve logs on all addresses of the machine. No triggerer runs here: no
-task of the project's DAGs is deferred.
+Not `airflow standalone`: its scheduler and triggerer serve logs on all addresses of the machine.
 """
 
 from __future__ import annotations
@@ -218,6 +217,21 @@ class DagProcessor(AirflowServer):
         return ()
 
 
+class Triggerer(AirflowServer):
+    """The triggerer, which has nothing to do: no task is deferred. Without one, Airflow's home page shows a red sign."""
+
+    name = "triggerer"
+    answers_as = "triggerer"
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the arguments of the command `airflow`."""
+        return ("triggerer", "--skip-serve-logs", "--capacity", "1")
+
+    def all_ports(self) -> tuple[int, ...]:
+        """Return no port: the triggerer listens on none."""
+        return ()
+
+
 def servers(directory: Path, installation: Installation) -> tuple[AirflowServer, ...]:
     """Return the servers of an Airflow, in the order in which they start: the scheduler last."""
-    return tuple(kind(directory, installation) for kind in (ApiServer, DagProcessor, Scheduler))
+    return tuple(kind(directory, installation) for kind in (ApiServer, DagProcessor, Triggerer, Scheduler))

@@ -173,6 +173,14 @@ class DataTables:
             return None
         return state_of(full_name, table)
 
+    def all_names(self) -> list[str]:
+        """Return the full names of all tables of the catalog, also of those that other programs write."""
+        return sorted(
+            ".".join(identifier)
+            for namespace in self._catalog.list_namespaces()
+            for identifier in self._catalog.list_tables(namespace)
+        )
+
     def has_namespace(self, name: str) -> bool:
         """Return whether the namespace `name` exists."""
         return self._catalog.namespace_exists(name)

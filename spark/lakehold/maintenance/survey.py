@@ -93,7 +93,7 @@ class Survey:
         held = {t.full_name for hold in protecting(self.holds.holds(), definitions) for t in hold.tables}
         alone = cache(self._alone)
         found = []
-        wanted = tuple(dict.fromkeys(names)) if names is not None else self._all_names()
+        wanted = tuple(dict.fromkeys(names)) if names is not None else self.timelines.tables.all_names()
         self.timelines.tables.read_ahead(wanted)
         for name in wanted:
             table = self._table(name)
@@ -148,7 +148,7 @@ class Survey:
 
         There are none while some table cannot be read: its files might lie among another's.
         """
-        tables = {name: self._table(name) for name in self._all_names()}
+        tables = {name: self._table(name) for name in self.timelines.tables.all_names()}
         located = sorted((_directory(table), name) for name, table in tables.items() if table is not None)
         if len(located) < len(tables):
             return frozenset()
@@ -162,13 +162,6 @@ class Survey:
         except DefinitionError:
             return None
         return state.table if state is not None else None
-
-    def _all_names(self) -> list[str]:
-        return sorted(
-            ".".join(identifier)
-            for namespace in self.catalog.list_namespaces()
-            for identifier in self.catalog.list_tables(namespace)
-        )
 
     def _scope(
         self, name: str, table: Table | None, definitions: Definitions, *, named: bool, searches: bool

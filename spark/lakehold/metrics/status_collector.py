@@ -56,7 +56,7 @@ class StatusReader(Collector):
             for source in defined.sources_with_tables
         }
         problems = self._threads.submit(self._lake.captured.problems)
-        overview = gather(self._lake)
+        overview = gather(self._lake, with_lags=False)
         futures: list[Future[Any]] = [*requests.values(), problems]
         wait(futures, max(0, began_s + self._waits_s - time.monotonic()))
         found.put_lake(overview, {source: _answer(each) for source, each in requests.items()})

@@ -15,8 +15,7 @@ import lakehold
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.lakes import text_of
 from lakehold.orchestration.plugin import PREFIX
-from lakehold.overview import Action, gather
-from lakehold.overview.overview_page import render
+from lakehold.overview import Action, gather, render
 from lakehold.templates import shown_path
 
 _DAGS = {

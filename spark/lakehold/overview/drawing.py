@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, TableFacts
+from lakehold.overview.lag import Lag
 from lakehold.overview.picture_layout import Axis, AxisLabel, Span, axis_around, bins, labels
 from lakehold.overview.table_problems import Level
 from lakehold.overview.words import ago, count, duration, to_second
@@ -111,9 +112,9 @@ def draw(table: TableFacts, now_ms: int) -> Timeline | None:
     lanes = (
         _snapshots(table, axis),
         _readable(table, axis, now_ms),
-        *_lag(table, axis),
-        *(_hold(hold, axis) for hold in table.holds),
-        *(_follower(follower, axis) for follower in table.followers),
+        *_lag("", table.lag, "message", axis),
+        *(lane for hold in table.holds for lane in (_hold(hold, axis), *_lag(hold.name, hold.lag, "row", axis))),
+        *(lane for f in table.followers for lane in (_follower(f, axis), *_lag(f.name, f.lag, "row", axis))),
         *(_check(check, axis, now_ms) for check in table.checks),
     )
     return Timeline(labels(axis, now_ms), lanes)
@@ -163,23 +164,23 @@ def _readable(table: TableFacts, axis: Axis, now_ms: int) -> Lane:
     return Lane("readable", "", f"{long}, until {ago(table.upper_ms, now_ms)}", (bar,))
 
 
-def _lag(table: TableFacts, axis: Axis) -> Iterator[Lane]:
-    """Draw how old the newest rows became over the last day, as columns; nothing where no batch is known."""
-    most_ms = table.lag.most_ms
+def _lag(name: str, lag: Lag, taken: str, axis: Axis) -> Iterator[Lane]:
+    """Draw how far a table, hold or follower lagged over the last day, as columns; nothing where that is not known."""
+    most_ms = lag.most_ms
     if most_ms is None:
         return
     marks = tuple(
         Mark(
             Shape.COLUMN,
             Span(axis.place(each.start_ms), axis.place(each.end_ms)),
-            f"at most {duration(each.lag_ms)} behind, {count(each.messages, 'message')}, {to_second(each.start_ms)} UTC on",
+            f"at most {duration(each.lag_ms)} behind, {count(each.taken, taken)}, {to_second(each.start_ms)} UTC on",
             height=round(each.lag_ms / max(1, most_ms), 3),
         )
-        for each in table.lag.bins
+        for each in lag.bins
         if each.lag_ms is not None and axis.place(each.end_ms) > axis.place(each.start_ms)
     )
-    text = f"at most {duration(most_ms)} in the last day, {count(table.lag.messages, 'message')}"
-    yield Lane("lag", "", text, marks)
+    text = f"at most {duration(most_ms)} in the last day, {count(lag.taken, taken)}"
+    yield Lane("lag", name, text, marks)
 
 
 def backlog_text(table: TableFacts) -> str:
@@ -236,6 +237,8 @@ def _follower(follower: FollowerFacts, axis: Axis) -> Lane:
 def follower_text(follower: FollowerFacts) -> str:
     """Describe the lag of a follower, and its hold."""
     lag = "has not begun" if follower.lag_ms is None else f"{duration(follower.lag_ms)} behind"
+    if follower.lag.waiting:
+        lag += f" ({count(follower.lag.waiting, 'row')})"
     held = f"MAX LAG {duration(follower.hold.max_lag_ms)}" if follower.hold is not None else "holds nothing"
     state = "" if follower.state in ("idle", "new") else f"{follower.state}, "
     return f"{state}{lag}, {held}"

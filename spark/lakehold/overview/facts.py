@@ -23,6 +23,7 @@ class HoldFacts:
         max_lag_ms: How far it may lag.
         forced_from_ms: Where it was when MAX LAG last moved it.
         tables: Full names.
+        lag: Its lag over the last day, as far as verdicts on it show where it was.
     """
 
     name: str
@@ -31,6 +32,7 @@ class HoldFacts:
     max_lag_ms: int
     forced_from_ms: int | None
     tables: tuple[str, ...]
+    lag: Lag = field(default_factory=Lag)
 
     @property
     def lag_ms(self) -> int:
@@ -56,6 +58,7 @@ class FollowerFacts:
         tables: Full names of the tables it reads.
         hold: The hold on its input.
         starts_over: Whether it takes a new snapshot by itself after it lapsed.
+        lag: Its lag over the last day, if its table records when it was published.
     """
 
     kind: SubscriberKind
@@ -66,6 +69,7 @@ class FollowerFacts:
     tables: tuple[str, ...]
     hold: HoldFacts | None
     starts_over: bool = False
+    lag: Lag = field(default_factory=Lag)
 
     @property
     def lag_ms(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import OnLapse
 from lakehold.errors import DefinitionError
@@ -15,7 +15,8 @@ from lakehold.lake import Lake
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
-from lakehold.overview.lag import DAY_MS, Lag, lag_of
+from lakehold.overview.follower_history import advances, input_changes
+from lakehold.overview.lag import DAY_MS, Advance, InputChange, Lag, follower_lag, lag_of
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.publish.subscriptions import VIEW_COLUMNS
@@ -46,20 +47,27 @@ class _Follower:
     tables: tuple[str, ...]
     starts_over: bool = False
     key_violations: int = 0
+    output: str | None = None
 
 
-def gather(lake: Lake) -> Overview:
-    """Gather the facts about `lake` as of now. Reads metadata only, and starts no Spark."""
+def gather(lake: Lake, *, with_lags: bool = True) -> Overview:
+    """Gather the facts about `lake` as of now. Reads metadata only, and starts no Spark.
+
+    Args:
+        lake: The lake.
+        with_lags: Whether to find how everything lagged over the last day: sources that are followed have many batches.
+    """
     taken_at_ms = now_ms()
     defined = lake.definitions.definitions()
     readers = lake.batches.all_readers()
-    lags = _lags(lake, readers, taken_at_ms)
+    lags = _lags(lake, readers, taken_at_ms) if with_lags else {}
     holds = lake.holds.all()
     subscribers = lake.subscriptions.store.subscribers()
     clients = _clients(lake, subscribers, holds, taken_at_ms)
     followers = [*_subscriptions(lake, defined), *_views(lake, defined), *clients]
     stopped, violations = _stopped_views(defined, subscribers), {f.name: f.key_violations for f in followers}
-    checks = _newest(lake.verdicts.values(), holds)
+    verdicts = lake.verdicts.values()
+    checks = _newest(verdicts, holds)
 
     fed = {status.full_name: status for status in table_statuses(defined, readers)}
     needed = (*(t.full_name for hold in holds for t in hold.tables), *(name for f in followers for name in f.tables))
@@ -69,9 +77,23 @@ def gather(lake: Lake) -> Overview:
         timelines = lake.timelines.readable(names)
     uppers = {name: timeline.upper_ms for name, timeline in timelines.items()}
 
-    of_holds = {hold.hold_id: _hold(hold, uppers) for hold in holds}
+    changes = _Changes(timelines, taken_at_ms)
+    positions = _positions(verdicts) if with_lags else {}
+    of_holds = {
+        hold.hold_id: replace(
+            _hold(hold, uppers),
+            lag=changes.lag((t.full_name for t in hold.tables), positions.get(hold.hold_id, ()), hold.at_ms),
+        )
+        for hold in holds
+    }
     kept_by = {hold.kept_by: of_holds[hold.hold_id] for hold in holds if hold.kept_by is not None}
-    of_followers = [_follower(follower, kept_by.get(follower.keeper), uppers) for follower in followers]
+
+    def of_follower(follower: _Follower) -> FollowerFacts:
+        went_on = _advances(lake, follower, timelines) if with_lags else ()
+        lag = changes.lag(follower.tables, went_on, follower.position_ms)
+        return replace(_follower(follower, kept_by.get(follower.keeper), uppers), lag=lag)
+
+    of_followers = [of_follower(follower) for follower in followers]
     keepers = {follower.keeper for follower in followers}
     free_holds = [of_holds[hold.hold_id] for hold in holds if hold.kept_by not in keepers]
 
@@ -103,6 +125,46 @@ def _lags(lake: Lake, readers: Sequence[ReaderState], now_ms: int) -> dict[tuple
         batches.setdefault((batch.source, batch.reader), []).append(batch)
     keys = {(reader.source, reader.reader): reader.upper_ms for reader in readers}
     return {key: lag_of(batches.get(key, ()), upper_ms, now_ms) for key, upper_ms in keys.items()}
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """The changes of the tables that followers and holds need, each found once."""
+
+    timelines: Mapping[str, Timeline]
+    now_ms: int
+    _found: dict[str, tuple[InputChange, ...]] = field(default_factory=dict)
+
+    def lag(self, tables: Iterable[str], advances: Iterable[Advance], below_ms: int | None) -> Lag:
+        """Return the lag over the last day of what reads `tables`, went on at `advances`, and is at `below_ms` now."""
+        known = tuple(advances)
+        if not known:
+            return Lag()
+        return follower_lag((change for name in tables for change in self._of(name)), known, below_ms, self.now_ms)
+
+    def _of(self, name: str) -> tuple[InputChange, ...]:
+        if name not in self._found:
+            timeline = self.timelines.get(name)
+            self._found[name] = input_changes(timeline) if timeline is not None else ()
+        return self._found[name]
+
+
+def _advances(lake: Lake, follower: _Follower, timelines: Mapping[str, Timeline]) -> Iterable[Advance]:
+    """Return when a subscription or view went on; nothing records that of a client."""
+    if follower.output is None:
+        return ()
+    timeline = timelines.get(follower.output)
+    state, _ = (state_of(follower.output, timeline.table), None) if timeline else _metadata(lake, follower.output)
+    return advances(state.table, follower.keeper) if state is not None else ()
+
+
+def _positions(verdicts: Iterable[HoldCheck]) -> dict[str, list[Advance]]:
+    """Return where holds were when they were checked, by the ids of holds: nothing else records that."""
+    found: dict[str, list[Advance]] = {}
+    for check in verdicts:
+        if check.hold_id and not check.is_comparison:
+            found.setdefault(check.hold_id, []).append(Advance(check.checked_at_ms, check.at_ms))
+    return found
 
 
 def _state_of(name: str, defined: Definitions, stopped: Mapping[str, ReaderError]) -> State:
@@ -180,6 +242,7 @@ def _subscriptions(lake: Lake, defined: Definitions) -> list[_Follower]:
                     row["published_below"],
                     tuple(row["tables"]),
                     starts_over=entry.definition.on_lapse is OnLapse.RESNAPSHOT,
+                    output=entry.definition.into,
                 )
             )
     return found
@@ -197,6 +260,7 @@ def _views(lake: Lake, defined: Definitions) -> list[_Follower]:
             tuple(row["tables"]),
             starts_over=defined.views[row["name"]].definition.on_lapse is OnLapse.RESNAPSHOT,
             key_violations=row["key_violations"],
+            output=row["name"],
         )
         for row in rows
         if row["name"] in defined.views

@@ -159,12 +159,11 @@ class Checks:
     def _state(self, full_name: str) -> TableState:
         state = self.tables.table_state(full_name)
         if state is None:
+            known = {*self.definitions.definitions().all_tables, *self.tables.all_names()}
             raise DefinitionError(
                 f'table "{full_name}" does not exist',
                 code="table-missing",
-                hint=did_you_mean(
-                    full_name, self.definitions.definitions().all_tables, "SHOW TABLES IN a namespace lists its tables."
-                ),
+                hint=did_you_mean(full_name, known, "SHOW TABLES IN a namespace lists its tables."),
             )
         return state
 

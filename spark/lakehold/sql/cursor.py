@@ -230,13 +230,19 @@ class Cursor:
 
 def did_you_mean(found: str, expected: Iterable[str]) -> str:
     """Build a hint if `found` is a close miss of one of `expected`, or of the first word of a phrase; else empty."""
+    meant = close_phrase(found, expected)
+    return f"did you mean {meant}?" if meant else ""
+
+
+def close_phrase(found: str, expected: Iterable[str]) -> str:
+    """Return the one of `expected` that `found` is a close miss of, if any; else empty."""
     candidates = {c: phrase for phrase in expected for c in (phrase.split()[0], phrase)}
     if not found or found in candidates:
         return ""
     close = close_names(found, candidates, most=3, similarity=_CLOSE)
     # `FORM` is as close to FROM as other words are, but has the same letters: it is a slip of the fingers.
     swapped = [c for c in close if sorted(c) == sorted(found)]
-    return f"did you mean {candidates[(swapped or close)[0]]}?" if close else ""
+    return candidates[(swapped or close)[0]] if close else ""
 
 
 def one_of(phrases: Sequence[str]) -> str:

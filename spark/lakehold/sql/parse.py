@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from lakehold.errors import StatementError
 from lakehold.settings import DEFAULT_CATALOG
-from lakehold.sql.cursor import Cursor, did_you_mean
+from lakehold.sql.cursor import Cursor, close_phrase, did_you_mean
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import object_reference
 from lakehold.sql.parse_alter import parse_alter_subscription, parse_alter_table, parse_alter_view
 from lakehold.sql.parse_create import parse_connection, parse_table
-from lakehold.sql.parse_foreign import changes_for_spark, parse_foreign
+from lakehold.sql.parse_foreign import SPARK_WORDS, changes_for_spark, parse_foreign
 from lakehold.sql.parse_holds import (
     parse_alter_hold,
     parse_create_hold,
@@ -230,8 +230,9 @@ _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 def _refuse_near_miss(cursor: Cursor) -> None:
     """Refuse misspelt statements of lakehold's, such as `CREATE SORCE`: Spark would start first, and report less."""
     first, second = cursor.word(), cursor.word(1)
-    if did_you_mean(first, ["SUBSCRIBE"]):
-        raise cursor.error("SUBSCRIBE")
+    meant = close_phrase(first, dict.fromkeys((*(words[0] for words in _PRODUCTIONS), *SPARK_WORDS)))
+    if meant:
+        raise cursor.error(meant)
     nouns = [
         words[1] if words[1] != "MATERIALIZED" else " ".join(words[1:])
         for words in _PRODUCTIONS

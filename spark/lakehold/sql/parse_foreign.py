@@ -9,6 +9,16 @@ from lakehold.sql.names import table_reference
 from lakehold.sql.parse_changes import find_changes
 from lakehold.sql.statements import ForSpark, PlacedChanges
 
+# fmt: off
+SPARK_WORDS = (
+    "ADD", "ANALYZE", "CACHE", "CALL", "CLEAR", "COMMENT", "DECLARE", "DELETE", "DESC", "DESCRIBE", "DFS", "EXECUTE",
+    "EXPORT", "FETCH", "FROM", "IMPORT", "INSERT", "LIST", "LOAD", "LOCK", "MAP", "MERGE", "MSCK", "OPEN", "REDUCE",
+    "REFRESH", "REPAIR", "REPLACE", "RESET", "ROLLBACK", "SET", "START", "TABLE", "TRUNCATE", "UNCACHE", "UNLOCK",
+    "UPDATE", "USE", "VALUES",
+)
+# fmt: on
+"""Words with which statements of Spark begin, besides those with which lakehold's do."""
+
 _TARGETS: dict[tuple[str, ...], str] = {
     ("INSERT", "INTO", "TABLE"): "INSERT",
     ("INSERT", "INTO"): "INSERT",

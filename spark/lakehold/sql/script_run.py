@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -127,6 +127,7 @@ class Runner:
         upstream: Returns the upstream objects of sources that capture a database; few statements import their clients.
         schemas: Directory of the tables' contracts; None: there are none.
         catalog_name: Name of the lake's catalog, with which names of tables may begin.
+        names: Returns the full names of all tables of the catalog, to suggest one.
     """
 
     store: DefinitionStore
@@ -139,6 +140,7 @@ class Runner:
     upstream: Callable[[], Upstream]
     schemas: Path | None = None
     catalog_name: str = DEFAULT_CATALOG
+    names: Callable[[], Iterable[str]] = tuple
 
     def run(self, sql: str) -> Result:
         """Run every statement of `sql`; return the result of the last one, with the notices of all.
@@ -164,8 +166,8 @@ class Runner:
             notices += result.notices
         return replace(result, notices=tuple(notices))
 
-    def _tables(self) -> list[str]:
-        return self.store.definitions().all_tables
+    def _tables(self) -> set[str]:
+        return {*self.store.definitions().all_tables, *self.names()}
 
     def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
         """Complete the statement by the contract of its table and the session's namespace: plans cannot read either."""

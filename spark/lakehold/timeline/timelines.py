@@ -286,7 +286,9 @@ class Timelines:
         return DefinitionError(
             f'table "{name}" does not exist',
             code="table-missing",
-            hint=did_you_mean(name, defined.all_tables, "SHOW TABLES IN a namespace lists its tables."),
+            hint=did_you_mean(
+                name, {*defined.all_tables, *self.tables.all_names()}, "SHOW TABLES IN a namespace lists its tables."
+            ),
         )
 
 
