@@ -58,12 +58,7 @@ _SAMPLES = {
     "hold": ("report", "shop.report"),
     "text": ("'some.text'", "'other.text'"),
     "time": ("1717156800000", "'2024-05-31 12:00:00'", "TIMESTAMP '2024-05-31T12:00:00+02:00'"),
-    "as_of": (
-        "AS OF 1717156800000",
-        "AS OF AT LEAST '2024-05-31 12:00:00'",
-        "AS OF EARLIEST",
-        "AS OF LATEST",
-    ),
+    "as_of": ("AS OF 1717156800000", "AS OF AT LEAST '2024-05-31'", "AS OF EARLIEST", "AS OF LATEST"),
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
     "value": ("total",),

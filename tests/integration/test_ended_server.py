@@ -14,6 +14,7 @@ import pytest
 
 from lakehold.servers.processes import has_ended
 from lakehold.spark_server import lifecycle
+from tests.doc_pages import ROOT
 from tests.spark_connect import free_port, session_settings
 from tests.waiting import wait_for
 
@@ -83,6 +84,15 @@ def server(tmp_path: Path) -> Iterator[EndingServer]:
         lifecycle.down(tmp_path)
 
 
+def on_the_page(server: EndingServer) -> str:
+    """Return the error that the page shows, with this server's address and log."""
+    page = (ROOT / "docs" / "operate" / "spark-connect.md").read_text()
+    shown = page.partition(f"{Path(__file__).name} -->\n```text\n")[2].partition("```")[0]
+    return shown.replace("sc://127.0.0.1:15002", server.remote).replace(
+        "/var/lib/lakehold/spark/logs/spark.log", str(server.log)
+    )
+
+
 def test_a_server_without_memory_ends_and_its_clients_quote_the_reason_from_its_log(server: EndingServer) -> None:
     reason = "Terminating due to java.lang.OutOfMemoryError: Java heap space"
     process = server.process()
@@ -90,6 +100,7 @@ def test_a_server_without_memory_ends_and_its_clients_quote_the_reason_from_its_
         assert "error: the Spark Connect server has ended\n" in errors
         assert f"{server.remote}: its process is gone. The end of its log:\n{reason}\n" in errors
         assert f"Read {server.log}" in errors
+        assert on_the_page(server) in errors
         assert "code: spark-unreachable" in errors
     assert has_ended(process)
     assert reason in server.errors("spark", "status")
