@@ -199,11 +199,11 @@ def test_jdbc_reads_prepares_lists_and_follows(jdbc: Jdbc, shop: Path) -> None:
 
     resumed = jdbc.connection.prepareStatement("SUBSCRIBE shop.orders WITH (RESUME = ?)")
     resumed.setString(1, None)
-    begun = resumed.executeQuery()
-    while begun.next() and begun.getString("mz_resume") is None:
+    first = resumed.executeQuery()
+    while first.next() and first.getString("mz_resume") is None:
         pass
-    token = begun.getString("mz_resume")
-    begun.close()
+    token = first.getString("mz_resume")
+    first.close()
     place(shop / "lake", (5, "placed"))
     resumed.setString(1, token)
     rest = resumed.executeQuery()

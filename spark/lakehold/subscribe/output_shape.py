@@ -126,12 +126,14 @@ class Output:
             read_below_ms: The position of its token, by default `mz_timestamp`; 0: nothing was read from which one could go on.
         """
         if self.progress and (self.up_to_ms is None or mz_timestamp < self.up_to_ms):
-            given: dict[str, object] = {"mz_timestamp": mz_timestamp, "mz_progressed": True}
+            schema = self.schema
+            values = [pa.array([mz_timestamp], pa.int64()), pa.array([True])]
             position_ms = mz_timestamp if read_below_ms is None else read_below_ms
             if self.tokens_of is not None and position_ms:
-                given["mz_resume"] = str(ResumeToken(position_ms, Fingerprint.of(self.tokens_of, self.schema)))
-            row = [pa.array([given.get(field.name)], field.type) for field in self.schema]
-            yield OutputChunk(batch_ms, pa.Table.from_arrays(row, schema=self.schema))
+                token = ResumeToken(position_ms, Fingerprint.of(self.tokens_of, schema))
+                values.append(pa.array([str(token)], _RESUME.type))
+            values += [pa.nulls(1, column.type) for column in list(schema)[len(values) :]]
+            yield OutputChunk(batch_ms, pa.Table.from_arrays(values, schema=schema))
 
     def shaped(self, diffs: Iterable[pa.Table]) -> Iterable[pa.Table]:
         """Convert diffs to rows of the output, without the column of progress."""
