@@ -197,6 +197,21 @@ def test_jdbc_reads_prepares_lists_and_follows(jdbc: Jdbc, shop: Path) -> None:
     assert (following.getString("mz_diff"), following.getString("id")) == ("1", "4")
     following.close()
 
+    resumed = jdbc.connection.prepareStatement("SUBSCRIBE shop.orders WITH (RESUME = ?)")
+    resumed.setString(1, None)
+    first = resumed.executeQuery()
+    while first.next() and first.getString("mz_resume") is None:
+        pass
+    token = first.getString("mz_resume")
+    first.close()
+    place(shop / "lake", (5, "placed"))
+    resumed.setString(1, token)
+    rest = resumed.executeQuery()
+    while rest.next() and rest.getBoolean("mz_progressed"):
+        pass
+    assert (rest.getString("mz_diff"), rest.getString("id")) == ("1", "5")
+    rest.close()
+
 
 def test_other_machines_need_tls_and_a_token(shop: Path) -> None:
     _, command, tokens, *_ = checked(PAGE, __file__)

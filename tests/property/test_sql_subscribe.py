@@ -25,7 +25,7 @@ MODIFIERS = [
     "ENVELOPE UPSERT (KEY (a))",
     "envelope debezium (key (a, `b c`))",
 ]
-OPTIONS = ["WITH (SNAPSHOT)", "WITH (PROGRESS = true, SNAPSHOT = false)", "with (progress)"]
+OPTIONS = ["WITH (SNAPSHOT)", "WITH (RESUME = 't')", "WITH (PROGRESS = true, SNAPSHOT = false)", "with (progress)"]
 STARTS = ["AS OF 5", "AS OF '2024-01-02'", "AS OF TIMESTAMP '2024-01-02 03:04:05.678+01:00'"]
 ENDS = ["UP TO 9", "UP TO '2024-01-03T00:00:00Z'"]
 VOCABULARY = """

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import flight
 
@@ -168,6 +169,18 @@ def test_tokens_come_when_what_is_before_them_has_come(shop: Shop, address: str)
             for row in batch
         )
         assert [row["id"] for row in (next(later), next(later))] == [None, 4]
+
+
+def test_columns_named_like_those_of_progress_are_null_in_progress_rows(shop: Shop, address: str) -> None:
+    columns = pa.schema([("mz_timestamp", pa.int64()), ("mz_resume", pa.string())])
+    shop.lake.catalog.create_table("shop.odd", columns).append(pa.table([[7], ["x"]], schema=columns))
+    with closing(FlightSqlClient(address)) as client:
+        reader = client.stream("SUBSCRIBE shop.odd WITH (RESUME = NULL)")
+        chunks = (chunk.data for chunk in reader)
+        rows = [[column[0].as_py() for column in next(chunks).columns] for _ in range(3)]
+        reader.cancel()
+    assert [row[3:] for row in rows] == [[None, None, None], [1, 7, "x"], [None, None, None]]
+    assert [row[2] is None for row in rows] == [True, True, False]
 
 
 def test_a_token_of_something_else_is_refused(shop: Shop, address: str) -> None:
