@@ -11,20 +11,35 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import metadata
+
+from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehold import artifacts
 from lakehold.definitions import Connection, ConnectionType
 from lakehold.errors import EnvironmentMissing, LakeholdError
 from lakehold.iceberg.object_stores import jar_set
+from lakehold.iceberg.properties import is_rest, is_sqlite
 from lakehold.lake import Lake
+from lakehold.model.lake_definitions import Definitions
 from lakehold.secrets import resolve
+from lakehold.servers import processes
+from lakehold.servers.ports import refuse_ports_in_use
+from lakehold.servers.server_directory import default_directory
 from lakehold.settings import Settings
 from lakehold.spark_endpoint import refuse_silent
+from lakehold.times import now_ms
+from lakehold.upstream.account import Account, Lack
 
 COLUMNS = ("checked", "state", "found", "hint")
 """Columns of a finding; `state` is `ok` or `failed`."""
+
+CLOCK_TOLERANCE_MS = 3_000
+"""How much clocks may differ: leases last 15 s, and HTTP reports whole seconds."""
 
 _JAVA = 17
 _JAVA_VERSION = re.compile(r'version "(\d+)')
@@ -49,12 +64,16 @@ def examine(settings: Settings, open_lake: Callable[[], Lake]) -> Iterator[Row]:
             yield _row(f"jars: {name}", partial(_jars, name))
     else:
         yield _row("Spark Connect", partial(_spark_connect, settings.spark_remote, timeout_s))
+    yield ("ports", "ok", *_ports())
     found: list[Lake] = []
     yield _row("lake", partial(_lake, settings, open_lake, found))
     for lake in found:
+        yield from _clock("the catalog", _catalog_clock(lake, settings, timeout_s))
         defined = lake.definitions.definitions()
         for name, entry in sorted(defined.connections.items()):
-            yield _row(f"connection {name}", partial(_answer, entry.definition, timeout_s))
+            yield from _connection(name, entry.definition, defined, timeout_s)
+        for name in sorted(defined.sources_with_tables):
+            yield _row(f"source {name}", partial(_source, lake, name))
         captures = any(entry.definition.capture is not None for entry in defined.sources.values())
         for problem in lake.captured.problems() if captures else ():
             source, _, reason = problem.partition(": ")
@@ -116,8 +135,78 @@ def _lake(settings: Settings, open_lake: Callable[[], Lake], found: list[Lake]) 
     return f"{settings.warehouse}: {len(defined.sources)} source(s), {len(defined.tables)} table(s)"
 
 
-def _answer(connection: Connection, timeout_s: float) -> str:
-    """Ask the system of a connection something small, and return what it is and has."""
+def _ports() -> tuple[str, str]:
+    """Return which ports of `lakehold stack` other programs have, which nothing else needs, and what to do."""
+    from lakehold.stack.composition import StackPlan
+
+    plan = StackPlan.recorded(default_directory("stack", "LAKEHOLD_STACK_DIR"))
+    missing = [part for part in plan.parts() if processes.recorded(part.pid_file) is None]
+    try:
+        refuse_ports_in_use(missing)
+    except LakeholdError as error:
+        return f"the stack cannot start: {error.message}. {error.detail}", error.hint
+    return "those of lakehold stack are free, or its own", ""
+
+
+def _source(lake: Lake, name: str) -> str:
+    return f"its topics can be read; {lake.pending(name):,} messages are new"
+
+
+def _connection(name: str, connection: Connection, defined: Definitions, timeout_s: float) -> Iterator[Row]:
+    """Yield whether the system of a connection answers, what a capture lacks there, and whether its clock differs."""
+    found: list[Answer] = []
+
+    def answered() -> str:
+        found.append(_answer(connection, _captured(name, defined), timeout_s))
+        return found[0].text
+
+    yield _row(f"connection {name}", answered)
+    for answer in found:
+        for what, hint in answer.lacks:
+            yield (f"capture by {name}", "failed", what, hint)
+        yield from _clock(name, answer.differs_ms)
+
+
+def _clock(whose: str, differs_ms: int | None) -> Iterator[Row]:
+    """Yield that a clock differs from this machine's by more than it may."""
+    if differs_ms is not None and abs(differs_ms) > CLOCK_TOLERANCE_MS:
+        how = f"{abs(differs_ms) / 1000:,.0f} s {'ahead of' if differs_ms > 0 else 'behind'} this machine's"
+        yield (f"clock of {whose}", "failed", f"it is {how}", "Let NTP set the clocks of both machines.")
+
+
+def _catalog_clock(lake: Lake, settings: Settings, timeout_s: float) -> int | None:
+    """Return how much the clock of the catalog's server is ahead; None if it has no server, or does not say."""
+    if is_rest(settings.catalog_uri):
+        return _http_clock(settings.catalog_uri, timeout_s)
+    if is_sqlite(settings.catalog_uri) or not isinstance(lake.catalog, SqlCatalog):
+        return None
+    with lake.catalog.engine.connect() as connection:
+        seconds = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one()
+    return round(float(seconds) * 1000) - now_ms()
+
+
+def _captured(name: str, defined: Definitions) -> frozenset[str] | None:
+    """Return the tables that sources capture by a connection; None if no source captures by it."""
+    sources = {
+        source
+        for source, entry in defined.sources.items()
+        if entry.definition.capture is not None and entry.definition.capture.connection == name
+    }
+    tables = (entry.definition for entry in defined.tables.values() if entry.definition.source in sources)
+    return frozenset(table.upstream for table in tables if table.upstream is not None) if sources else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a system: a text, how much its clock is ahead if it is known, and what a capture lacks."""
+
+    text: str
+    differs_ms: int | None = None
+    lacks: tuple[Lack, ...] = ()
+
+
+def _answer(connection: Connection, captured: frozenset[str] | None, timeout_s: float) -> Answer:
+    """Ask the system of a connection something small; `captured` are the tables that sources capture there, if any does."""
     options: Mapping[str, str] = resolve(connection.options)
     match connection.type:
         case ConnectionType.KAFKA:
@@ -126,27 +215,43 @@ def _answer(connection: Connection, timeout_s: float) -> str:
 
             # Unlike a list of all topics, this request reports a refused login at once.
             shared_client(kafka_options(options), timeout_s).describe({"lakehold"})
-            return "Kafka answers"
+            return Answer("Kafka answers")
         case ConnectionType.SCHEMA_REGISTRY:
             from lakehold.kafka.registry import registry_of
 
             registry_of(options, timeout_s=timeout_s).subject_ids("lakehold")
-            return "the registry answers"
+            return Answer("the registry answers", _http_clock(options["url"].partition(",")[0], timeout_s))
         case ConnectionType.CONNECT:
             from lakehold.upstream.connect_client import ConnectClient
             from lakehold.upstream.connections import connect_address
 
             with ConnectClient(**vars(connect_address(options)), timeout_s=timeout_s) as client:
-                return f"Kafka Connect answers; {len(client.names())} connectors"
+                text = f"Kafka Connect answers; {len(client.names())} connectors"
+            return Answer(text, _http_clock(options["url"].partition(",")[0], timeout_s))
         case ConnectionType.POSTGRES:
             from lakehold.upstream.connections import login_of
             from lakehold.upstream.postgres import PostgresUpstream
 
-            PostgresUpstream(login_of(connection), timeout_s).columns(())
-            return "PostgreSQL takes the login"
+            account = PostgresUpstream(login_of(connection), timeout_s).account(captured or ())
+            return _of_account("PostgreSQL", account, captured)
         case ConnectionType.MYSQL | ConnectionType.MARIADB:
             from lakehold.upstream.connections import login_of
             from lakehold.upstream.mysql import MysqlUpstream
 
-            MysqlUpstream(login_of(connection), timeout_s).row_image()
-            return f"{connection.type.value} takes the login"
+            account = MysqlUpstream(login_of(connection), timeout_s).account()
+            return _of_account(connection.type.value, account, captured)
+
+
+def _of_account(database: str, account: Account, captured: frozenset[str] | None) -> Answer:
+    lacks = account.lacks if captured is not None else ()
+    return Answer(f"{database} takes the login", account.clock_ms - now_ms(), lacks)
+
+
+def _http_clock(url: str, timeout_s: float) -> int | None:
+    """Return how much the clock of an HTTP server is ahead, to a second; None if it does not say."""
+    import httpx
+
+    with suppress(httpx.HTTPError, ValueError, KeyError):
+        sent = httpx.get(url, timeout=timeout_s).headers["date"]
+        return round(parsedate_to_datetime(sent).timestamp() * 1000) - now_ms()
+    return None

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import socket
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
 
 from lakehold.cli.app import app
 from lakehold.lake import connect
+from lakehold.stack import StackPlan, StackPorts
+from lakehold.upstream.account import mysql_lacks, postgres_lacks
 from tests.spark_connect import free_port
 
 
@@ -23,7 +31,7 @@ def findings(lake: Path) -> tuple[int, dict[str, dict[str, str]]]:
 def test_all_is_well_on_a_machine_that_runs_these_tests(tmp_path: Path) -> None:
     code, found = findings(tmp_path / "lake")
     assert {name: row["state"] for name, row in found.items()} == dict.fromkeys(
-        ("Python", "Java", "jars: spark", "lake"), "ok"
+        ("Python", "Java", "jars: spark", "ports", "lake"), "ok"
     )
     assert code == 0
     assert not (tmp_path / "lake").exists(), "nothing was changed"
@@ -73,3 +81,90 @@ def test_each_connection_that_does_not_answer_is_named(tmp_path: Path, monkeypat
         assert row["state"] == "failed"
         assert row["hint"]
     assert "NOWHERE" in found["connection s"]["found"] + found["connection s"]["hint"]
+
+
+def test_a_port_that_the_stack_needs_and_another_program_has_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_STACK_DIR", str(tmp_path / "stack"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        StackPlan(tmp_path / "stack", StackPorts(kafka=port)).record()
+        code, found = findings(tmp_path / "lake")
+    assert re.search(rf"Port {port} for kafka: .* \(process {os.getpid()}\) listens on it\.", found["ports"]["found"])
+    assert "lakehold stack up --port-base" in found["ports"]["hint"]
+    assert (code, found["ports"]["state"]) == (0, "ok"), "only the demo needs the stack"
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """A registry whose clock is an hour behind."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string((timestamp or time.time()) - 3_600)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def test_a_clock_that_differs_is_named(tmp_path: Path) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Elsewhere)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with connect(str(tmp_path / "lake")) as lake:
+            lake.sql(f"CREATE CONNECTION r TO SCHEMA REGISTRY (URL 'http://127.0.0.1:{server.server_port}')")
+        code, found = findings(tmp_path / "lake")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert (code, found["connection r"]["state"], found["clock of r"]["state"]) == (1, "ok", "failed")
+    assert re.match(r"it is 3,[56]\d\d s behind this machine's", found["clock of r"]["found"])
+    assert "NTP" in found["clock of r"]["hint"]
+
+
+def test_each_source_is_asked_for_its_topics(tmp_path: Path) -> None:
+    messages = tmp_path / "messages"
+    messages.mkdir()
+    with connect(str(tmp_path / "lake")) as lake:
+        lake.sql(f"CREATE SOURCE s FROM FILES '{messages}' FORMAT JSON")
+        lake.sql("CREATE TABLE s.t FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT")
+    messages.rename(tmp_path / "elsewhere")
+    _, found = findings(tmp_path / "lake")
+    assert (found["source s"]["state"], bool(found["source s"]["hint"])) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("grants", "lacks"),
+    [
+        (["GRANT ALL PRIVILEGES ON *.* TO `u`@`%` WITH GRANT OPTION"], []),
+        (["GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `u`@`%`"], []),
+        (["GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `u`@`%`", "GRANT SELECT ON `shop`.* TO `u`@`%`"], []),
+        (
+            ["GRANT USAGE ON *.* TO `u`@`%`", "GRANT SELECT ON `shop`.* TO `u`@`%`"],
+            ["GRANT REPLICATION SLAVE ON *.* TO u.", "GRANT REPLICATION CLIENT ON *.* TO u."],
+        ),
+    ],
+)
+def test_rights_that_a_capture_of_mysql_lacks_are_named(grants: list[str], lacks: list[str]) -> None:
+    assert [lack.hint for lack in mysql_lacks("u", grants)] == lacks
+
+
+def test_rights_that_a_capture_of_postgres_lacks_are_named() -> None:
+    nothing = postgres_lacks("u", wal_level="logical", replicates=True, may_create=True, unreadable=())
+    lacks = postgres_lacks("u", wal_level="replica", replicates=False, may_create=False, unreadable=("public.t",))
+    assert nothing == ()
+    assert [lack.hint.split(";")[0] for lack in lacks] == [
+        "Set wal_level to logical and restart PostgreSQL.",
+        "ALTER ROLE u REPLICATION",
+        "GRANT CREATE ON DATABASE … TO u",
+        "GRANT SELECT ON public.t TO u",
+    ]

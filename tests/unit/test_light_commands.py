@@ -1,4 +1,7 @@
-"""Commands that need neither Spark nor a captured database load neither: most of their time would be imports."""
+"""Commands that need neither Spark nor a captured database load neither: most of their time would be imports.
+
+`doctor` loads what an ingest loads: it asks each source for its topics.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,12 @@ def test_commands_without_spark_load_no_engine_and_no_client(tmp_path: Path) -> 
     (tmp_path / "messages").mkdir()
     ran = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
     loads = [line for line in ran.stdout.splitlines() if " loads " in line]
-    assert loads == ["sql loads []", "sql loads []", "status loads []", "doctor loads []"], ran.stderr
+    assert loads == [
+        "sql loads []",
+        "sql loads []",
+        "status loads []",
+        "doctor loads ['pyspark', 'confluent_kafka']",
+    ], ran.stderr
 
 
 STATUS = f"""

@@ -20,6 +20,7 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import LogPosition, position_of_end
+from lakehold.upstream.account import Account, mysql_lacks
 from lakehold.upstream.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
 from lakehold.upstream.found import (
     ABSENT,
@@ -103,6 +104,12 @@ class MysqlUpstream:
         may_create = "CREATE" in (of_table if has_database else of_database)
         found = FoundSignalTable(may_write, "DROP" in of_table, seen_ms) if (table,) in tables else None
         return FoundSignals(found, may_make=may_create and may_write)
+
+    def account(self) -> Account:
+        """Report the server's clock, and what the user lacks to capture tables."""
+        with self._connected() as connection:
+            ((clock_s,),) = _rows(connection, "SELECT UNIX_TIMESTAMP(NOW(3))")
+            return Account(round(clock_s * 1000), mysql_lacks(self._login.user, _grants(connection)))
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
         """Fetch the kinds of objects that the server has under some names, `database.name`, of what the user may see."""

@@ -6,7 +6,7 @@ The *signal table* belongs to one connector: lakehold writes requests to it, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -19,6 +19,7 @@ from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import WAL, LogPosition
 from lakehold.upstream import postgres_signals
+from lakehold.upstream.account import Account, postgres_lacks
 from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
 from lakehold.upstream.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
 from lakehold.upstream.found import (
@@ -98,6 +99,17 @@ class Names:
     signal_table: str
 
 
+_ACCOUNT = """
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, current_setting('wal_level'),
+           has_database_privilege(current_database(), 'CREATE')
+"""
+_READABLE = """
+    SELECT nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE nspname || '.' || relname = ANY(%s::text[]) AND has_schema_privilege(n.oid, 'USAGE')
+          AND has_table_privilege(c.oid, 'SELECT')
+"""
+
+
 class PostgresUpstream:
     """A database of PostgreSQL that a source captures.
 
@@ -158,6 +170,26 @@ class PostgresUpstream:
             names={object_id: name for object_id, name, *_ in found_tables},
         )
         return database, signals
+
+    def account(self, tables: Collection[str]) -> Account:
+        """Report the server's clock, and what the user lacks to capture `tables`."""
+        replicates = True
+        try:
+            with self._connected(replicates=True):
+                pass
+        except UpstreamUnavailable:
+            replicates = False
+        with self._connected() as connection:
+            clock_ms, wal_level, may_create = _row(connection.execute(_ACCOUNT))
+            readable = {name for (name,) in connection.execute(_READABLE, [list(tables)])}
+        lacks = postgres_lacks(
+            self._login.user,
+            wal_level=wal_level,
+            replicates=replicates,
+            may_create=may_create,
+            unreadable=set(tables) - readable,
+        )
+        return Account(clock_ms, lacks)
 
     def relations(self, names: Sequence[str]) -> dict[str, FoundRelation]:
         """Fetch the kinds of objects that the database has under some names, `schema.name`; other names are skipped."""
