@@ -87,10 +87,10 @@ def test_a_held_table_is_found_by_each_of_its_names(lake: Lake, statement: str, 
 def test_the_hold_of_a_view_goes_with_the_view(lake: Lake) -> None:
     lake.sql("CREATE MATERIALIZED VIEW shop.v AS SELECT * FROM shop.rates")
     with pytest.raises(DefinitionError) as refused:
-        lake.sql("DROP TABLE shop.rates")
+        lake.sql("DROP TABLE shop.rates PURGE")
     assert refused.value.hint == (
-        "Drop these holds first (one of a subscription, view or client goes with it), or add CASCADE to drop the holds as a "
-        "whole with the table."
+        "Drop these holds first (one of a subscription, view or client goes with it). "
+        "DROP TABLE shop.rates CASCADE drops them with the table."
     )
     lake.sql("DROP MATERIALIZED VIEW shop.v; DROP TABLE shop.rates")
     assert lake.sql("SHOW TABLES IN shop").rows == []
