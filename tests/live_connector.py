@@ -20,10 +20,15 @@ _STOPS_WITHIN_S = 60.0
 _CONFIRMS_WITHIN_S = 60.0
 
 
+def process_of(directory: Path, name: str) -> psutil.Process:
+    """Return the process of a part of the stack."""
+    (pid,) = (part.pid for part in lakehold_stack.status(directory) if part.name == name)
+    return psutil.Process(pid)
+
+
 def kill_connect(directory: Path) -> None:
     """Kill Kafka Connect, with everything that is in flight."""
-    (pid,) = (part.pid for part in lakehold_stack.status(directory) if part.name == "connect")
-    connect = psutil.Process(pid)
+    connect = process_of(directory, "connect")
     connect.kill()
     connect.wait()
 

@@ -70,13 +70,13 @@ def add_holds(settings: Settings, process: int, count: int) -> None:
 def test_changes_of_many_processes_lose_nothing(settings: Settings, catalog: Catalog) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.contract.conftest"])
-    processes = [context.Process(target=add_holds, args=(settings, p, 5)) for p in range(4)]
+    processes = [context.Process(target=add_holds, args=(settings, p, 3)) for p in range(8)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    assert [process.exitcode for process in processes] == [0] * 8
     holds = HoldStore(IcebergState(catalog)).holds()
-    assert {hold.hold_id for hold in holds} == {f"u{p}-{n}" for p in range(4) for n in range(5)}
+    assert {hold.hold_id for hold in holds} == {f"u{p}-{n}" for p in range(8) for n in range(3)}
     objects = catalog.load_table(HOLD_OBJECTS.table).scan().to_arrow().to_pylist()
     assert {row["hold_id"] for row in objects} == {hold.hold_id for hold in holds}
