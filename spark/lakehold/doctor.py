@@ -73,7 +73,7 @@ def examine(settings: Settings, open_lake: Callable[[], Lake]) -> Iterator[Row]:
         for name, entry in sorted(defined.connections.items()):
             yield from _connection(name, entry.definition, defined, timeout_s)
         for name in sorted(defined.sources_with_tables):
-            yield _row(f"source {name}", partial(_source, lake, name))
+            yield _row(f"topics of {name}", partial(_topics, lake, name))
         captures = any(entry.definition.capture is not None for entry in defined.sources.values())
         for problem in lake.captured.problems() if captures else ():
             source, _, reason = problem.partition(": ")
@@ -148,8 +148,8 @@ def _ports() -> tuple[str, str]:
     return "those of lakehold stack are free, or its own", ""
 
 
-def _source(lake: Lake, name: str) -> str:
-    return f"its topics can be read; {lake.pending(name):,} messages are new"
+def _topics(lake: Lake, name: str) -> str:
+    return f"they can be read; {lake.pending(name):,} messages are new"
 
 
 def _connection(name: str, connection: Connection, defined: Definitions, timeout_s: float) -> Iterator[Row]:

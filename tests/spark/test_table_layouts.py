@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -13,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakehold.lake import Lake
+from lakehold.maintenance.file_layout import SMALL_FILES_MOST
 from tests import recorded_files
+from tests.conftest import LakeFactory
 from tests.connect_converters import json_record, struct
 from tests.debezium_messages import Topic
 
@@ -153,3 +156,41 @@ def test_a_snapshot_taken_again_replaces_rows_of_all_partitions(lake: Lake, tmp_
         assert sorted(lake.sql(f"SELECT * FROM {table}").rows) == [(1, "eu"), (4, "us")]
     view = lake.catalog.load_table("bi.v")
     assert (view.format_version, [field.name for field in view.spec().fields]) == (2, ["region"])
+
+
+def test_maintenance_keeps_the_layout_the_rows_and_the_history(make_lake: LakeFactory, tmp_path: Path) -> None:
+    lake = make_lake(foreign_lag_ms=50, retain_history_ms=0, expire_grace_ms=0)
+    file, tables = tmp_path / "feed" / "t.jsonl", ["s.new", "s.old"]
+    file.parent.mkdir()
+    lake.sql(f"CREATE SOURCE feed FROM FILES '{file.parent}' FORMAT JSON")
+    for table, version in zip(tables, (3, 2), strict=True):
+        options = f"PARTITIONED BY (region), SORTED BY (n DESC), FORMAT VERSION = {version}"
+        lake.sql(f"CREATE TABLE {table} {COLUMNS} FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT WITH ({options})")
+    rows = []
+    for offset in range(SMALL_FILES_MOST + 2):
+        # Each batch writes a file of one partition; rows 0 and 1 move to it from another one.
+        id_, region = offset - 2 if offset in (2, 3) else offset, "us" if offset < 2 else "eu"
+        row = {"id": id_, "day": None, "region": region, "n": offset}
+        key = json.dumps({"id": row["id"]}).encode()
+        recorded_files.append(file, [recorded_files.line("t", 0, offset, json.dumps(row).encode(), key)])
+        (report,) = lake.ingest("feed")
+        rows = sorted(lake.sql("SELECT * FROM s.new").rows)
+        if offset == SMALL_FILES_MOST:
+            lake.sql(f"CREATE HOLD kept ON s.new, s.old AT {report.timestamp_ms}")
+            held = rows
+    changes = {table: lake.sql(f"SUBSCRIBE {table} AS OF EARLIEST UP TO {2**60}").rows for table in tables}
+    reports = {done.table: done for done in lake.maintain(tables)}
+    for table, version in zip(tables, (3, 2), strict=True):
+        done, loaded = reports[table], lake.catalog.load_table(table)
+        assert done.error is None
+        assert done.rewritten >= SMALL_FILES_MOST
+        assert sorted(lake.sql(f"SELECT * FROM {table}").rows) == rows
+        assert sorted(lake.sql(f"SELECT * FROM {table} VERSION AS OF 'hold_kept'").rows) == held
+        since = lake.sql(f"SUBSCRIBE {table} AS OF EARLIEST UP TO {2**60}").rows
+        assert since[-1] == changes[table][-1], "the change since the hold is the same"
+        assert (loaded.format_version, [field.name for field in loaded.spec().fields]) == (version, ["region"])
+        paths = [task.file.file_path.removeprefix("file:") for task in loaded.scan().plan_files()]
+        assert all("/region=" in path for path in paths)
+        for path in paths:
+            numbers = pq.read_table(re.sub("^/+", "/", path), columns=["n"])["n"].to_pylist()
+            assert numbers == sorted(numbers, reverse=True)

@@ -139,7 +139,7 @@ def test_each_source_is_asked_for_its_topics(tmp_path: Path) -> None:
         lake.sql("CREATE TABLE s.t FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT")
     messages.rename(tmp_path / "elsewhere")
     _, found = findings(tmp_path / "lake")
-    assert (found["source s"]["state"], bool(found["source s"]["hint"])) == ("failed", True)
+    assert (found["topics of s"]["state"], bool(found["topics of s"]["hint"])) == ("failed", True)
 
 
 @pytest.mark.parametrize(

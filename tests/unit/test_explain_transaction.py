@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, StatementError
 from lakehold.lake import Lake, connect
 
 SOURCE = "CREATE SOURCE {0} FROM FILES '/x' FORMAT JSON;"
@@ -52,3 +52,17 @@ def test_a_topic_that_two_new_sources_share_is_reported_once(lake: Lake) -> None
     assert explained(lake, *made)[4:] == [
         "lakehold ingest b a, and the DAG, read and decode topic t once for both: source b has s.b"
     ]
+
+
+def test_statements_with_a_layout_are_explained_and_those_with_a_wrong_one_refused(lake: Lake) -> None:
+    view = "CREATE MATERIALIZED VIEW bi.v KEY (id) WITH (FORMAT VERSION 2, {}) AS SELECT id, region FROM s.b;"
+    table = "CREATE TABLE s.b FROM SOURCE first (TOPIC 't') ENVELOPE UPSERT WITH ({});"
+    layout = "PARTITIONED BY (bucket(2, id), region), SORTED BY (id DESC), FORMAT VERSION = 2"
+    found = explained(lake, table.format(layout), view.format("PARTITIONED BY (region), SORTED BY (id DESC)"))
+    assert found[:2] == ["declare table s.b", "declare materialized view bi.v"]
+    assert lake.sql(f"EXPLAIN {table.format(layout)}").rows[0] == ("declare table s.b",)
+    with pytest.raises(StatementError):
+        explained(lake, table.format("FORMAT VERSION = 4"))
+    with pytest.raises(StatementError):
+        explained(lake, table.format("PARTITIONED BY (week(day))"))
+    assert "s.b" not in lake.definitions.definitions().tables
