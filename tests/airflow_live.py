@@ -42,7 +42,9 @@ class LiveAirflow:
         return self._request("GET", path, params=query)
 
     def set_slots(self, pool: str, slots: int) -> None:
-        self._request("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json={"name": pool, "slots": slots})
+        # Airflow 3.3 requires more fields than `update_mask` names, which says what is changed.
+        whole = {"name": pool, "slots": slots, "include_deferred": False}
+        self._request("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json=whole)
 
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
         with httpx.Client(base_url=self.url, timeout=ANSWERS_WITHIN_S) as client:

@@ -155,7 +155,8 @@ def main(
             found = benchmarks[chosen](lake, Path(name) / chosen)
             console.print(as_table(found))
             figures += found
-    console.print(as_table(figures))
+    if len(only or benchmarks) > 1:
+        console.print(as_table(figures))
     if output is not None:
         output.write_text(as_json(figures) + "\n")
 

@@ -96,8 +96,12 @@ class _Growing:
         costs: dict[int, dict[str, Cost]] = {}
         for size in (sizes[0], 2 * sizes[0]) if self.quick else sizes:
             of = GrowingLake(self.spark, self.place.new_lake(self.directory), self.directory / f"lake{next(_numbers)}")
+            began_s = time.monotonic()
             grow(of, size)
+            grown_s = time.monotonic()
             costs[size] = self._costs(of)
+            took = f"grown in {grown_s - began_s:,.0f} s, measured in {time.monotonic() - grown_s:,.0f} s"
+            Console().print(f"{size:,}: {took}", style="dim")
         return costs
 
     def _costs(self, of: GrowingLake) -> dict[str, Cost]:
