@@ -26,7 +26,7 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 PARTS = ("postgres", "kafka", "registry", "connect")
-TIMEOUT_MS = 3_000
+TIMEOUT_MS = 10_000
 RECOVERS_WITHIN_S = 300
 PAUSE_S = 0.3
 """The pause of a teller between transactions: others need the processor, too."""
