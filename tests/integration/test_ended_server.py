@@ -70,7 +70,10 @@ class EndingServer:
 
 def ended(command: subprocess.Popen[str], within_s: float) -> str:
     """Return the errors of a command that fails within a time."""
-    _, errors = command.communicate(timeout=within_s)
+    try:
+        _, errors = command.communicate(timeout=within_s)
+    finally:
+        command.kill()
     assert command.returncode == 1
     return errors
 
