@@ -54,7 +54,7 @@ def test_commands_without_spark_load_no_engine_and_no_client(tmp_path: Path) -> 
         "sql loads []",
         "sql loads []",
         "status loads []",
-        "doctor loads ['pyspark', 'confluent_kafka']",
+        "doctor loads ['pyspark', 'confluent_kafka', 'httpx']",
     ], ran.stderr
 
 

@@ -35,7 +35,7 @@ def problem(
     # In the order of importance; a condition with None as its code ends the search: nothing is wrong.
     without_row = [
         (f"{name} IS NULL", None, ""),
-        (f"NOT ({part.is_small})", "oversized", literal("The record is longer than the limit.")),
+        (f"NOT ({part.is_small})", "oversized", literal("The record is longer than LAKEHOLD_MAX_RECORD_BYTES allows.")),
         (part.is_blank, undecodable if name == "key" else "empty-value", literal(f"The {name} is empty, not null.")),
         (part.is_broken, undecodable, literal(f"The {name} does not begin with a byte 0 and the id of a schema.")),
         *((r.matches, r.reason, literal(r.detail)) for r in part.refused),
