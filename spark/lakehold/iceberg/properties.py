@@ -15,6 +15,9 @@ from lakehold.settings import Settings
 BUSY_TIMEOUT_MS = 30_000
 """How long a commit waits for another write to the SQLite file before it fails."""
 
+_PYTHON = "py-"
+"""The beginning of the names of properties that only PyIceberg reads."""
+
 _REST_CATALOG = "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog"
 
 
@@ -39,7 +42,7 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
 
 
 def spark_catalog_conf(settings: Settings) -> dict[str, str]:
-    """Return the `spark.sql.catalog.<name>.*` settings of the same catalog.
+    """Return the `spark.sql.catalog.<name>.*` settings of the same catalog, without properties for PyIceberg alone.
 
     `cache-enabled=false`, because a cached table hides commits of other processes.
     """
@@ -48,7 +51,9 @@ def spark_catalog_conf(settings: Settings) -> dict[str, str]:
     own = {"warehouse": settings.warehouse, "cache-enabled": "false", **of_kind, **store_properties(settings)}
     properties = own | settings.catalog_properties
     prefix = f"spark.sql.catalog.{settings.catalog_name}"
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in properties.items()}
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
+        f"{prefix}.{name}": value for name, value in properties.items() if not name.startswith(_PYTHON)
+    }
 
 
 def _sqlalchemy(url: URL) -> dict[str, str]:
