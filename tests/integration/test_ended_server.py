@@ -122,6 +122,7 @@ def test_a_statement_ends_with_its_killed_server_and_its_error_says_that_the_log
     assert str(server.log) in errors
 
 
+@pytest.mark.soak
 def test_a_statement_ends_with_its_server_that_is_stopped(server: EndingServer) -> None:
     running = server.start_slowly()
     lifecycle.down(server.directory)

@@ -96,7 +96,7 @@ def ingested(lake: Lake) -> str:
     return " ".join(f"{error.code} {error} {error.detail}" for error in stops)
 
 
-@pytest.mark.parametrize("full", ["warehouse", "catalog"])
+@pytest.mark.parametrize("full", ["warehouse", pytest.param("catalog", marks=pytest.mark.soak)])
 def test_a_full_disk_of_the_lake_stops_batches_until_there_is_room(
     make_lake: LakeFactory, disk: Disk, tmp_path: Path, full: str
 ) -> None:
@@ -118,6 +118,7 @@ def test_a_full_disk_of_the_lake_stops_batches_until_there_is_room(
     feed.assert_equal(lake)
 
 
+@pytest.mark.soak
 def test_a_full_disk_of_spark_stops_a_batch_until_there_is_room(disk: Disk, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "topics")
     options = {"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS, "spark.local.dir": str(disk.path / "spark")}

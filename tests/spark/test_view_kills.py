@@ -57,7 +57,7 @@ def lapse(lake: Lake) -> None:
     lake.subscriptions.holds.advance(hold.name, lake.timelines.of(["shop.t"])["shop.t"].upper_ms - 1)
 
 
-@pytest.mark.parametrize("key", ["", "KEY (id)"])
+@pytest.mark.parametrize("key", [pytest.param("", marks=pytest.mark.soak), "KEY (id)"])
 def test_a_view_killed_while_it_starts_over_shows_its_query_afterwards(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
@@ -77,7 +77,14 @@ def test_a_view_killed_while_it_starts_over_shows_its_query_afterwards(
     assert list(lake.catalog.load_table("bi.v").metadata.refs) == ["main"]
 
 
-@pytest.mark.parametrize("made", ["WITH (REFRESH = 'latest')", "KEY (id) WITH (REFRESH = 'latest')", "KEY (v)"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param("WITH (REFRESH = 'latest')", marks=pytest.mark.soak),
+        "KEY (id) WITH (REFRESH = 'latest')",
+        pytest.param("KEY (v)", marks=pytest.mark.soak),
+    ],
+)
 def test_a_view_killed_while_it_merges_timestamps_as_one_shows_its_query_afterwards(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, made: str
 ) -> None:
