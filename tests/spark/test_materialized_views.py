@@ -299,7 +299,7 @@ def test_options_of_a_view_change_while_name_key_and_query_stay(shop: Shop) -> N
     assert len(lake.publish("bi.v")) > 1, "each timestamp is shown"
     for statement, code, hint in [
         ("ALTER MATERIALIZED VIEW bi.v RENAME TO bi.w", "syntax", "create another view"),
-        ("ALTER MATERIALIZED VIEW bi.v SET (ON KEY VIOLATION = 'keep')", "syntax", "the options here are"),
+        ("ALTER MATERIALIZED VIEW bi.v SET (FORMAT VERSION = 2)", "syntax", "the options here are"),
         ("ALTER MATERIALIZED VIEW bi.w SET (MAX LAG = '1h')", "materialized-view-missing", ""),
         ("ALTER MATERIALIZED VIEW bi.v SET (MAX LAG = '900 days', REFRESH = 'latest')", "hold-max-lag", "shorter"),
     ]:
