@@ -45,7 +45,8 @@ def test_a_scrape_has_what_alerts_and_dashboard_read(
     shop.write("rates", (1, "one"))
     caplog.set_level(logging.INFO, "lakehold.batches")
     lake.ingest("shop")
-    _is_as_the_page_shows(json.loads(caplog.records[-1].getMessage()))
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "lakehold.batches"]
+    _is_as_the_page_shows(json.loads(line))
     lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.orders")
     lake.sql("CREATE MATERIALIZED VIEW bi.ids KEY (id) AS SELECT id FROM shop.orders")
     lake.holds.create(NewHold("week", None, ("shop.orders",)))
