@@ -2,7 +2,7 @@
 
 Digests are 64-bit numbers for rows and keys. A *bucket* is all keys whose digests begin with the same 16 bits (`digest.py`).
 The rows of the database pass this process, too, and more slowly. So executors would save nothing: to hand a row from Spark
-to Python takes ten times as long as to read and digest it here.
+to Python takes five times as long as to read and digest it here.
 """
 
 from __future__ import annotations
