@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from threading import Event
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, NestedField
 
+from lakehold.errors import NotReadable
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
@@ -141,6 +143,18 @@ def test_a_file_is_not_read_whole_into_memory(lake: Lake) -> None:
             most = max(most, pa.total_allocated_bytes() - before)
         assert len(sizes) > 1
         assert most < sum(sizes)
+
+
+def test_a_snapshot_that_another_program_expired_is_an_error_and_not_a_table_without_rows(lake: Lake) -> None:
+    name = _write(lake, 10, ("id", "text"))
+    rows = _rows(lake, name)
+    lake.spark.sql(f"INSERT INTO {name} VALUES (10, 'new')")
+    assert rows.snapshot_id is not None
+    catalog = lake.settings.catalog_name
+    lake.spark.sql(f"CALL {catalog}.system.expire_snapshots('shop.many', snapshot_ids => array({rows.snapshot_id}))")
+    late = replace(rows, table=lake.catalog.load_table("shop.many"))
+    with pytest.raises(NotReadable, match="was expired before it was read"):
+        _sums(late)
 
 
 def test_the_read_of_the_lake_ends_when_the_read_of_the_database_fails(lake: Lake) -> None:

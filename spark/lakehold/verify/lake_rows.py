@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lakehold.errors import NotReadable
 from lakehold.iceberg.attempts import unreadable
 from lakehold.progress import Task
 from lakehold.spark_sql import quoted
@@ -131,7 +132,14 @@ class LakeRows:
 
         Raises:
             FilesUnreadable: Only Spark can read the snapshot.
+            NotReadable: Another program has expired it.
         """
+        if self.snapshot_id is not None and self.table.snapshot_by_id(self.snapshot_id) is None:
+            raise NotReadable(
+                f'snapshot {self.snapshot_id} of "{".".join(self.table.name())}" was expired before it was read',
+                detail="lakehold keeps what a comparison reads, so another program expired it.",
+                hint="Compare again.",
+            )
         deleted = DeletedPositions(self.table.io, Remembered(VECTORS_REMEMBERED))
         return ChangedRows(LiveFiles(self.table, RememberedFiles()), deleted).between(None, self.snapshot_id)
 
