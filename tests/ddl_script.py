@@ -43,8 +43,11 @@ _PAUSE_S = 0.2
 """The pause after a change of each table."""
 _WITHIN_S = 180.0
 
-Run = Callable[[Sequence[str]], None]
-"""Runs statements one by one, on one connection without a transaction of its own; raises if one fails."""
+Run = Callable[[Sequence[str]], int]
+"""Runs statements one by one, on one connection without a transaction of its own; raises if one fails.
+
+It returns how many rows they changed.
+"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class Load:
             thread.join()
 
     def wait_for_changes(self, tables: Sequence[str]) -> None:
-        """Wait until every table has changed since this call."""
+        """Wait until rows of every table have changed since this call."""
         before = Counter(self.changed)
         wait_for(lambda: all(self.changed[table] >= before[table] + 2 for table in tables), "all tables change")
 
@@ -144,8 +147,7 @@ class Load:
                     )
                 )
                 try:
-                    self.run([change])
-                    self.changed[table] += 1
+                    self.changed[table] += self.run([change])
                 except self.error:
                     continue
 

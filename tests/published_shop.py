@@ -28,12 +28,19 @@ class Killed(BaseException):
 
 
 class Shop:
-    """A lake with the table `shop.t` of a foreign writer, and the output of a subscription to it."""
+    """A lake with the table `shop.t` of a foreign writer, and the output of a subscription to it.
 
-    def __init__(self, make_lake: LakeFactory, **settings: object) -> None:
-        self.lake: Lake = make_lake(foreign_lag_ms=0, lease_ms=60_000, **settings)
+    Args:
+        make_lake: Makes the lake.
+        foreign_lag_ms: How long a commit may take while another thread reads; no time where each waits for the other.
+        settings: Further settings.
+    """
+
+    def __init__(self, make_lake: LakeFactory, foreign_lag_ms: int = 0, **settings: object) -> None:
+        self.lake: Lake = make_lake(foreign_lag_ms=foreign_lag_ms, lease_ms=60_000, **settings)
+        where = self.lake.settings
         self.again: Callable[[], Lake] = lambda: make_lake(
-            self.lake.settings.warehouse_path, catalog_name=self.lake.settings.catalog_name, foreign_lag_ms=0
+            where.warehouse_path, catalog_name=where.catalog_name, foreign_lag_ms=foreign_lag_ms
         )
         self.lake.catalog.create_namespace("shop")
         self.lake.catalog.create_table("shop.t", COLUMNS)

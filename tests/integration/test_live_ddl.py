@@ -41,9 +41,9 @@ def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.M
 )
 def test_tables_of_postgres_are_equal_after_each_step_of_the_script(shop: Shop, steps: list[Step]) -> None:
     def run_on(connection: psycopg.Connection[tuple[Any, ...]]) -> Run:
-        def run(statements: Sequence[str]) -> None:
-            for statement in statements:
-                connection.execute(statement.encode())
+        def run(statements: Sequence[str]) -> int:
+            # It is -1 for statements that alter tables.
+            return sum(max(connection.execute(statement.encode()).rowcount, 0) for statement in statements)
 
         return run
 

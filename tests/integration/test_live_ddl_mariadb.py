@@ -46,10 +46,9 @@ def test_tables_of_mariadb_are_equal_after_each_step_of_the_script(
     lake = make_lake()
     mariadb.execute("CREATE DATABASE shop")
 
-    def run(statements: Sequence[str]) -> None:
+    def run(statements: Sequence[str]) -> int:
         with mariadb.connected("shop") as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
+            return sum(cursor.execute(statement) for statement in statements)
 
     lake.sql(mariadb.declaring(stack, "shop", "altered"))
     try:

@@ -119,7 +119,7 @@ def test_a_suspended_publisher_that_wakes_up_after_its_successor_publishes_nothi
 
 
 def test_following_ends_after_a_commit(shop: Shop) -> None:
-    following = shop.start("--follow")
+    following = shop.start("--follow", foreign_lag_ms="2000")  # a commit takes time while another process reads
     assert following.stdout is not None
     try:
         first = json.loads(following.stdout.readline())

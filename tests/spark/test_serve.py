@@ -27,8 +27,14 @@ BI, OPS = "b" * 16, "o" * 16
 
 
 @pytest.fixture
-def shop(make_lake: LakeFactory) -> Shop:
-    shop = Shop(make_lake)
+def foreign_lag_ms() -> int:
+    """Return how long a commit may take while a client reads. No time: in most tests each waits for the other."""
+    return 0
+
+
+@pytest.fixture
+def shop(make_lake: LakeFactory, foreign_lag_ms: int) -> Shop:
+    shop = Shop(make_lake, foreign_lag_ms)
     shop.write((1, "a"), (2, "b"))
     return shop
 
@@ -66,6 +72,7 @@ def test_queries_read_tables_now_and_at_a_time(client: FlightSqlClient, shop: Sh
     assert "BatchScan" in client.rows("EXPLAIN SELECT * FROM shop.t")[0]["plan"]
 
 
+@pytest.mark.parametrize("foreign_lag_ms", [3_000])
 def test_a_subscription_sends_changes_as_they_come_and_ends_with_its_client(
     client: FlightSqlClient, shop: Shop
 ) -> None:

@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from lakehold.iceberg.attempts import read
 from lakehold.iceberg.column_bounds import file_bounds
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
+from lakehold.iceberg.whole_files import read_whole
 from lakehold.state.rows import Row, Rows, Value
 from lakehold.state.store import Log, State, Store
 
@@ -163,7 +164,7 @@ def _read_rows(table: Table, entries: Iterable[ManifestEntry], columns: Sequence
         with table.io.new_input(entry.data_file.file_path).open() as file:
             # Read whole: Parquet's reader would make a request for each part of a file that is small.
             # `pq.read_table` and Arrow's filters would import pandas.
-            rows += pq.ParquetFile(pa.BufferReader(file.read())).read(columns).to_pylist()
+            rows += pq.ParquetFile(read_whole(file)).read(columns).to_pylist()
     return rows
 
 

@@ -7,6 +7,8 @@ import os
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
+from lakehold.iceberg.whole_files import read_whole
+
 _FETCHED_WHOLE_BYTES = 1 << 20
 """Largest file that is fetched whole."""
 
@@ -20,4 +22,4 @@ def opened(io: FileIO, path: str) -> InputStream | pa.BufferReader:
         return stream
     stream.seek(0)
     with stream:
-        return pa.BufferReader(stream.read())
+        return read_whole(stream)

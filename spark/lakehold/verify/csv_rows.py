@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.csv
 
+from lakehold.iceberg.whole_files import in_arrow_memory
+
 Line = bytes | bytearray | memoryview
 
 _BLOCK_BYTES = 4 << 20
@@ -21,15 +23,15 @@ def text_batches(lines: Iterable[Line], columns: int) -> Iterator[pa.RecordBatch
     for line in lines:
         block += line
         if len(block) >= _BLOCK_BYTES:
-            yield from _parsed(bytes(block), names)
+            yield from _parsed(block, names)
             block.clear()
     if block:
-        yield from _parsed(bytes(block), names)
+        yield from _parsed(block, names)
 
 
-def _parsed(block: bytes, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _parsed(block: bytearray, names: list[str]) -> Iterator[pa.RecordBatch]:
     table = pyarrow.csv.read_csv(
-        pa.BufferReader(block),
+        pa.BufferReader(in_arrow_memory(block)),
         # Arrow fails at a row that is longer than its chunk, and a row may be as long as the block.
         pyarrow.csv.ReadOptions(column_names=names, block_size=len(block) + 1),
         pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
