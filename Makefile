@@ -43,7 +43,7 @@ stack-down: setup ## Stop the stack
 
 ##@ Check
 test: setup-stack setup-browser lint types build/spark-classes.jsa ## Run every check and every test
-	@$(PYTEST) -m "not soak" --durations 30 --durations-min 10
+	@$(PYTEST) -m "not soak" --timeout 600 --durations 30 --durations-min 10
 
 build/spark-classes.jsa: requirements.lock
 	@$(BIN)/python -m tests.spark_archive

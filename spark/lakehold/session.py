@@ -105,7 +105,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
     with _own_interrupts(), _opening:
         running = _running()
         if running is not None:
-            _refuse_other_lake(running, settings)
+            _refuse_other_lake(running.conf.getAll, settings)
         if _started_for or running is None:
             _started_for.add(closed)
         session = _started(builder)
@@ -271,15 +271,16 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
     Raises:
         DefinitionError: Its catalog of that name is another lake's.
     """
-    _refuse_other_lake(spark, settings)
-    needed = {**MERGE_CONF, "spark.sql.session.timeZone": "UTC"}
-    # Spark Connect warns about each deprecated setting that is set, even to its present value.
-    needed |= {name: value for name, value in PLAIN_TEXT_CONF.items() if spark.conf.get(name) != value}
+    before = spark.conf.getAll  # each call of a Connect server takes milliseconds
+    _refuse_other_lake(before, settings)
+    needed = {**MERGE_CONF, **PLAIN_TEXT_CONF, "spark.sql.session.timeZone": "UTC"}
     catalog = f"spark.sql.catalog.{settings.catalog_name}"
-    if spark.conf.get(catalog, None) is None:
+    if catalog not in before:
         needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}
     for name, value in needed.items():
-        spark.conf.set(name, value)
+        # Spark Connect warns about each deprecated setting that is set, even to its present value or its default.
+        if before.get(name) != value and (name not in PLAIN_TEXT_CONF or spark.conf.get(name) != value):
+            spark.conf.set(name, value)
     # A statement uses its own session in every thread; `spark.catalog` uses the session that is active in this thread.
     spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
     return spark
@@ -308,14 +309,14 @@ def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSe
     yield prepared(made, settings)
 
 
-def _refuse_other_lake(spark: SparkSession, settings: Settings) -> None:
-    """Raise `DefinitionError` if the session's catalog belongs to another lake.
+def _refuse_other_lake(conf: Mapping[str, str], settings: Settings) -> None:
+    """Raise `DefinitionError` if the catalog in a session's configuration belongs to another lake.
 
     A session opens a catalog once: a second lake of the same name would read and write the first one's tables.
     """
     for what in ("warehouse", "type"):
         name = f"spark.sql.catalog.{settings.catalog_name}.{what}"
-        other, own = spark.conf.get(name, None), spark_catalog_conf(settings).get(name, "")
+        other, own = conf.get(name), spark_catalog_conf(settings).get(name, "")
         if other is not None and other.rstrip("/") != own.rstrip("/"):
             raise DefinitionError(
                 f'catalog "{settings.catalog_name}" of the Spark session is another lake',
