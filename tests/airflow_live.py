@@ -7,15 +7,19 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 
+from lakehold.demo.airflow_servers import Scheduler
 from lakehold.lake import Lake, connect
+from lakehold.servers import ServerCommand, processes
+from lakehold.servers.server_directory import log_file, pid_file
 from tests.airflow_process import ROOT
 from tests.make_targets import commands
 from tests.spark_connect import free_port
@@ -31,12 +35,19 @@ ANSWERS_WITHIN_S = 120
 
 @dataclass
 class LiveAirflow:
-    """A running `make airflow`."""
+    """A running `make airflow`.
+
+    Attributes:
+        directory: Where the demo keeps its servers.
+        orphans: Processes of a scheduler that was killed: they wait for tasks that it does not send any more.
+    """
 
     process: subprocess.Popen[str]
     url: str
     postgres: str
     lake: Lake
+    directory: Path
+    orphans: list[psutil.Process] = field(default_factory=list)
 
     def get(self, path: str, **query: Any) -> Any:
         return self._request("GET", path, params=query)
@@ -67,6 +78,19 @@ class LiveAirflow:
         """Return the id of the process that runs a batch now, or None."""
         leases = {state.lease for state in self.lake.batches.readers("shop").values() if state.lease is not None}
         return next((int(lease.holder.split(":")[1]) for lease in leases), None)
+
+    def kill_scheduler(self) -> None:
+        """Kill the scheduler, and not the task that it runs, and start another one, as what supervises it would."""
+        servers = self.directory / "airflow"
+        record = pid_file(servers, Scheduler.name)
+        scheduler = processes.recorded(record)
+        assert scheduler is not None
+        self.orphans += scheduler.children(recursive=True)
+        log = log_file(servers, Scheduler.name)
+        command = ServerCommand(scheduler.cmdline(), Path(scheduler.cwd()), log, scheduler.environ())
+        scheduler.kill()
+        wait_for(lambda: processes.has_ended(scheduler), "the scheduler ends")
+        processes.start(command, record)
 
     def orders(self, before_ms: int) -> tuple[set[Row], set[Row]]:
         """Return the orders unchanged since a time, as PostgreSQL has them and as the lake has them now."""
@@ -99,7 +123,13 @@ def live_airflow(
         assert process.poll() is None, printed.read_text()[-3_000:]
         (postgres,) = re.findall(r"PostgreSQL has a shop: (\S+)", printed.read_text())
         with connect(str(directory / "demo" / "lake")) as lake:
-            yield LiveAirflow(process, f"http://127.0.0.1:{port}", postgres, lake)
+            live = LiveAirflow(process, f"http://127.0.0.1:{port}", postgres, lake, directory / "demo")
+            try:
+                yield live
+            finally:
+                for orphan in live.orphans:
+                    with suppress(psutil.NoSuchProcess):
+                        orphan.kill()
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)

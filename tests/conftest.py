@@ -24,11 +24,15 @@ from tests.stack_fixtures import database, stack, stack_directory
 
 __all__ = ["broker", "database", "spark_connect", "stack", "stack_directory"]
 
-start_quickly(os.environ)
-
 _names = itertools.count()
 
 LakeFactory = Callable[..., Lake]
+
+
+def pytest_configure() -> None:
+    """Let Spark start quickly: in tests only, since benchmarks and demos import this module as well."""
+    start_quickly(os.environ)
+
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings that let Spark interpret its plans: a query of a few rows takes less time than compiling code for it."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
+
+import httpx
 
 from lakehold import artifacts
-from lakehold.servers import HOST, Server, ServerCommand
+from lakehold.servers import HOST, Server, ServerCommand, http
 from lakehold.stack.parts.java import java
 from tests.spark_connect import free_port
 
@@ -57,13 +58,10 @@ class S3Server(Server):
         return ServerCommand(java(*options, heap_mb=256), self.folder, self.log, environment={})
 
     def is_healthy(self) -> bool:
-        try:
-            urlopen(self.endpoint, timeout=_ANSWERS_WITHIN_S).close()
-        except HTTPError:  # it denies what is not signed
+        with suppress(httpx.HTTPError):  # another server may have its port, and speak another protocol
+            http.get(self.endpoint, _ANSWERS_WITHIN_S)  # it denies what is not signed, which is an answer
             return True
-        except OSError:
-            return False
-        return True
+        return False
 
     def new_bucket(self, name: str) -> None:
         """Create an empty bucket."""

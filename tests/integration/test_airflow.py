@@ -82,10 +82,22 @@ def test_a_worker_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
         return bool(killed)
 
     live.wait_for(kill)
-    killed_ms = now_ms()
+    arrive_once(live, now_ms())
+
+
+def test_a_scheduler_killed_amid_a_batch_loses_nothing(live: LiveAirflow) -> None:
+    live.wait_for(lambda: live.holder() is not None)
+    before = len(live.runs("lakehold_ingest"))
+    live.kill_scheduler()
+    arrive_once(live, now_ms())
+    live.wait_for(lambda: [run["state"] for run in live.runs("lakehold_ingest")[before:]].count("success") > 0)
+
+
+def arrive_once(live: LiveAirflow, before_ms: int) -> None:
+    """Wait until the lake has all orders of before a time, and check that it has each once."""
 
     def arrived() -> bool:
-        upstream, in_lake = live.orders(killed_ms)
+        upstream, in_lake = live.orders(before_ms)
         assert len(upstream) > 20, "most orders remain unchanged for a while"
         return upstream <= in_lake
 

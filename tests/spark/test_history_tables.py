@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,11 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
+POINTS: list[tuple[ModuleType, Point]] = [
+    (history_publisher, "before-publication"),
+    (write_audit_publish, "before-publish"),
+    (history_publisher, "after-publication"),
+]
 TRACKED = "(SELECT id, lower(v) AS v, v AS spelt FROM shop.t) ENVELOPE HISTORY (KEY (id)) TRACK (v)"
 
 
@@ -42,6 +47,18 @@ def shop(make_lake: LakeFactory) -> Shop:
     made = OneCommit(make_lake)
     made.write((1, "a"), (2, "b"))
     return made
+
+
+def killed(shop: Shop, monkeypatch: pytest.MonkeyPatch, module: ModuleType, point: Point) -> None:
+    with monkeypatch.context() as patched:
+        dies_at(patched, point, module)
+        with pytest.raises(Killed):
+            shop.lake.publish("s")
+
+
+def lapse(shop: Shop) -> None:
+    """Move the subscription's hold past what it has read."""
+    shop.lake.subscriptions.holds.advance("subscription_s", shop.lake.timelines.of(["shop.t"])["shop.t"].upper_ms - 1)
 
 
 def subscribe(shop: Shop, what: str = "shop.t ENVELOPE HISTORY (KEY (id))", options: str = "") -> None:
@@ -120,17 +137,9 @@ def test_a_publisher_that_dies_around_its_commit_ends_and_begins_each_range_once
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscribe(shop)
-    points: list[tuple[Any, Point]] = [
-        (history_publisher, "before-publication"),
-        (write_audit_publish, "before-publish"),
-        (history_publisher, "after-publication"),
-    ]
-    for number, (module, point) in enumerate(points * 2):
+    for number, (module, point) in enumerate(POINTS * 2):
         shop.write((1, f"value {number}"), (10 + number, "new"), (9 + number, None))
-        with monkeypatch.context() as patched:
-            dies_at(patched, point, module)
-            with pytest.raises(Killed):
-                shop.lake.publish("s")
+        killed(shop, monkeypatch, module, point)
     shop.lake.publish("s")
     assert [row[1] for row in history(shop) if row[0] == 1][-1] == "value 5"
     assert assert_shows(shop.lake, "bi.out", "SELECT * FROM shop.t", times(shop)) >= 6
@@ -156,9 +165,7 @@ def test_after_a_lapse_all_ranges_end_and_others_begin(shop: Shop) -> None:
     begin = history(shop)[0][-2]
     shop.write((3, "c"))
     shop.write((1, None))
-    shop.lake.subscriptions.holds.advance(
-        "subscription_s", shop.lake.subscriptions.publisher("s")._follower.latest_ms()
-    )
+    lapse(shop)
     (report,) = shop.lake.publish("s")
     assert report.restarted
     restarted = int(shop.lake.catalog.load_table("bi.out").properties["lakehold.restarted-at"])
@@ -168,6 +175,25 @@ def test_after_a_lapse_all_ranges_end_and_others_begin(shop: Shop) -> None:
         (2, "b", restarted, None),
         (3, "c", restarted, None),
     ]
+
+
+def test_a_publisher_that_dies_while_the_history_starts_over_ends_and_begins_each_range_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribe(shop, options="WITH (ON LAPSE = 'resnapshot')")
+    shop.lake.publish("s")
+    for number, (module, point) in enumerate(POINTS):
+        shop.write((1, f"value {number}"), (10 + number, "new"), (9 + number, None))
+        lapse(shop)
+        killed(shop, monkeypatch, module, point)
+    shop.write((3, "c"))
+    shop.lake.publish("s")
+    table = shop.lake.catalog.load_table("bi.out")
+    restarted = int(table.properties["lakehold.restarted-at"])
+    assert {end for *_, begin, end in history(shop) if begin < restarted} == {restarted}, "only the last restart counts"
+    assert {row[:2] for row in history(shop) if row[-2] == restarted} == {(1, "value 2"), (2, "b"), (12, "new")}
+    assert assert_shows(shop.lake, "bi.out", "SELECT * FROM shop.t", [at for at in times(shop) if at >= restarted]) == 1
+    assert list(table.metadata.refs) == ["main"]
 
 
 def test_retain_output_removes_ranges_that_ended(shop: Shop) -> None:
