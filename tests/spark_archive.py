@@ -17,7 +17,7 @@ from lakehold.session import SHORT_RUN_OPTIONS
 
 ARCHIVE = Path(__file__).parents[1] / "build" / "spark-classes.jsa"
 
-_OPTIONS = "SPARK_SUBMIT_OPTS"
+JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 """A variable with Java options of every Spark that a process or its children start."""
 
 _TYPICAL = """
@@ -31,14 +31,14 @@ _TYPICAL = """
 def start_quickly(environment: MutableMapping[str, str]) -> None:
     """Let every Spark that gets this environment start quickly: tests end before code that is compiled well pays off."""
     archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
-    environment[_OPTIONS] = f"-XX:TieredStopAtLevel=1{archive}"
+    environment[JAVA_OPTIONS] = f"-XX:TieredStopAtLevel=1{archive}"
 
 
 def _make() -> None:
     """Run typical statements in a Spark that writes the archive as it ends."""
     ARCHIVE.parent.mkdir(exist_ok=True)
     made = ARCHIVE.with_suffix(".new")
-    os.environ[_OPTIONS] = f"-XX:ArchiveClassesAtExit={made} -Xlog:disable"
+    os.environ[JAVA_OPTIONS] = f"-XX:ArchiveClassesAtExit={made} -Xlog:disable"
     conf = {"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS}
     with (
         TemporaryDirectory() as directory,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 from tests.benchmarks.figures import Figure, as_json
 from tests.benchmarks.page import rendered
 from tests.benchmarks.results import load, with_measured
 from tests.doc_pages import ROOT, section, table_rows
+from tests.spark_archive import JAVA_OPTIONS
 
 
 def test_tables_and_plots_are_those_of_the_figures() -> None:
@@ -39,3 +43,13 @@ def test_a_new_run_is_added_to_the_history_of_its_figure() -> None:
     assert changed.measured[:-1] == drain.measured
     newest = changed.newest
     assert (newest.median, newest.lowest, newest.highest, newest.floor, newest.ratio) == (5.0, 4.0, 6.0, 4.0, 1.25)
+
+
+def test_benchmarks_measure_the_spark_of_users() -> None:
+    """What they share with the tests does not bring the Java options with which the tests' Sparks start quickly."""
+    asked = "import os; before = {**os.environ}; import tests.benchmarks.__main__; assert os.environ == before"
+    environment = {name: value for name, value in os.environ.items() if name != JAVA_OPTIONS}
+    asking = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert asking.returncode == 0, asking.stderr
