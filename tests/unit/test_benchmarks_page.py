@@ -46,10 +46,10 @@ def test_a_new_run_is_added_to_the_history_of_its_figure() -> None:
 
 
 def test_benchmarks_measure_the_spark_of_users() -> None:
-    """What they share with the tests does not bring the Java options with which the tests' Sparks start quickly."""
-    asked = "import os; before = {**os.environ}; import tests.benchmarks.__main__; assert os.environ == before"
+    """Import the benchmarks: what they share with the tests changes no Java option of their Spark."""
+    program = "import os; before = {**os.environ}; import tests.benchmarks.__main__; assert os.environ == before"
     environment = {name: value for name, value in os.environ.items() if name != JAVA_OPTIONS}
-    asking = subprocess.run(
-        [sys.executable, "-c", asked], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    assert asking.returncode == 0, asking.stderr
+    assert ended.returncode == 0, ended.stderr
