@@ -120,13 +120,13 @@ def cluster(lake: Lake, directory: Path, sizes: Sizes, runs: int) -> list[Figure
         ),
         *(
             _figure(
-                f"{timestamps}, {how}",
+                f"{timestamps}, {shown}",
                 took[f"subscribe {how}"]["far"],
                 "local files",
                 took[f"subscribe {how}"]["here"],
                 3.0,
             )
-            for how in ("first", "again")
+            for how, shown in (("first", "the first time"), ("again", "again"))
         ),
         _figure(
             f"{_CHANGES} changes in each of {sizes.tables} tables on a cluster, plan to commit",
