@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import psutil
@@ -150,6 +151,29 @@ def test_a_killed_part_restarts_with_its_data_and_the_others_are_left_alone(
     while key != {"id": 2}:  # messages that Connect had not acknowledged when it was killed may arrive twice
         key, value = customers.next()
     assert value["after"]["name"] == "Grace"
+
+
+def test_a_killed_database_restarts_as_soon_as_its_backends_have_ended(
+    stack_directory: Path, stack: StackAddresses, database: SourceDatabase
+) -> None:
+    server = psutil.Process(_pids(stack_directory)["postgres"])
+    backends = server.children()
+    for backend in backends:
+        backend.suspend()
+    server.kill()
+    server.wait()
+
+    def resume() -> None:
+        for backend in backends:
+            backend.resume()
+
+    resuming = Timer(1.0, resume)
+    resuming.start()
+    try:
+        assert lakehold_stack.up(stack_directory) == stack
+    finally:
+        resuming.join()
+    database.execute("CREATE TABLE later (id int)")
 
 
 def test_a_failed_connector_is_reported_with_the_cause_and_goes_on_when_restarted(database: SourceDatabase) -> None:

@@ -7,7 +7,10 @@ import pwd
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
+
+import psutil
 
 from lakehold.errors import EnvironmentMissing
 from lakehold.servers import HOST, ServerCommand
@@ -18,6 +21,8 @@ from lakehold.stack.parts.part import Part
 _DEBIAN_BINARIES = Path("/usr/lib/postgresql")
 _SERVER_USER = "postgres"
 _COMMAND_TIMEOUT_S = 60
+_LEFT_WITHIN_S = 30.0
+_POLL_INTERVAL_S = 0.1
 
 _SETTINGS = {
     "wal_level": "logical",
@@ -72,7 +77,7 @@ class Postgres(Part):
         return self.ports.postgres
 
     def prepare(self) -> None:
-        """Create the data directory, and let only the server's user enter it."""
+        """Create the data directory, which only the server's user may enter; wait until a server that died there has left it."""
         data = self.folder / "data"
         user = _server_user()
         if user:
@@ -82,6 +87,9 @@ class Postgres(Part):
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         if not data.exists():
             self._initialize(data)
+        deadline_s = time.monotonic() + _LEFT_WITHIN_S
+        while _is_worked_in(data) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_INTERVAL_S)
 
     def command(self) -> ServerCommand:
         """Return the command that runs the server in the foreground."""
@@ -145,6 +153,12 @@ def _server_user() -> pwd.struct_passwd | None:
             detail=f'There is no user "{_SERVER_USER}" to run it as.',
             hint="Run the command as another user, or apt-get install postgresql.",
         ) from None
+
+
+def _is_worked_in(data: Path) -> bool:
+    """Return whether processes of a server remain: after it was killed, PostgreSQL refuses to start until they have ended."""
+    folder = str(data.resolve())
+    return any(process.info["cwd"] == folder for process in psutil.process_iter(["cwd"]))
 
 
 def _as_server_user(command: list[str]) -> list[str]:
