@@ -192,7 +192,7 @@ def test_a_publisher_that_dies_while_the_history_starts_over_ends_and_begins_eac
     restarted = int(table.properties["lakehold.restarted-at"])
     assert {end for *_, begin, end in history(shop) if begin < restarted} == {restarted}, "only the last restart counts"
     assert {row[:2] for row in history(shop) if row[-2] == restarted} == {(1, "value 2"), (2, "b"), (12, "new")}
-    assert assert_shows(shop.lake, "bi.out", "SELECT * FROM shop.t", [at for at in times(shop) if at >= restarted]) == 1
+    assert assert_shows(shop.lake, "bi.out", "SELECT * FROM shop.t", [at for at in times(shop) if at >= restarted]) >= 2
     assert list(table.metadata.refs) == ["main"]
 
 
