@@ -63,6 +63,11 @@ class Shop:
         rows: list[Row] = self.lake.catalog.load_table(name).scan().to_arrow().to_pylist()
         return sorted(rows, key=lambda row: (row["mz_timestamp"], row.get("id") or 0))
 
+    def lapse(self) -> None:
+        """Move the only hold, that of a subscription or a view, past what it has read."""
+        (hold,) = self.lake.holds.all()
+        self.lake.subscriptions.holds.advance(hold.name, self.lake.timelines.of(["shop.t"])["shop.t"].upper_ms - 1)
+
     def expected(self, clauses: str = "") -> list[Row]:
         """Return the output of the whole SUBSCRIBE, from the output table's first timestamp to its position."""
         first = min(row["mz_timestamp"] for row in self.output())
@@ -86,11 +91,16 @@ class Shop:
         return str(row[3])
 
 
-def dies_at(monkeypatch: pytest.MonkeyPatch, point: Point, module: ModuleType = publisher) -> None:
-    """Let the process die at a failpoint of a module."""
+def publish_and_die(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, point: Point, module: ModuleType = publisher
+) -> None:
+    """Publish a subscription or a view in a process that dies at a failpoint of a module."""
 
     def failpoint(here: Point) -> None:
         if here == point:
             raise Killed
 
-    monkeypatch.setattr(module, "failpoint", failpoint)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "failpoint", failpoint)
+        with pytest.raises(Killed):
+            lake.publish(name)

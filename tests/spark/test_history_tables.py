@@ -14,7 +14,7 @@ from lakehold.publish import history_publisher
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.history_tables import Range, assert_shows, ranges
-from tests.published_shop import COLUMNS, DAY_MS, Killed, Shop, dies_at
+from tests.published_shop import COLUMNS, DAY_MS, Shop, publish_and_die
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -47,18 +47,6 @@ def shop(make_lake: LakeFactory) -> Shop:
     made = OneCommit(make_lake)
     made.write((1, "a"), (2, "b"))
     return made
-
-
-def killed(shop: Shop, monkeypatch: pytest.MonkeyPatch, module: ModuleType, point: Point) -> None:
-    with monkeypatch.context() as patched:
-        dies_at(patched, point, module)
-        with pytest.raises(Killed):
-            shop.lake.publish("s")
-
-
-def lapse(shop: Shop) -> None:
-    """Move the subscription's hold past what it has read."""
-    shop.lake.subscriptions.holds.advance("subscription_s", shop.lake.timelines.of(["shop.t"])["shop.t"].upper_ms - 1)
 
 
 def subscribe(shop: Shop, what: str = "shop.t ENVELOPE HISTORY (KEY (id))", options: str = "") -> None:
@@ -139,7 +127,7 @@ def test_a_publisher_that_dies_around_its_commit_ends_and_begins_each_range_once
     subscribe(shop)
     for number, (module, point) in enumerate(POINTS * 2):
         shop.write((1, f"value {number}"), (10 + number, "new"), (9 + number, None))
-        killed(shop, monkeypatch, module, point)
+        publish_and_die(shop.lake, "s", monkeypatch, point, module)
     shop.lake.publish("s")
     assert [row[1] for row in history(shop) if row[0] == 1][-1] == "value 5"
     assert assert_shows(shop.lake, "bi.out", "SELECT * FROM shop.t", times(shop)) >= 6
@@ -165,7 +153,7 @@ def test_after_a_lapse_all_ranges_end_and_others_begin(shop: Shop) -> None:
     begin = history(shop)[0][-2]
     shop.write((3, "c"))
     shop.write((1, None))
-    lapse(shop)
+    shop.lapse()
     (report,) = shop.lake.publish("s")
     assert report.restarted
     restarted = int(shop.lake.catalog.load_table("bi.out").properties["lakehold.restarted-at"])
@@ -184,8 +172,8 @@ def test_a_publisher_that_dies_while_the_history_starts_over_ends_and_begins_eac
     shop.lake.publish("s")
     for number, (module, point) in enumerate(POINTS):
         shop.write((1, f"value {number}"), (10 + number, "new"), (9 + number, None))
-        lapse(shop)
-        killed(shop, monkeypatch, module, point)
+        shop.lapse()
+        publish_and_die(shop.lake, "s", monkeypatch, point, module)
     shop.write((3, "c"))
     shop.lake.publish("s")
     table = shop.lake.catalog.load_table("bi.out")

@@ -11,7 +11,7 @@ import pytest
 
 from lakehold.failpoints import Point
 from tests.conftest import LakeFactory
-from tests.published_shop import DAY_MS, Killed, Row, Shop, dies_at
+from tests.published_shop import DAY_MS, Row, Shop, publish_and_die
 
 pytestmark = pytest.mark.spark
 
@@ -110,10 +110,7 @@ def test_a_killed_publisher_loses_and_repeats_nothing(
 ) -> None:
     shop.subscribe()
     for step in range(3):
-        with monkeypatch.context() as patch:
-            dies_at(patch, point)
-            with pytest.raises(Killed):
-                shop.lake.publish("s")
+        publish_and_die(shop.lake, "s", monkeypatch, point)
         shop.write((1, f"step {step}"))
     shop.lake.publish("s")
     assert shop.counted(shop.output()) == shop.counted(shop.expected())

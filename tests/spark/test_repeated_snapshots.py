@@ -17,10 +17,9 @@ from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.lake import Lake
 from lakehold.model.offsets import TopicPartition
 from lakehold.publish import view_publisher
-from tests import published_shop
 from tests.debezium_messages import Topic
 from tests.materialized_views import assert_equal_at_every_timestamp
-from tests.published_shop import dies_at
+from tests.published_shop import publish_and_die
 
 pytestmark = pytest.mark.spark
 
@@ -118,10 +117,7 @@ def test_a_view_killed_while_its_table_is_snapshotted_again_shows_its_query_afte
         (view_publisher, "after-publication"),
     ]
     for module, point in points:
-        with monkeypatch.context() as patched:
-            dies_at(patched, point, module)
-            with pytest.raises(published_shop.Killed):
-                lake.publish("bi.v")
+        publish_and_die(lake, "bi.v", monkeypatch, point, module)
         shop.complete("r1", request)
         shop.topic.create(row(len(shop.rows()) + 5, "new"))
         shop.ingest()

@@ -14,7 +14,7 @@ from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import PublishReport
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
-from tests.published_shop import COLUMNS, DAY_MS, Killed, Shop, dies_at
+from tests.published_shop import COLUMNS, DAY_MS, Shop, publish_and_die
 
 pytestmark = pytest.mark.spark
 
@@ -94,10 +94,7 @@ def test_a_lapsed_subscription_starts_over_in_one_commit(shop: Shop, monkeypatch
     shop.subscribe(options="WITH (ON LAPSE = 'resnapshot')")
     shop.lake.publish("s")
     lapse(shop)
-    with monkeypatch.context() as patch:
-        dies_at(patch, "before-publication")
-        with pytest.raises(Killed):
-            shop.lake.publish("s")
+    publish_and_die(shop.lake, "s", monkeypatch, "before-publication")
     (report,) = shop.lake.publish("s")
     assert report.restarted
     assert [(row["mz_diff"], row["id"], row["v"]) for row in shop.output()] == [(1, 2, "b"), (1, 3, "c")]

@@ -13,7 +13,7 @@ from lakehold.publish import view_publisher
 from lakehold.publish.derived_table import RESTARTED_PROPERTY
 from tests.conftest import LakeFactory
 from tests.materialized_views import shown
-from tests.published_shop import Killed, Shop, dies_at
+from tests.published_shop import Shop, publish_and_die
 
 pytestmark = pytest.mark.spark
 
@@ -32,13 +32,6 @@ def shop(make_lake: LakeFactory) -> Shop:
     return made
 
 
-def killed(shop: Shop, monkeypatch: pytest.MonkeyPatch, module: ModuleType, point: Point) -> None:
-    with monkeypatch.context() as patched:
-        dies_at(patched, point, module)
-        with pytest.raises(Killed):
-            shop.lake.publish("bi.v")
-
-
 def restarts(lake: Lake) -> int:
     """Count the timestamps at which the view's table started over, without branches that were never published."""
     table = lake.catalog.load_table("bi.v")
@@ -51,12 +44,6 @@ def restarts(lake: Lake) -> int:
     return len(found)
 
 
-def lapse(lake: Lake) -> None:
-    """Move the view's hold past what the view has read."""
-    (hold,) = lake.holds.all()
-    lake.subscriptions.holds.advance(hold.name, lake.timelines.of(["shop.t"])["shop.t"].upper_ms - 1)
-
-
 @pytest.mark.parametrize("key", [pytest.param("", marks=pytest.mark.soak), "KEY (id)"])
 def test_a_view_killed_while_it_starts_over_shows_its_query_afterwards(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, key: str
@@ -67,8 +54,8 @@ def test_a_view_killed_while_it_starts_over_shows_its_query_afterwards(
     for number, (module, point) in enumerate(POINTS):
         shop.write((10 + number, "new"), (9 + number, None))
         shop.write((1, f"value {number}"))
-        lapse(lake)
-        killed(shop, monkeypatch, module, point)
+        shop.lapse()
+        publish_and_die(lake, "bi.v", monkeypatch, point, module)
     shop.write((3, "c"))
     lake.publish("bi.v")
     assert restarts(lake) == 1, "only the death after the commit left a restart, and it was not repeated"
@@ -96,7 +83,7 @@ def test_a_view_killed_while_it_merges_timestamps_as_one_shows_its_query_afterwa
         shop.write((10, "b"), (1, f"value {number}"))
         shop.write((20 + number, f"new {number}"))
         shop.write((10, f"other {number}"), (19 + number, None))
-        killed(shop, monkeypatch, module, point)
+        publish_and_die(lake, "bi.v", monkeypatch, point, module)
     shop.write((3, "c"))
     lake.publish("bi.v")
     times = [version.mz_timestamp for version in lake.timelines.of(["bi.v"])["bi.v"].versions]
