@@ -151,12 +151,16 @@ def test_a_resnapshot_replaces_all_rows(shop: Shop, topic: Topic) -> None:
     topic.delete(row(1))
     shop.ingest(topic)
     assert shop.rows() == [(1, "a", 0), (2, "a", 0)], "the first snapshot was not finished"
+    topic.create(row(3))
+    topic.delete(row(2))
+    shop.ingest(topic)
     topic.lsn, topic.last_commit = topic.lsn + 1_000, None
     topic.snapshot([row(1), row(4), row(4)])
     topic.delete(row(4))
     (report,) = shop.ingest(topic)
     assert not report.stopped
     assert shop.rows() == [(1, "a", 0), (4, "a", 0)]
+    assert [(table.inserted, table.deleted) for table in report.tables] == [(2, 2)]
 
 
 def test_a_truncate_empties_the_table(shop: Shop, topic: Topic) -> None:

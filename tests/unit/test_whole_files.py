@@ -21,7 +21,7 @@ class Opened:
         return self.content
 
 
-@pytest.mark.parametrize("content", [bytes(range(256)), b""])
+@pytest.mark.parametrize("content", [b"PAR1 and more", b""])
 def test_a_file_read_whole_keeps_no_object_of_python(content: bytes) -> None:
     file = Opened(content)
     before = sys.getrefcount(content)

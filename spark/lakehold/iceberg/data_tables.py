@@ -334,3 +334,12 @@ def _as_state(snapshot: Snapshot) -> SnapshotState:
 
 def _summary(summary: Any) -> dict[str, str]:
     return {"operation": summary.operation.value, **summary.additional_properties} if summary is not None else {}
+
+
+def removed_rows(summary: Mapping[str, str]) -> int:
+    """Count the rows that a snapshot removed: with their files, of which deletes had hidden some, or in files that stay."""
+    counts = (
+        summary.get(name, "0") for name in ("deleted-records", "added-position-deletes", "removed-position-deletes")
+    )
+    with_files, hidden, hidden_before = map(int, counts)
+    return with_files + hidden - hidden_before

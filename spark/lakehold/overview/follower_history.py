@@ -8,11 +8,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
-from lakehold.iceberg.data_tables import POSITION_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.iceberg.data_tables import POSITION_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY, removed_rows
 from lakehold.overview.lag import Advance, InputChange
 from lakehold.timeline.timelines import Timeline
-
-_CHANGED_ROWS = ("added-records", "added-position-deletes", "deleted-records")
 
 
 def input_changes(timeline: Timeline) -> tuple[InputChange, ...]:
@@ -39,7 +37,7 @@ def _changed_rows(snapshot: Snapshot) -> int:
     if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
         return 0
     summary = _summary(snapshot)
-    return sum(int(summary.get(name, 0)) for name in _CHANGED_ROWS)
+    return int(summary.get("added-records", 0)) + removed_rows(summary)
 
 
 def _summary(snapshot: Snapshot) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lakehold.definitions import Table
-from lakehold.iceberg.data_tables import TableState
+from lakehold.iceberg.data_tables import TableState, removed_rows
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.model.high_water_marks import HighWaterMarks
 
@@ -102,7 +102,7 @@ def counted(report: TableReport, written: TableState | None, batch: BatchIdentit
     merged = "spark.merge-into.num-target-rows-"
     plain = [s for s in summaries if f"{merged}inserted" not in s]
     added = sum(int(s.get("added-records", 0)) for s in plain)
-    removed = sum(int(s.get("added-position-deletes", 0)) - int(s.get("removed-position-deletes", 0)) for s in plain)
+    removed = sum(map(removed_rows, plain))
     return replace(
         report,
         inserted=total(f"{merged}inserted") + added,
