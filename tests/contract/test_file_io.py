@@ -69,7 +69,9 @@ def test_a_missing_file_is_not_found_and_may_come_later(new_lake: NewLake, kind:
 
 
 @pytest.mark.stack
-def test_a_busy_store_and_one_that_denies_a_file_are_told_apart(s3_server: S3Server, tmp_path: Path) -> None:
+def test_a_busy_store_answers_in_the_end_and_one_that_denies_a_file_is_an_error(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
     with (
         faulty_s3.in_front_of(s3_server.endpoint) as store,
         files_of(s3_server.new_lake(tmp_path, store.endpoint)) as (io, warehouse),

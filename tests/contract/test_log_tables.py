@@ -70,17 +70,35 @@ def test_all_rows_may_be_deleted(log: Log[HoldObject]) -> None:
     assert forget(log, 99) == 0
 
 
-def test_recent_rows_are_read_without_the_files_of_older_ones(
-    log: Log[HoldObject], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = list[object]()
-    parquet_file = pq.ParquetFile
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of rows of each file that is opened from then on."""
+    counts, parquet_file = list[int](), pq.ParquetFile
 
-    def counted(file: object) -> object:
-        opened.append(file)
-        return parquet_file(file)
+    def counted(content: object) -> pq.ParquetFile:
+        file = parquet_file(content)
+        counts.append(file.metadata.num_rows)
+        return file
 
     monkeypatch.setattr(pq, "ParquetFile", counted)
+    return counts
+
+
+def test_recent_rows_are_read_without_the_files_of_older_ones(log: Log[HoldObject], opened: list[int]) -> None:
+    opened.clear()
     recent = log.recent("on_id", "24")  # type: ignore[arg-type]
     assert [int(found.on_id) for found in recent] == list(range(24, 30))
-    assert len(opened) == 2
+    assert sorted(opened) == [1, 7]
+
+
+def test_a_small_file_is_read_once(log: Log[HoldObject], catalog: Catalog, opened: list[int]) -> None:
+    reader = IcebergState(catalog).log(HOLD_OBJECTS)
+    opened.clear()
+    assert numbers(reader) == list(range(30))
+    assert sorted(opened) == [1, 7, 8, 14]
+    log.append(row(30))
+    opened.clear()
+    assert numbers(reader) == list(range(31))
+    assert sorted(opened) == [1, 8, 14]
+    log.forget("on_id", "31", lambda _: False)  # type: ignore[arg-type]
+    assert numbers(reader) == []

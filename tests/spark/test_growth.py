@@ -55,3 +55,21 @@ def test_work_on_one_table_costs_the_same_beside_few_and_many_tables(
         found.append(requests(place, of))
     few, many = found
     assert many == few
+
+
+def test_a_page_of_an_open_lake_takes_no_requests_for_what_did_not_change(
+    place: CountedPlace, spark: SparkSession, tmp_path: Path
+) -> None:
+    of = GrowingLake(spark, place.new_lake(tmp_path), tmp_path / "source")
+    for _ in range(3):
+        of.record()
+        with of.opened() as writer:
+            of.ingest(writer)
+    with of.opened() as lake:
+        of.works["maintain"](lake)  # it deletes what nothing needs
+        for name in ("status page", "maintain"):
+            of.works[name](lake)
+            with place.counted() as counted:
+                of.works[name](lake)
+            # Maintenance lists the pages of checks, which other processes may have written.
+            assert set(counted.store) <= ({"GET several"} if name == "maintain" else set()), name

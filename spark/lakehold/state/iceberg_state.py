@@ -5,8 +5,11 @@ Read `store.py` first: it has the interfaces that are implemented here. The tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Generic
 
 import pyarrow as pa
@@ -27,6 +30,9 @@ MANIFESTS_MOST = 50
 
 SMALL_FILE_RECORDS = 10_000
 """Records below which a file is compacted; larger ones stay, so that the cost of compaction does not grow."""
+
+_READ_AT_ONCE = 16
+"""Files of a log that are read side by side: an object store takes tens of milliseconds for each."""
 
 
 class IcebergState(State):
@@ -97,26 +103,54 @@ class _IcebergStore(Store[Value]):
         return seen
 
 
+@dataclass(frozen=True)
+class _SeenFiles:
+    """The files of one snapshot of a log, and the rows of those that are small, by path. None of it ever changes."""
+
+    snapshot_id: int | None
+    entries: tuple[ManifestEntry, ...]
+    rows: Mapping[str, pa.Table]
+
+
 class _IcebergLog(Log[Value]):
-    """A table of few files to which rows are appended."""
+    """A table of few files to which rows are appended; what was seen of them is not read again."""
 
     def __init__(self, catalog: Catalog, rows: Rows[Value]) -> None:
         self._catalog = catalog
         self._rows = rows
+        self._seen = _SeenFiles(None, (), {})
 
     def values(self) -> tuple[Value, ...]:
-        rows = read(self._catalog, self._rows.table, lambda table: self._read(table, _by_age(_current_entries(table))))
+        rows = read(self._catalog, self._rows.table, lambda table: self._read(table, self._entries(table)))
         return tuple(map(self._rows.from_row, rows))
 
     def recent(self, field: str, from_ms: int) -> tuple[Value, ...]:
         def rows(table: Table) -> list[Row]:
-            young = [e for e in _by_age(_current_entries(table)) if _may_be_young(table, e, field, from_ms)]
+            young = [e for e in self._entries(table) if _may_be_young(table, e, field, from_ms)]
             return [row for row in self._read(table, young) if row[field] >= from_ms]
 
         return tuple(map(self._rows.from_row, read(self._catalog, self._rows.table, rows)))
 
-    def _read(self, table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
-        return _read_rows(table, entries, self._rows.columns)
+    def _entries(self, table: Table) -> tuple[ManifestEntry, ...]:
+        """Return the files of the current snapshot in the order in which they were appended."""
+        snapshot, seen = table.current_snapshot(), self._seen
+        if snapshot is None or snapshot.snapshot_id != seen.snapshot_id:
+            entries = _by_age(_current_entries(table))
+            rows = {_path(e): seen.rows[_path(e)] for e in entries if _path(e) in seen.rows}
+            self._seen = seen = _SeenFiles(snapshot.snapshot_id if snapshot else None, entries, rows)
+        return seen.entries
+
+    def _read(self, table: Table, entries: Sequence[ManifestEntry]) -> list[Row]:
+        """Read the rows of some files, and remember those of small ones."""
+        seen = self._seen
+        unread = [e for e in entries if _path(e) not in seen.rows]
+        rows = {
+            **seen.rows,
+            **dict(zip(map(_path, unread), _read_files(table, unread, self._rows.columns), strict=True)),
+        }
+        small = {path: found for path, found in rows.items() if found.num_rows < SMALL_FILE_RECORDS}
+        self._seen = replace(seen, rows=small)
+        return list(chain.from_iterable(rows[_path(e)].to_pylist() for e in entries))
 
     def append(self, value: Value) -> None:
         row = self._rows.to_row(value)
@@ -134,7 +168,7 @@ class _IcebergLog(Log[Value]):
 
         def plan(table: Table) -> Rewrite | None:
             nonlocal gone
-            entries = _by_age(_current_entries(table))
+            entries = self._entries(table)
             left = {
                 e.data_file.file_path: [row for row in _read_rows(table, [e]) if stays(row)]
                 for e in entries
@@ -154,18 +188,28 @@ def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
     return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
 
 
-def _read_rows(table: Table, entries: Iterable[ManifestEntry], columns: Sequence[str] | None = None) -> list[Row]:
-    """Read the rows of the files of `entries`, file after file, with all columns, or those of `columns` that a file has.
+def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
+    """Read the rows of the files of `entries`, file after file, with all columns."""
+    return list(chain.from_iterable(rows.to_pylist() for rows in _read_files(table, entries)))
 
-    Columns go by name, as system tables never rename one.
-    """
-    rows: list[Row] = []
-    for entry in entries:
-        with table.io.new_input(entry.data_file.file_path).open() as file:
-            # Read whole: Parquet's reader would make a request for each part of a file that is small.
-            # `pq.read_table` and Arrow's filters would import pandas.
-            rows += pq.ParquetFile(read_whole(file)).read(columns).to_pylist()
-    return rows
+
+def _read_files(
+    table: Table, entries: Iterable[ManifestEntry], columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """Read files side by side, with all columns, or those of `columns` that a file has: system tables never rename one."""
+    with ThreadPoolExecutor(_READ_AT_ONCE, thread_name_prefix="lakehold-state") as threads:
+        yield from threads.map(partial(_read_file, table, columns), entries)
+
+
+def _read_file(table: Table, columns: Sequence[str] | None, entry: ManifestEntry) -> pa.Table:
+    with table.io.new_input(_path(entry)).open() as file:
+        # Read whole: Parquet's reader would make a request for each part of a file that is small.
+        # `pq.read_table` and Arrow's filters would import pandas.
+        return pq.ParquetFile(read_whole(file)).read(columns)
+
+
+def _path(entry: ManifestEntry) -> str:
+    return str(entry.data_file.file_path)
 
 
 def _to_arrow(table: Table, rows: Iterable[Row]) -> pa.Table:
