@@ -77,8 +77,8 @@ class Changes(ABC):
             self._empty().writeTo(self.name).overwrite(F.lit(True))
 
     def _empty(self) -> DataFrame:
-        of = pa.schema([pa.field(column.name, pa.string()) for column in self.columns])
-        return self._typed(frame_of(of.empty_table(), self.spark, spark_schema(of)))
+        nulls = [f"CAST(NULL AS {column.spark_type}) AS {quoted(column.name)}" for column in self.columns]
+        return self.spark.range(0).selectExpr(*nulls)
 
     @property
     def _names(self) -> list[str]:
@@ -191,7 +191,9 @@ class RowChanges(Appended):
         )
         conditions = [*equal_rows.ranges(self.columns, totals)]
         with self.reading():
-            found = equal_rows.find(self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES)
+            found = equal_rows.find(
+                self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES, equal_rows.as_in_diffs
+            )
         if found.num_rows != pc.sum(copies).as_py():
             raise LakeholdError(
                 f'materialized view "{self.full_name}" lacks rows that its query had',
@@ -225,7 +227,7 @@ class KeyedChanges(Changes):
         def equal(name: str) -> str:
             # `<=>` shuffles the whole table, `=` does not.
             operator = "<=>" if rows.column(name).null_count else "="
-            sides = (equal_rows.exactly(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
+            sides = (equal_rows.as_in_diffs(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
             return f" {operator} ".join(sides)
 
         matched = " AND ".join([*map(equal, self.key), *equal_rows.ranges(keys, totals, "t."), *conditions])

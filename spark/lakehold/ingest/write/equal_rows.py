@@ -1,7 +1,8 @@
 """Finds and removes rows of a table by all of their values, for tables whose rows need not have a key.
 
-Rows are equal if their columns hold the same values: NULL is the same as NULL and NaN as NaN; -0.0 and 0.0 differ. Iceberg's
-`_row_id` tells equal rows apart.
+Rows are equal if their columns hold the same values: NULL is the same as NULL and NaN as NaN. A mirrored table has exactly the
+values of its source, so there -0.0 and 0.0 differ (`exactly`). Diffs take them for the same value, so the tables that follow
+diffs do, too (`as_in_diffs`). Iceberg's `_row_id` tells equal rows apart.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _GONE, _FOUND = "lakehold_gone", "lakehold_found"
 _NTH = "_lh_nth"
 _LONGEST_TEXT = 100
 """Bounds that are longer texts are left out of statements."""
+
+Comparable = Callable[[str, IcebergType], str]
+"""Writes SQL that Spark can compare, and that is equal for two values of a type if they are the same."""
 
 
 def bounds_of(columns: Sequence[ColumnType], where: str = "true") -> list[str]:
@@ -77,6 +81,7 @@ def find(  # noqa: PLR0913 - a table, and the rows to find
     conditions: Sequence[str],
     identity: Sequence[str],
     copies: str,
+    comparable: Comparable,
 ) -> pa.Table:
     """Find rows of a table: of the rows that equal one of `gone`, as many as it has copies, or fewer if the table has fewer.
 
@@ -87,12 +92,14 @@ def find(  # noqa: PLR0913 - a table, and the rows to find
         conditions: Conditions that all rows to find fulfil.
         identity: The columns of `gone` that tell its rows apart.
         copies: The column of `gone` with the number of copies to find.
+        comparable: Says which values are the same.
 
     Returns:
         The column `row_id`, and those of `identity`.
     """
     names = ", ".join(quoted(column.name) for column in columns)
-    same = [f"{exactly(f't.{quoted(c.name)}', c.type)} <=> {exactly(f's.{quoted(c.name)}', c.type)}" for c in columns]
+    sides = [[comparable(f"{side}.{quoted(c.name)}", c.type) for side in ("t", "s")] for c in columns]
+    same = [" <=> ".join(both) for both in sides]
     of = ", ".join(f"s.{column}" for column in identity)
     statement = f"""
         SELECT row_id, {", ".join(identity)} FROM (
@@ -121,18 +128,27 @@ def remove(
 
 
 def exactly(value: str, of: IcebergType) -> str:
-    """Write SQL that is equal for two values only if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
+    """Write SQL that is equal for two values only if a table stores the same for them, with the sign of a zero."""
+    return _comparable(value, of, lambda number: f"CAST({number} AS string)")
+
+
+def as_in_diffs(value: str, of: IcebergType) -> str:
+    """Write SQL that is equal for two values if diffs take them for the same: by Spark's equality, which maps lack."""
+    return _comparable(value, of, lambda number: number)
+
+
+def _comparable(value: str, of: IcebergType, number: Callable[[str], str]) -> str:
     match of:
         case FloatType() | DoubleType():
-            return f"CAST({value} AS string)"
+            return number(value)
         case ListType():
-            element = exactly("e", of.element_type)
+            element = _comparable("e", of.element_type, number)
             return value if element == "e" else f"transform({value}, e -> {element})"
         case MapType():
-            entry = struct_of({"key": "e.key", "value": exactly("e.value", of.value_type)})
+            entry = struct_of({"key": "e.key", "value": _comparable("e.value", of.value_type, number)})
             return f"array_sort(transform(map_entries({value}), e -> {entry}))"
         case StructType():
-            fields = {f.name: exactly(f"{value}.{quoted(f.name)}", f.field_type) for f in of.fields}
+            fields = {f.name: _comparable(f"{value}.{quoted(f.name)}", f.field_type, number) for f in of.fields}
             if all(sql == f"{value}.{quoted(name)}" for name, sql in fields.items()):
                 return value
             return f"CASE WHEN {value} IS NOT NULL THEN {struct_of(fields)} END"
