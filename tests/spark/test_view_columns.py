@@ -6,6 +6,7 @@ import pytest
 
 from lakehold.errors import DefinitionError
 from tests.conftest import LakeFactory
+from tests.history_tables import ranges
 from tests.materialized_views import assert_equal_at_every_timestamp
 from tests.published_shop import Shop
 
@@ -80,3 +81,22 @@ def test_a_view_that_lost_a_column_stops_alone_with_a_way_out(shop: Shop, change
     lake.sql("DROP MATERIALIZED VIEW bi.starred; CREATE MATERIALIZED VIEW bi.starred AS SELECT * FROM shop.t")
     lake.publish("bi.starred")
     assert lake.verify("bi.starred").is_equal
+
+
+def test_a_view_may_have_columns_that_are_called_as_those_of_subscribe(shop: Shop) -> None:
+    lake, named = shop.lake, "SELECT id AS mz_state, v AS mz_diff, id AS mz_timestamp, v AS after_mz_diff FROM shop.t"
+    lake.sql(f"""
+        CREATE MATERIALIZED VIEW bi.rows AS {named};
+        CREATE MATERIALIZED VIEW bi.keyed KEY (mz_state) AS {named};
+        CREATE MATERIALIZED VIEW bi.kept KEY (mz_diff) WITH (ON KEY VIOLATION = 'keep') AS {named};
+        CREATE MATERIALIZED VIEW bi.counted KEY (mz_diff) AS SELECT v AS mz_diff, count(*) AS n FROM shop.t GROUP BY v;
+        CREATE SUBSCRIPTION s INTO bi.history AS SUBSCRIBE ({named}) ENVELOPE HISTORY (KEY (mz_state));
+    """)
+    views = ("bi.rows", "bi.keyed", "bi.kept", "bi.counted")
+    for changes in [(), ((1, "b"), (3, "c")), ((2, None),)]:
+        shop.write(*changes)
+        for name in (*views, "s"):
+            lake.publish(name)
+        for view in views:
+            assert lake.verify(view).is_equal, view
+    assert [row[:2] for row in ranges(lake, "bi.history") if row[-1] is None] == [(1, "b"), (3, "c")]

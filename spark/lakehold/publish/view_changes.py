@@ -27,7 +27,10 @@ from lakehold.spark_sql import literal, quoted
 from lakehold.subscribe.spark_types import spark_schema
 from lakehold.times import iso
 
-_STATE, _DIFF = "mz_state", "mz_diff"
+_STATE = "mz_state"
+_CHANGE = 1
+"""The place of `mz_diff` or `mz_state`: the query may have columns with these names, too."""
+
 _CHANGES = "lakehold_changes"
 _NUMBER, _COPIES = "_lh_number", "_lh_copies"
 ROW_STATE = "_lh_state"
@@ -96,12 +99,12 @@ class Changes(ABC):
 
     def counted(self, chunk: pa.Table) -> tuple[DataFrame, str]:
         """Return the rows of a chunk of diffs, and the name of the column that says how often each comes or goes."""
-        return self._frame(self._rows(chunk).append_column(_COPIES, chunk.column(_DIFF)), _COPIES), _COPIES
+        return self._frame(self._rows(chunk).append_column(_COPIES, chunk.column(_CHANGE)), _COPIES), _COPIES
 
     def _rows(self, chunk: pa.Table) -> pa.Table:
         """Take the rows that a chunk adds, with the table's columns in its order."""
         names = chunk.schema.names
-        if names[1] != _STATE:
+        if names[_CHANGE] != _STATE:
             places = dict(zip(names[2:], range(2, len(names)), strict=True))
         else:
             # In an envelope the key's columns come first, then those before, then those after.
@@ -128,7 +131,7 @@ class Changes(ABC):
 
     def _refuse_violations(self, chunk: pa.Table) -> None:
         """Refuse a chunk in which more than one row has the same key."""
-        violated = chunk.filter(pc.equal(chunk.column(_STATE), "key_violation"))
+        violated = chunk.filter(pc.equal(chunk.column(_CHANGE), "key_violation"))
         if violated.num_rows:
             some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED).to_pylist()
             raise self._violation([_key_text(key.values()) for key in some], violated.num_rows)
@@ -155,11 +158,11 @@ class Appended(Changes):
 
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield one append."""
-        if chunk.schema.names[1] == _STATE:
+        if chunk.schema.names[_CHANGE] == _STATE:
             self._refuse_violations(chunk)
             yield partial(self._append, self._frame(self._rows(chunk)))
         else:
-            yield partial(self._append, self._copied(self._rows(chunk), chunk.column(_DIFF)))
+            yield partial(self._append, self._copied(self._rows(chunk), chunk.column(_CHANGE)))
 
     def _copied(self, rows: pa.Table, copies: pa.ChunkedArray) -> DataFrame:
         """Make a frame that has each row as often as `copies` says."""
@@ -175,15 +178,15 @@ class RowChanges(Appended):
 
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield the removal of rows, and then the addition of others."""
-        gone = chunk.filter(pc.less(chunk.column(_DIFF), 0))
+        gone = chunk.filter(pc.less(chunk.column(_CHANGE), 0))
         if gone.num_rows:
             yield partial(self._remove, gone)
-        new = chunk.filter(pc.greater(chunk.column(_DIFF), 0))
+        new = chunk.filter(pc.greater(chunk.column(_CHANGE), 0))
         if new.num_rows:
-            yield partial(self._append, self._copied(self._rows(new), new.column(_DIFF)))
+            yield partial(self._append, self._copied(self._rows(new), new.column(_CHANGE)))
 
     def _remove(self, gone: pa.Table) -> None:
-        copies = pc.negate(gone.column(_DIFF))
+        copies = pc.negate(gone.column(_CHANGE))
         rows = self._rows(gone).append_column(_NUMBER, pa.array(range(gone.num_rows), pa.int64()))
         frame = self._frame(rows.append_column(_COPIES, copies), _NUMBER, _COPIES)
         ((totals),) = (
@@ -214,8 +217,8 @@ class KeyedChanges(Changes):
         yield partial(self._merge, chunk)
 
     def _merge(self, chunk: pa.Table) -> None:
-        rows = self._rows(chunk).append_column(ROW_STATE, chunk.column(_STATE))
-        self._run_merge(rows, self._clauses(set(pc.unique(chunk.column(_STATE)).to_pylist())))
+        rows = self._rows(chunk).append_column(ROW_STATE, chunk.column(_CHANGE))
+        self._run_merge(rows, self._clauses(set(pc.unique(chunk.column(_CHANGE)).to_pylist())))
 
     def _run_merge(self, rows: pa.Table, clauses: Sequence[str], *conditions: str) -> None:
         """Run the MERGE that finds `rows`, which have a state, by their key and the further `conditions`."""
