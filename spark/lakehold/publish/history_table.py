@@ -39,7 +39,7 @@ from lakehold.publish.history_ranges import (
 )
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, unfit_refused
-from lakehold.publish.view_changes import ROW_STATE, KeyedChanges
+from lakehold.publish.view_changes import ROW_STATE, KeyedChanges, shown_key
 from lakehold.publish.view_columns import types_of
 from lakehold.session import row_by_row, snapshot_properties
 from lakehold.spark_sql import alter_table, quoted
@@ -218,7 +218,7 @@ class HistoryChanges(KeyedChanges):
         try:
             return ranges(rows, len(self.key), self.envelope.tracked([*self.key, *names]))
         except SeveralRows as several:
-            raise self._violation([", ".join(map(str, several.key))]) from None
+            raise self._violation([shown_key(several.key)]) from None
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
         """Add columns that the table has and the rows do not: what is read lost them."""

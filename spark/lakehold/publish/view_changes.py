@@ -24,6 +24,7 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write import equal_rows
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted
+from lakehold.subscribe.row_values import tuples
 from lakehold.subscribe.spark_types import spark_schema
 from lakehold.times import iso
 
@@ -133,8 +134,8 @@ class Changes(ABC):
         """Refuse a chunk in which more than one row has the same key."""
         violated = chunk.filter(pc.equal(chunk.column(_CHANGE), "key_violation"))
         if violated.num_rows:
-            some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED).to_pylist()
-            raise self._violation([_key_text(key.values()) for key in some], violated.num_rows)
+            some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED)
+            raise self._violation(list(map(shown_key, tuples(some))), violated.num_rows)
 
     def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
         timestamp = int(self.summary["lakehold.timestamp"])
@@ -149,7 +150,8 @@ class Changes(ABC):
         )
 
 
-def _key_text(values: Iterable[object]) -> str:
+def shown_key(values: Iterable[object]) -> str:
+    """Return a key as people read it in a message."""
     return ", ".join("null" if value is None else str(value) for value in values)[:_LONGEST_KEY]
 
 

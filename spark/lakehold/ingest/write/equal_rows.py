@@ -69,8 +69,8 @@ def ranges(columns: Sequence[ColumnType], totals: Mapping[str, Any], table: str 
         lowest, highest, nulls = (totals[f"{what}{number}"] for what in ("lowest", "highest", "nulls"))
         if lowest is None:
             yield f"{name} IS NULL"
-        elif not isinstance(column.type, StringType) or max(len(lowest), len(highest)) <= _LONGEST_TEXT:
-            between = f"{name} BETWEEN {_literals(column.type, lowest, highest)}"
+        elif (literals := _literals(column.type, lowest, highest)) is not None:
+            between = f"{name} BETWEEN {literals}"
             yield f"({between} OR {name} IS NULL)" if nulls else between
 
 
@@ -157,22 +157,35 @@ def _comparable(value: str, of: IcebergType, number: Callable[[str], str]) -> st
 
 
 def _in_order(column: str, of: IcebergType) -> str | None:
-    """Write a column's value for its bounds, dates and times as numbers; None: files have no bounds of such a column."""
+    """Write a column's value for its bounds, dates and times as numbers, texts as bytes; None: files have no such bounds."""
     match of:
         case DateType():
             return f"unix_date({column})"
         case TimestampType() | TimestamptzType():
             return f"unix_micros(CAST({column} AS timestamp))"
+        case StringType():
+            return f"CAST({column} AS binary)"
         case _:
             return column if isinstance(of, BOUNDED_TYPES) else None
 
 
-def _literals(of: IcebergType, lowest: Any, highest: Any) -> str:
-    if not isinstance(of, TimestampType | TimestamptzType):
-        return merge.range_literals(Bounds(of, lowest, highest))
-    kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
-    numbers = merge.rounded(Bounds(LongType(), lowest, highest))
-    return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
+def _literals(of: IcebergType, lowest: Any, highest: Any) -> str | None:
+    """Write the bounds; None for texts that are too long, or that are not UTF-8: other writers may store any bytes as text."""
+    match of:
+        case StringType():
+            try:
+                lowest, highest = lowest.decode(), highest.decode()
+            except UnicodeDecodeError:
+                return None
+            if max(len(lowest), len(highest)) > _LONGEST_TEXT:
+                return None
+            return merge.range_literals(Bounds(of, lowest, highest))
+        case TimestampType() | TimestamptzType():
+            kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
+            numbers = merge.rounded(Bounds(LongType(), lowest, highest))
+            return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
+        case _:
+            return merge.range_literals(Bounds(of, lowest, highest))
 
 
 def _hash(table: str, columns: Sequence[ColumnType]) -> str:
