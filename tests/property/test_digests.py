@@ -58,6 +58,22 @@ def test_nan_is_one_value_and_a_null_none_of_the_empty_ones() -> None:
         assert empty != null == NULL_DIGEST
 
 
+def test_the_digests_of_what_follows_diffs_are_the_same_for_both_zeros_wherever_they_are() -> None:
+    pairs = [
+        (pa.array([0.0, -0.0], kind) if not nested else pa.array(nested, kind))
+        for kind, nested in [
+            (pa.float32(), None),
+            (pa.float64(), None),
+            (pa.list_(pa.float64()), [[1.0, 0.0], [1.0, -0.0]]),
+            (pa.map_(pa.string(), pa.float64()), [{"k": 0.0}, {"k": -0.0}]),
+            (pa.struct([("a", pa.list_(pa.float32()))]), [{"a": [0.0]}, {"a": [-0.0]}]),
+        ]
+    ]
+    for pair in pairs:
+        assert len({*column_digests(pair).tolist()}) == 2, pair.type
+        assert len({*column_digests(pair, one_zero=True).tolist()}) == 1, pair.type
+
+
 def test_encodings_of_a_type_have_one_digest() -> None:
     texts = ["", "a", "12345678", "123456789", None, "naïve"]
     digests = {tuple(column_digests(pa.array(texts, kind)).tolist()) for kind in (pa.string(), pa.large_string())}

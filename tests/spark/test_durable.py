@@ -13,6 +13,7 @@ from lakehold.errors import DefinitionError, StatementError, SubscriberBusy, Sub
 from lakehold.lake import Lake
 from lakehold.publish import deliveries
 from lakehold.publish.durable import ClientState
+from lakehold.publish.follower import FollowedTogether, FollowedWindow
 from lakehold.state.subscribers import SubscriberStore
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
@@ -162,6 +163,27 @@ def test_a_run_ends_by_rows_and_by_time(lake: Lake) -> None:
             add(lake, 6)
     assert seen == [[(1, 5)], [(1, 6)]]
     assert list(client.deliveries(timeout=0)) == []
+
+
+def test_a_client_that_waits_in_vain_stores_its_position_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(lake)
+    program.run()
+    stored, read, move, windows = list[int](), list[int](), SubscriberStore.move, FollowedTogether.windows
+
+    def moved(self: SubscriberStore, name: str, holder: str, position_ms: int) -> None:
+        stored.append(position_ms)
+        move(self, name, holder, position_ms)
+
+    def followed(self: FollowedTogether, opened: Any, ends: threading.Event | None) -> Iterator[FollowedWindow]:
+        for window in windows(self, opened, ends):
+            read.append(window.until_ms)
+            yield window
+
+    monkeypatch.setattr(SubscriberStore, "move", moved)
+    monkeypatch.setattr(FollowedTogether, "windows", followed)
+    lake.durable("app", program.text).run(program.on_snapshot, program.on_update, timeout=3)
+    assert len(read) > 2
+    assert stored == read[-1:], "when the run ended"
 
 
 def test_a_client_follows_until_it_is_stopped(lake: Lake) -> None:

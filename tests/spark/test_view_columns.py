@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from lakehold.errors import DefinitionError
 from tests.conftest import LakeFactory
+from tests.history_tables import ranges
 from tests.materialized_views import assert_equal_at_every_timestamp
 from tests.published_shop import Shop
 
@@ -80,3 +83,68 @@ def test_a_view_that_lost_a_column_stops_alone_with_a_way_out(shop: Shop, change
     lake.sql("DROP MATERIALIZED VIEW bi.starred; CREATE MATERIALIZED VIEW bi.starred AS SELECT * FROM shop.t")
     lake.publish("bi.starred")
     assert lake.verify("bi.starred").is_equal
+
+
+def test_a_view_may_have_columns_that_are_called_as_those_of_subscribe(shop: Shop) -> None:
+    lake, named = shop.lake, "SELECT id AS mz_state, v AS mz_diff, id AS mz_timestamp, v AS after_mz_diff FROM shop.t"
+    lake.sql(f"""
+        CREATE MATERIALIZED VIEW bi.rows AS {named};
+        CREATE MATERIALIZED VIEW bi.keyed KEY (mz_state) AS {named};
+        CREATE MATERIALIZED VIEW bi.kept KEY (mz_diff) WITH (ON KEY VIOLATION = 'keep') AS {named};
+        CREATE MATERIALIZED VIEW bi.counted KEY (mz_diff) AS SELECT v AS mz_diff, count(*) AS n FROM shop.t GROUP BY v;
+        CREATE SUBSCRIPTION s INTO bi.history AS SUBSCRIBE ({named}) ENVELOPE HISTORY (KEY (mz_state));
+    """)
+    views = ("bi.rows", "bi.keyed", "bi.kept", "bi.counted")
+    for changes in [(), ((1, "b"), (3, "c")), ((2, None),)]:
+        shop.write(*changes)
+        for name in (*views, "s"):
+            lake.publish(name)
+        for view in views:
+            assert lake.verify(view).is_equal, view
+    assert [row[:2] for row in ranges(lake, "bi.history") if row[-1] is None] == [(1, "b"), (3, "c")]
+
+
+CHANGES = {
+    "added again": "ALTER TABLE shop.t DROP COLUMN v; ALTER TABLE shop.t ADD COLUMN V STRING",
+    "swapped": """
+        ALTER TABLE shop.t RENAME COLUMN v TO x; ALTER TABLE shop.t RENAME COLUMN w TO v; ALTER TABLE shop.t RENAME COLUMN x TO w
+    """,
+    "inside": "ALTER TABLE shop.t DROP COLUMN s.a; ALTER TABLE shop.t ADD COLUMN s.a STRING",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("follows", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_view_stops_when_a_name_of_its_query_belongs_to_another_column(
+    shop: Shop, change: str, *, follows: bool
+) -> None:
+    lake, stop = shop.lake, Event()
+    lake.sql("ALTER TABLE shop.t ADD COLUMNS (w STRING, s STRUCT<a: STRING, b: INT>)")
+    lake.sql("UPDATE shop.t SET w = 'w', s = named_struct('a', v, 'b', 1)")
+    stopping = {
+        "bi.rows": ("", "SELECT id, s FROM shop.t" if change == "inside" else "SELECT id, v FROM shop.t"),
+        "bi.keyed": ("KEY (id)", "SELECT * FROM shop.t"),
+    }
+    for name, (clauses, query) in stopping.items():
+        lake.sql(f"CREATE MATERIALIZED VIEW {name} {clauses} AS {query}")
+    lake.sql("CREATE MATERIALIZED VIEW bi.named AS SELECT id, count(*) AS n FROM shop.t GROUP BY id")
+    views = [*stopping, "bi.named"]
+    publishing = {name: lake.publications(name, stop if follows else None) for name in views}
+    for reports in publishing.values():
+        next(reports)
+        if not follows:
+            assert not list(reports)
+    lake.sql(CHANGES[change])
+    lake.sql("DELETE FROM shop.t WHERE id = 2")
+    for name in stopping:
+        reports = publishing[name] if follows else lake.publications(name)
+        with pytest.raises(DefinitionError, match="has other columns than its table") as stopped:
+            next(reports)
+        assert stopped.value.code == "view-columns"
+        assert f"have these names now: shop.t.{'s.a' if change == 'inside' else 'v'}" in stopped.value.detail
+    next(publishing["bi.named"] if follows else lake.publications("bi.named"))
+    assert lake.verify("bi.named").is_equal
+    for name, (clauses, query) in stopping.items():
+        lake.sql(f"DROP MATERIALIZED VIEW {name}; CREATE MATERIALIZED VIEW {name} {clauses} AS {query}")
+        lake.publish(name)
+        assert lake.verify(name).is_equal

@@ -145,6 +145,7 @@ class DeliveryRun:
         self._position = position
         self._position_ms = position_ms
         self._delivered_ms: int | None = None
+        self._complete_ms: int | None = None
         self._quiet_s = time.monotonic()
 
     def of(
@@ -161,7 +162,7 @@ class DeliveryRun:
         Args:
             statements: The names of the client's statements.
             windows: The output of the statements, in the same order.
-            stop: Ends the run when set; None if `windows` end by themselves.
+            stop: Ends the run when set, between two timestamps.
             is_snapshot: Whether the first timestamp is a snapshot.
             max_rows: The run ends after the timestamp with which it has so many rows; None: it has no such limit.
         """
@@ -177,9 +178,12 @@ class DeliveryRun:
                 rows += sum(each.skip(timestamp) for each in outputs)
                 is_over = (stop is not None and stop.is_set()) or (max_rows is not None and rows >= max_rows)
             if timestamp is None:
-                self._complete(window.until_ms, ends=stop is None)
+                self._complete_ms = window.until_ms
+                if time.monotonic() - self._quiet_s >= QUIET_S:
+                    self._store_complete()
             if is_over:
                 break
+        self._store_complete()
         if self._position_ms is not None:
             self._position.advance_hold(self._position_ms)
 
@@ -188,17 +192,13 @@ class DeliveryRun:
             self._position.store(position_ms)
             self._position_ms = position_ms
 
-    def _complete(self, until_ms: int, *, ends: bool) -> None:
-        """Record that no rows come below a time.
-
-        This is only recorded once everything delivered is acknowledged; while following, at most once in `QUIET_S` seconds.
-        """
+    def _store_complete(self) -> None:
+        """Store below which time all rows were delivered, once everything delivered is acknowledged."""
         delivered_ms, position_ms = self._delivered_ms, self._position_ms
         is_open = delivered_ms is not None and (position_ms is None or position_ms <= delivered_ms)
-        if is_open or not (ends or time.monotonic() - self._quiet_s >= QUIET_S):
-            return
-        self._acknowledge(until_ms)
-        self._quiet_s = time.monotonic()
+        if self._complete_ms is not None and not is_open:
+            self._acknowledge(self._complete_ms)
+            self._quiet_s = time.monotonic()
 
 
 class _Output:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehold.subscribe.row_order import Positions, dense_ranks, order_keys
+from lakehold.subscribe.row_values import tuples
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 
@@ -159,7 +160,7 @@ class _Changes:
         if violated.any():
             place = int(np.argmax(violated))
             columns = range(_BEFORE_COLUMNS, _BEFORE_COLUMNS + self.key_columns)
-            key = [self.rows.column(i)[place].as_py() for i in columns]
+            (key,) = tuples(self.rows.select(columns).slice(place, 1))
             raise SeveralRows(key, self.rows.column(0)[place].as_py())
 
     def _table(self, side: str, places: Positions, valid_from: Positions, valid_to: pa.Array) -> pa.Table:

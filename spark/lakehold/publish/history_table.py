@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -38,8 +38,8 @@ from lakehold.publish.history_ranges import (
     value_names,
 )
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
-from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, unfit_refused
-from lakehold.publish.view_changes import ROW_STATE, KeyedChanges
+from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, as_stored, stored_names, unfit_refused
+from lakehold.publish.view_changes import ROW_STATE, KeyedChanges, shown_key
 from lakehold.publish.view_columns import types_of
 from lakehold.session import row_by_row, snapshot_properties
 from lakehold.spark_sql import alter_table, quoted
@@ -99,10 +99,10 @@ class HistoryTable(MergedTable):
         state = self._writing.tables.table_state(self.full_name)
         with unfit_refused(self.full_name):
             try:
-                wanted = types_of(_with_ranges(columns))
                 if state is not None:
-                    self._evolve(stored_columns(state), wanted)
+                    self._evolve(stored_columns(state), types_of(as_stored(_with_ranges(columns), state.schema)))
                     return
+                wanted = types_of(_with_ranges(columns))
             except (TypeError, TypeConflict) as error:
                 raise ColumnsUnfit(str(error)) from None
         key, named = spelt(self._envelope.key, wanted), {column.name: column for column in wanted}
@@ -216,9 +216,10 @@ class HistoryChanges(KeyedChanges):
     def _ranges(self, rows: pa.Table) -> Ranges:
         names = value_names(rows.schema, len(self.key))
         try:
-            return ranges(rows, len(self.key), self.envelope.tracked([*self.key, *names]))
+            found = ranges(rows, len(self.key), self.envelope.tracked([*self.key, *names]))
         except SeveralRows as several:
-            raise self._violation([", ".join(map(str, several.key))]) from None
+            raise self._violation([shown_key(several.key)]) from None
+        return replace(found, rows=found.rows.rename_columns(stored_names(found.rows.column_names, self._names)))
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
         """Add columns that the table has and the rows do not: what is read lost them."""

@@ -47,9 +47,9 @@ class KeyViolations:
             changes: The rows that come and go, with the columns of the table.
             diff: The column of `changes` that says how often a row comes, or, below zero, goes.
         """
-        exact = [equal_rows.exactly(quoted(column.name), column.type) for column in self.key]
-        named = [f"{sql} AS k{place}" for place, sql in enumerate(exact)]
-        names = [f"k{place}" for place in range(len(exact))]
+        keys = [equal_rows.as_in_diffs(quoted(column.name), column.type) for column in self.key]
+        named = [f"{sql} AS k{place}" for place, sql in enumerate(keys)]
+        names = [f"k{place}" for place in range(len(keys))]
         ((totals),) = changes.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(self.key)).toArrow().to_pylist()
         conditions = " AND ".join(equal_rows.ranges(self.key, totals)) or "true"
         same = " AND ".join(f"t.{name} <=> s.{name}" for name in names)

@@ -21,6 +21,7 @@ from lakehold.iceberg.data_tables import POSITION_PROPERTY, DataTables, TableSta
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
+from lakehold.publish.output_columns import stored_names
 from lakehold.publish.view_changes import Changes
 from lakehold.spark_sql import quoted_table
 
@@ -110,6 +111,4 @@ class MergedTable(DerivedTable, ABC):
 
 def spelt(key: Iterable[str], columns: Iterable[ColumnType]) -> tuple[str, ...]:
     """Return the columns of a key as a table with `columns` spells them."""
-    of_table = {column.name.lower(): column.name for column in columns}
-    exact = set(of_table.values())
-    return tuple(name if name in exact else of_table[name.lower()] for name in key)
+    return tuple(stored_names(key, (column.name for column in columns)))

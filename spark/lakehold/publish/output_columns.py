@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
@@ -76,6 +77,7 @@ def evolve_table(table: Table, columns: pa.Schema) -> Table:
     """
     _check_names(columns)
     before = table.schema()
+    columns = as_stored(columns, before)
     try:
         with table.update_schema() as update:
             update.union_by_name(_nullable(columns))
@@ -84,8 +86,44 @@ def evolve_table(table: Table, columns: pa.Schema) -> Table:
     return table if table.schema() == before else table.refresh()
 
 
+def as_stored(columns: pa.Schema, schema: Schema) -> pa.Schema:
+    """Name `columns` as a table spells them: Spark finds a column whatever its case, so a table has no second one.
+
+    Raises:
+        ColumnsUnfit: A field inside a column is spelt otherwise.
+    """
+    names = stored_names(columns.names, (field.name for field in schema.fields))
+    found = pa.schema([field.with_name(name) for field, name in zip(columns, names, strict=True)])
+    stored = {path.lower(): path for path in _paths(schema.as_arrow())}
+    if other := [path for path in _paths(found) if stored.get(path.lower(), path) != path]:
+        raise ColumnsUnfit(f"{other[0]} is {stored[other[0].lower()]} in the table")
+    return found
+
+
+def stored_names(names: Iterable[str], of_table: Iterable[str]) -> list[str]:
+    """Return names of columns as a table with the columns `of_table` spells them."""
+    stored = {name.lower(): name for name in of_table}
+    return [stored.get(name.lower(), name) for name in names]
+
+
+def _paths(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """Yield the names of columns and of the fields inside them, with what they are in."""
+    for field in fields:
+        yield field.name
+        yield from (f"{field.name}.{path}" for path in _paths(_inside(field.type)))
+
+
+def _inside(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(kind):
+        return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    if pa.types.is_struct(kind):
+        return [kind.field(place) for place in range(kind.num_fields)]
+    return [kind.value_field.with_name("element")] if pa.types.is_list(kind) or pa.types.is_large_list(kind) else []
+
+
 def fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Cast `rows` to the columns of a table, which may have more and wider ones."""
+    rows = rows.rename_columns(stored_names(rows.column_names, schema.names))
     columns = [
         rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
         for field in schema

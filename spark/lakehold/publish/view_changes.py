@@ -24,10 +24,14 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write import equal_rows
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted
+from lakehold.subscribe.row_values import tuples
 from lakehold.subscribe.spark_types import spark_schema
 from lakehold.times import iso
 
-_STATE, _DIFF = "mz_state", "mz_diff"
+_STATE = "mz_state"
+_CHANGE = 1
+"""The place of `mz_diff` or `mz_state`: the query may have columns with these names, too."""
+
 _CHANGES = "lakehold_changes"
 _NUMBER, _COPIES = "_lh_number", "_lh_copies"
 ROW_STATE = "_lh_state"
@@ -77,8 +81,8 @@ class Changes(ABC):
             self._empty().writeTo(self.name).overwrite(F.lit(True))
 
     def _empty(self) -> DataFrame:
-        of = pa.schema([pa.field(column.name, pa.string()) for column in self.columns])
-        return self._typed(frame_of(of.empty_table(), self.spark, spark_schema(of)))
+        nulls = [f"CAST(NULL AS {column.spark_type}) AS {quoted(column.name)}" for column in self.columns]
+        return self.spark.range(0).selectExpr(*nulls)
 
     @property
     def _names(self) -> list[str]:
@@ -96,12 +100,12 @@ class Changes(ABC):
 
     def counted(self, chunk: pa.Table) -> tuple[DataFrame, str]:
         """Return the rows of a chunk of diffs, and the name of the column that says how often each comes or goes."""
-        return self._frame(self._rows(chunk).append_column(_COPIES, chunk.column(_DIFF)), _COPIES), _COPIES
+        return self._frame(self._rows(chunk).append_column(_COPIES, chunk.column(_CHANGE)), _COPIES), _COPIES
 
     def _rows(self, chunk: pa.Table) -> pa.Table:
         """Take the rows that a chunk adds, with the table's columns in its order."""
         names = chunk.schema.names
-        if names[1] != _STATE:
+        if names[_CHANGE] != _STATE:
             places = dict(zip(names[2:], range(2, len(names)), strict=True))
         else:
             # In an envelope the key's columns come first, then those before, then those after.
@@ -128,10 +132,10 @@ class Changes(ABC):
 
     def _refuse_violations(self, chunk: pa.Table) -> None:
         """Refuse a chunk in which more than one row has the same key."""
-        violated = chunk.filter(pc.equal(chunk.column(_STATE), "key_violation"))
+        violated = chunk.filter(pc.equal(chunk.column(_CHANGE), "key_violation"))
         if violated.num_rows:
-            some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED).to_pylist()
-            raise self._violation([_key_text(key.values()) for key in some], violated.num_rows)
+            some = violated.select(range(2, 2 + len(self.key))).slice(0, _KEYS_NAMED)
+            raise self._violation(list(map(shown_key, tuples(some))), violated.num_rows)
 
     def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
         timestamp = int(self.summary["lakehold.timestamp"])
@@ -146,7 +150,8 @@ class Changes(ABC):
         )
 
 
-def _key_text(values: Iterable[object]) -> str:
+def shown_key(values: Iterable[object]) -> str:
+    """Return a key as people read it in a message."""
     return ", ".join("null" if value is None else str(value) for value in values)[:_LONGEST_KEY]
 
 
@@ -155,11 +160,11 @@ class Appended(Changes):
 
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield one append."""
-        if chunk.schema.names[1] == _STATE:
+        if chunk.schema.names[_CHANGE] == _STATE:
             self._refuse_violations(chunk)
             yield partial(self._append, self._frame(self._rows(chunk)))
         else:
-            yield partial(self._append, self._copied(self._rows(chunk), chunk.column(_DIFF)))
+            yield partial(self._append, self._copied(self._rows(chunk), chunk.column(_CHANGE)))
 
     def _copied(self, rows: pa.Table, copies: pa.ChunkedArray) -> DataFrame:
         """Make a frame that has each row as often as `copies` says."""
@@ -175,15 +180,15 @@ class RowChanges(Appended):
 
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield the removal of rows, and then the addition of others."""
-        gone = chunk.filter(pc.less(chunk.column(_DIFF), 0))
+        gone = chunk.filter(pc.less(chunk.column(_CHANGE), 0))
         if gone.num_rows:
             yield partial(self._remove, gone)
-        new = chunk.filter(pc.greater(chunk.column(_DIFF), 0))
+        new = chunk.filter(pc.greater(chunk.column(_CHANGE), 0))
         if new.num_rows:
-            yield partial(self._append, self._copied(self._rows(new), new.column(_DIFF)))
+            yield partial(self._append, self._copied(self._rows(new), new.column(_CHANGE)))
 
     def _remove(self, gone: pa.Table) -> None:
-        copies = pc.negate(gone.column(_DIFF))
+        copies = pc.negate(gone.column(_CHANGE))
         rows = self._rows(gone).append_column(_NUMBER, pa.array(range(gone.num_rows), pa.int64()))
         frame = self._frame(rows.append_column(_COPIES, copies), _NUMBER, _COPIES)
         ((totals),) = (
@@ -191,7 +196,9 @@ class RowChanges(Appended):
         )
         conditions = [*equal_rows.ranges(self.columns, totals)]
         with self.reading():
-            found = equal_rows.find(self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES)
+            found = equal_rows.find(
+                self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES, equal_rows.as_in_diffs
+            )
         if found.num_rows != pc.sum(copies).as_py():
             raise LakeholdError(
                 f'materialized view "{self.full_name}" lacks rows that its query had',
@@ -212,8 +219,8 @@ class KeyedChanges(Changes):
         yield partial(self._merge, chunk)
 
     def _merge(self, chunk: pa.Table) -> None:
-        rows = self._rows(chunk).append_column(ROW_STATE, chunk.column(_STATE))
-        self._run_merge(rows, self._clauses(set(pc.unique(chunk.column(_STATE)).to_pylist())))
+        rows = self._rows(chunk).append_column(ROW_STATE, chunk.column(_CHANGE))
+        self._run_merge(rows, self._clauses(set(pc.unique(chunk.column(_CHANGE)).to_pylist())))
 
     def _run_merge(self, rows: pa.Table, clauses: Sequence[str], *conditions: str) -> None:
         """Run the MERGE that finds `rows`, which have a state, by their key and the further `conditions`."""
@@ -225,7 +232,7 @@ class KeyedChanges(Changes):
         def equal(name: str) -> str:
             # `<=>` shuffles the whole table, `=` does not.
             operator = "<=>" if rows.column(name).null_count else "="
-            sides = (equal_rows.exactly(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
+            sides = (equal_rows.as_in_diffs(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
             return f" {operator} ".join(sides)
 
         matched = " AND ".join([*map(equal, self.key), *equal_rows.ranges(keys, totals, "t."), *conditions])

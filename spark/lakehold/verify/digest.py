@@ -2,6 +2,7 @@
 
 A digest depends on the values of a row alone: not on the order or the chunks in which rows come, nor on how a column is
 encoded. Values are compared as a table stores them: null differs from empty text, and 0.0 from -0.0; one NaN equals another.
+`one_zero` is for tables that follow diffs, which take 0.0 and -0.0 for the same value.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ NULL_DIGEST = int(_mixed(np.array([_NULL]))[0])
 """The digest of a null."""
 
 
-def column_digests(values: pa.Array) -> Numbers:
+def column_digests(values: pa.Array, *, one_zero: bool = False) -> Numbers:
     """Return a digest of each value of a column; the digest of a null is `NULL_DIGEST`."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    found = _mixed(_digests(values))
+    found = _mixed(_digests(values, one_zero=one_zero))
     if values.null_count:
         found[~_are_valid(values)] = np.uint64(NULL_DIGEST)
     return found
@@ -114,7 +115,7 @@ def _added(buckets: np.ndarray[Any, np.dtype[np.int64]], halves: Numbers) -> Num
     return np.bincount(buckets, halves.astype(np.float64), BUCKETS).astype(np.uint64)
 
 
-def _digests(values: pa.Array) -> Numbers:  # noqa: PLR0911 - one a kind of types
+def _digests(values: pa.Array, *, one_zero: bool) -> Numbers:  # noqa: PLR0911 - one a kind of types
     """Return a number for each value that depends on the value alone; any number for a null."""
     kind = values.type
     if pa.types.is_boolean(kind):
@@ -126,21 +127,21 @@ def _digests(values: pa.Array) -> Numbers:  # noqa: PLR0911 - one a kind of type
     if pa.types.is_timestamp(kind):
         return _numbers(values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()))
     if pa.types.is_floating(kind):
-        return _of_floats(values)
+        return _of_floats(values, one_zero=one_zero)
     if pa.types.is_decimal(kind):
         return _of_decimals(values)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _of_bytes(values)
     if pa.types.is_struct(kind):
-        return row_digests([column_digests(field) for field in values.flatten()])
+        return row_digests([column_digests(field, one_zero=one_zero) for field in values.flatten()])
     if pa.types.is_map(kind):
-        return _of_maps(values)
+        return _of_maps(values, one_zero=one_zero)
     if pa.types.is_list(kind):
-        return _of_lists(values)
+        return _of_lists(values, one_zero=one_zero)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _digests(values.cast(pa.string()))
+        return _of_bytes(values.cast(pa.string()))
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
-        return _digests(values.cast(pa.binary()))
+        return _of_bytes(values.cast(pa.binary()))
     raise TypeError(f"no digest of {kind}")
 
 
@@ -153,9 +154,11 @@ def _numbers(values: pa.Array) -> Numbers:
     return np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.int64).view(np.uint64)
 
 
-def _of_floats(values: pa.Array) -> Numbers:
+def _of_floats(values: pa.Array, *, one_zero: bool) -> Numbers:
     filled = pc.fill_null(values, 0.0) if values.null_count else values
     numbers = np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.float64)
+    if one_zero:
+        numbers = numbers + 0.0  # -0.0 + 0.0 is 0.0
     bits = numbers.view(np.uint64).copy()
     bits[np.isnan(numbers)] = _NAN
     return bits
@@ -185,17 +188,18 @@ def _of_bytes(values: pa.Array) -> Numbers:
     return _summed(_mixed(words + _GOLDEN * (places + 1).astype(np.uint64)), ends, counts) + lengths.astype(np.uint64)
 
 
-def _of_lists(values: pa.Array) -> Numbers:
+def _of_lists(values: pa.Array, *, one_zero: bool) -> Numbers:
     offsets = _offsets(values, values.buffers()[1])
-    items = column_digests(values.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+    items = column_digests(values.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])), one_zero=one_zero)
     return _in_order(items, offsets - offsets[0])
 
 
-def _of_maps(values: pa.Array) -> Numbers:
+def _of_maps(values: pa.Array, *, one_zero: bool) -> Numbers:
     """Digest maps, whose entries have no order."""
     offsets = _offsets(values, values.buffers()[1])
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-    entries = row_digests([column_digests(part.slice(first, count)) for part in (values.keys, values.items)])
+    parts = (part.slice(first, count) for part in (values.keys, values.items))
+    entries = row_digests([column_digests(part, one_zero=one_zero) for part in parts])
     counts = np.diff(offsets)
     return _summed(entries, np.cumsum(counts), counts) + counts.astype(np.uint64)
 

@@ -29,15 +29,17 @@ class FrameRows:
     Args:
         frame: The rows, with the columns of `numbered`.
         key: How many columns the key has, at least one.
+        one_zero: Whether -0.0 and 0.0 are the same value, as for tables that follow diffs.
     """
 
     frame: DataFrame
     key: int
+    one_zero: bool = False
 
     def sums(self, task: Task) -> BucketSums:
         """Digest all rows; return the sums of digests by the bucket of their key."""
         total = BucketSums()
-        parts = map_in_arrow(self.frame, _summing(self.key), _SUMS_DDL)
+        parts = map_in_arrow(self.frame, _summing(self.key, one_zero=self.one_zero), _SUMS_DDL)
         sums = parts.groupBy("bucket").agg(*(F.sum(name).alias(name) for name in ("rows", "low", "high")))
         total.add_batch(sums.toArrow())
         task.advance(int(total.rows.sum()))
@@ -45,7 +47,8 @@ class FrameRows:
 
     def selected(self, selection: Selection) -> list[pa.RecordBatch]:
         """Return the digests of single rows, of those buckets or keys that `selection` names."""
-        return list(map_in_arrow(self.frame, _selecting(self.key, selection), ROWS_DDL).toArrow().to_batches())
+        selecting = _selecting(self.key, selection, one_zero=self.one_zero)
+        return list(map_in_arrow(self.frame, selecting, ROWS_DDL).toArrow().to_batches())
 
 
 def snapshot_frame(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
@@ -58,27 +61,27 @@ def numbered(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
 
 
-def _summing(key: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _summing(key: int, *, one_zero: bool) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Return a function for `map_in_arrow` that sums the digests of one Spark partition, by bucket."""
 
     def sums_of_partition(batches: Batches) -> Iterator[pa.RecordBatch]:
         sums = BucketSums()
         for batch in batches:
             if batch.num_rows:
-                digests = [column_digests(column) for column in batch.columns]
+                digests = [column_digests(column, one_zero=one_zero) for column in batch.columns]
                 sums.add(row_digests(digests[:key]), row_digests(digests))
         yield sums.to_batch()
 
     return sums_of_partition
 
 
-def _selecting(key: int, selection: Selection) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _selecting(key: int, selection: Selection, *, one_zero: bool) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Return a function for `map_in_arrow` that digests the selected rows of one Spark partition."""
 
     def selected(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                digests = [column_digests(column) for column in batch.columns]
+                digests = [column_digests(column, one_zero=one_zero) for column in batch.columns]
                 yield selection.rows(digests, key_texts(batch.columns[:key]))
 
     return selected

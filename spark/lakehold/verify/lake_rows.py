@@ -28,7 +28,7 @@ from lakehold.subscribe.deleted_positions import VECTORS_REMEMBERED, DeletedPosi
 from lakehold.subscribe.file_rows import file_rows
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 from lakehold.subscribe.remembered import Remembered
-from lakehold.verify.digest import BucketSums, column_digests, row_digests
+from lakehold.verify.digest import BucketSums, Numbers, column_digests, row_digests
 from lakehold.verify.frame_rows import FrameRows, numbered
 from lakehold.verify.selected_rows import FirstKey, Selection, key_texts
 
@@ -49,6 +49,7 @@ class LakeRows:
         key: How many columns the key has, at least one: all of them in a table without a key.
         frame: Returns the rows of a snapshot, read by Spark: for single keys, and for files that only Spark can read.
         go_on: Called now and then, by several threads; what it raises ends the read.
+        one_zero: Whether -0.0 and 0.0 are the same value, as for tables that follow diffs.
     """
 
     table: Table
@@ -57,6 +58,7 @@ class LakeRows:
     key: int
     frame: Callable[[int], DataFrame]
     go_on: Callable[[], object] = lambda: None
+    one_zero: bool = False
 
     def sums(self, task: Task) -> BucketSums:
         """Digest all rows; return the sums of digests by the bucket of their key."""
@@ -65,7 +67,7 @@ class LakeRows:
         def of_file(batches: Iterator[pa.RecordBatch]) -> BucketSums:
             sums = BucketSums()
             for batch in batches:
-                digests = [column_digests(column) for column in batch.columns]
+                digests = self._digests(batch)
                 sums.add(row_digests(digests[: self.key]), row_digests(digests))
                 with counting:
                     task.advance(batch.num_rows)
@@ -90,12 +92,7 @@ class LakeRows:
             return self._by_spark(first_key).selected(selection)
 
         def of_file(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-            return [
-                selection.rows(
-                    [column_digests(column) for column in batch.columns], key_texts(batch.columns[: self.key])
-                )
-                for batch in batches
-            ]
+            return [selection.rows(self._digests(batch), key_texts(batch.columns[: self.key])) for batch in batches]
 
         try:
             return [batch for found in self._of_files(of_file) for batch in found]
@@ -143,6 +140,9 @@ class LakeRows:
         deleted = DeletedPositions(self.table.io, Remembered(VECTORS_REMEMBERED))
         return ChangedRows(LiveFiles(self.table, RememberedFiles()), deleted).between(None, self.snapshot_id)
 
+    def _digests(self, batch: pa.RecordBatch) -> list[Numbers]:
+        return [column_digests(column, one_zero=self.one_zero) for column in batch.columns]
+
     def _until(self, ended: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.go_on()
@@ -157,4 +157,4 @@ class LakeRows:
             is_whole = first_key.type == "bigint"
             wanted = [int(text) if is_whole else text for text in first_key.values]
             frame = frame.where(F.col(quoted(self.columns[0])).isin(wanted))
-        return FrameRows(numbered(frame, self.columns), self.key)
+        return FrameRows(numbered(frame, self.columns), self.key, self.one_zero)

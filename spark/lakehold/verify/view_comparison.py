@@ -90,8 +90,9 @@ class ViewComparing:
             tuple(columns),
             len(key),
             lambda snapshot_id: snapshot_frame(self._spark.session(), name, snapshot_id),
+            one_zero=True,
         )
-        theirs = FrameRows(numbered(wanted, columns), len(key))
+        theirs = FrameRows(numbered(wanted, columns), len(key), one_zero=True)
         with progress.task(f"compute {QUERY} of {view.full_name}", unit="rows", total=None) as task:
             their_sums = theirs.sums(task)
         with progress.task(f"read {view.full_name}", unit="rows", total=None) as task:

@@ -1,7 +1,8 @@
 """Finds and removes rows of a table by all of their values, for tables whose rows need not have a key.
 
-Rows are equal if their columns hold the same values: NULL is the same as NULL and NaN as NaN; -0.0 and 0.0 differ. Iceberg's
-`_row_id` tells equal rows apart.
+Rows are equal if their columns hold the same values: NULL is the same as NULL and NaN as NaN. A mirrored table has exactly the
+values of its source, so there -0.0 and 0.0 differ (`exactly`). Diffs take them for the same value, so the tables that follow
+diffs do, too (`as_in_diffs`). Iceberg's `_row_id` tells equal rows apart.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ _NTH = "_lh_nth"
 _LONGEST_TEXT = 100
 """Bounds that are longer texts are left out of statements."""
 
+Comparable = Callable[[str, IcebergType], str]
+"""Writes SQL that Spark can compare, and that is equal for two values of a type if they are the same."""
+
 
 def bounds_of(columns: Sequence[ColumnType], where: str = "true") -> list[str]:
     """Write the aggregates from which `ranges` are made, over the rows that fulfil `where`."""
@@ -65,8 +69,8 @@ def ranges(columns: Sequence[ColumnType], totals: Mapping[str, Any], table: str 
         lowest, highest, nulls = (totals[f"{what}{number}"] for what in ("lowest", "highest", "nulls"))
         if lowest is None:
             yield f"{name} IS NULL"
-        elif not isinstance(column.type, StringType) or max(len(lowest), len(highest)) <= _LONGEST_TEXT:
-            between = f"{name} BETWEEN {_literals(column.type, lowest, highest)}"
+        elif (literals := _literals(column.type, lowest, highest)) is not None:
+            between = f"{name} BETWEEN {literals}"
             yield f"({between} OR {name} IS NULL)" if nulls else between
 
 
@@ -77,6 +81,7 @@ def find(  # noqa: PLR0913 - a table, and the rows to find
     conditions: Sequence[str],
     identity: Sequence[str],
     copies: str,
+    comparable: Comparable,
 ) -> pa.Table:
     """Find rows of a table: of the rows that equal one of `gone`, as many as it has copies, or fewer if the table has fewer.
 
@@ -87,12 +92,14 @@ def find(  # noqa: PLR0913 - a table, and the rows to find
         conditions: Conditions that all rows to find fulfil.
         identity: The columns of `gone` that tell its rows apart.
         copies: The column of `gone` with the number of copies to find.
+        comparable: Says which values are the same.
 
     Returns:
         The column `row_id`, and those of `identity`.
     """
     names = ", ".join(quoted(column.name) for column in columns)
-    same = [f"{exactly(f't.{quoted(c.name)}', c.type)} <=> {exactly(f's.{quoted(c.name)}', c.type)}" for c in columns]
+    sides = [[comparable(f"{side}.{quoted(c.name)}", c.type) for side in ("t", "s")] for c in columns]
+    same = [" <=> ".join(both) for both in sides]
     of = ", ".join(f"s.{column}" for column in identity)
     statement = f"""
         SELECT row_id, {", ".join(identity)} FROM (
@@ -121,18 +128,27 @@ def remove(
 
 
 def exactly(value: str, of: IcebergType) -> str:
-    """Write SQL that is equal for two values only if they are the same: Spark takes -0.0 for 0.0, and compares no maps."""
+    """Write SQL that is equal for two values only if a table stores the same for them, with the sign of a zero."""
+    return _comparable(value, of, lambda number: f"CAST({number} AS string)")
+
+
+def as_in_diffs(value: str, of: IcebergType) -> str:
+    """Write SQL that is equal for two values if diffs take them for the same: by Spark's equality, which maps lack."""
+    return _comparable(value, of, lambda number: number)
+
+
+def _comparable(value: str, of: IcebergType, number: Callable[[str], str]) -> str:
     match of:
         case FloatType() | DoubleType():
-            return f"CAST({value} AS string)"
+            return number(value)
         case ListType():
-            element = exactly("e", of.element_type)
+            element = _comparable("e", of.element_type, number)
             return value if element == "e" else f"transform({value}, e -> {element})"
         case MapType():
-            entry = struct_of({"key": "e.key", "value": exactly("e.value", of.value_type)})
+            entry = struct_of({"key": "e.key", "value": _comparable("e.value", of.value_type, number)})
             return f"array_sort(transform(map_entries({value}), e -> {entry}))"
         case StructType():
-            fields = {f.name: exactly(f"{value}.{quoted(f.name)}", f.field_type) for f in of.fields}
+            fields = {f.name: _comparable(f"{value}.{quoted(f.name)}", f.field_type, number) for f in of.fields}
             if all(sql == f"{value}.{quoted(name)}" for name, sql in fields.items()):
                 return value
             return f"CASE WHEN {value} IS NOT NULL THEN {struct_of(fields)} END"
@@ -141,22 +157,35 @@ def exactly(value: str, of: IcebergType) -> str:
 
 
 def _in_order(column: str, of: IcebergType) -> str | None:
-    """Write a column's value for its bounds, dates and times as numbers; None: files have no bounds of such a column."""
+    """Write a column's value for its bounds, dates and times as numbers, texts as bytes; None: files have no such bounds."""
     match of:
         case DateType():
             return f"unix_date({column})"
         case TimestampType() | TimestamptzType():
             return f"unix_micros(CAST({column} AS timestamp))"
+        case StringType():
+            return f"CAST({column} AS binary)"
         case _:
             return column if isinstance(of, BOUNDED_TYPES) else None
 
 
-def _literals(of: IcebergType, lowest: Any, highest: Any) -> str:
-    if not isinstance(of, TimestampType | TimestamptzType):
-        return merge.range_literals(Bounds(of, lowest, highest))
-    kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
-    numbers = merge.rounded(Bounds(LongType(), lowest, highest))
-    return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
+def _literals(of: IcebergType, lowest: Any, highest: Any) -> str | None:
+    """Write the bounds; None for texts that are too long, or that are not UTF-8: other writers may store any bytes as text."""
+    match of:
+        case StringType():
+            try:
+                lowest, highest = lowest.decode(), highest.decode()
+            except UnicodeDecodeError:
+                return None
+            if max(len(lowest), len(highest)) > _LONGEST_TEXT:
+                return None
+            return merge.range_literals(Bounds(of, lowest, highest))
+        case TimestampType() | TimestamptzType():
+            kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
+            numbers = merge.rounded(Bounds(LongType(), lowest, highest))
+            return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
+        case _:
+            return merge.range_literals(Bounds(of, lowest, highest))
 
 
 def _hash(table: str, columns: Sequence[ColumnType]) -> str:

@@ -164,7 +164,7 @@ def _find(batch: KeylessBatch, name: str, net: DataFrame, conditions: Sequence[s
     gone = net.filter(f"{OP} = '{Op.DELETE}' AND {_NTH} = 1").selectExpr(
         PARTITION, OFFSET, f"-{_NET} AS {_NET}", *merge.as_stored(batch.changes, batch.compared, keeps_values=False)
     )
-    return equal_rows.find(name, gone, batch.compared, conditions, (PARTITION, OFFSET), _NET)
+    return equal_rows.find(name, gone, batch.compared, conditions, (PARTITION, OFFSET), _NET, equal_rows.exactly)
 
 
 def _missing(net: DataFrame, found: pa.Table) -> DataFrame:
