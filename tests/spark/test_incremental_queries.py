@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import ArithmeticException
 
 from lakehold.lake import Lake
 from lakehold.subscribe import delta_terms, grouped_rows
@@ -110,3 +111,42 @@ def test_a_state_of_another_time_zone_is_not_gone_on_with(make_lake: LakeFactory
     finally:
         lake.sql(f"SET TIME ZONE '{zone}'")
     assert [row[1:] for row in later.rows] == [(-1, 5, 1), (1, 5, 2)]
+
+
+_PRICED = "s.orders o JOIN s.rates r ON o.k = r.k"
+
+
+@pytest.mark.parametrize("driver_rows", [200_000, 0], ids=["here", "on_spark"])
+def test_pairs_of_rows_that_were_never_in_the_tables_together_fail_no_query(
+    make_lake: LakeFactory, driver_rows: int
+) -> None:
+    lake = make_lake(foreign_lag_ms=0, driver_diff_max_rows=driver_rows)
+    lake.sql("""
+        CREATE NAMESPACE s;
+        CREATE TABLE s.orders (k INT, amount INT) USING iceberg;
+        CREATE TABLE s.rates (k INT, rate INT) USING iceberg;
+        INSERT INTO s.orders VALUES (1, 10);
+        INSERT INTO s.rates VALUES (1, 2), (2, 0);
+    """)
+    # A rate becomes valid when its first order comes, and invalid when its last one goes.
+    lake.sql("INSERT INTO s.orders VALUES (2, 30); UPDATE s.rates SET rate = 5 WHERE k = 2")
+    lake.sql("DELETE FROM s.orders WHERE k = 2; UPDATE s.rates SET rate = 0 WHERE k = 2")
+    lake.sql("INSERT INTO s.orders VALUES (1, 20); UPDATE s.rates SET rate = 4 WHERE k = 1")
+    queries = (
+        f"SELECT o.k, o.amount / r.rate FROM {_PRICED}",
+        "SELECT o.k, o.amount / r.rate FROM s.rates r JOIN s.orders o ON o.k = r.k",
+        "SELECT o.k, CAST(o.amount / r.rate AS TINYINT) FROM s.orders o LEFT JOIN s.rates r ON o.k = r.k",
+        f"SELECT o.k, sum(o.amount DIV r.rate), max(o.amount DIV r.rate) FROM {_PRICED} GROUP BY o.k",
+        f"SELECT o.k, count(DISTINCT r.rate) FROM {_PRICED} WHERE o.amount / r.rate > 1 GROUP BY o.k",
+    )
+    for query in queries:
+        relation, timelines = opened(lake, query)
+        assert not isinstance(relation, QueryRelation), query
+        found = rows_of(relation.changes(timelines, 1, 5, Sorting()))
+        assert found == rows_of(whole_of(relation).changes(timelines, 1, 5, Sorting())), query
+        assert len(found) > 1, query
+    # An error that the query itself has is reported.
+    lake.sql("INSERT INTO s.orders VALUES (2, 1); INSERT INTO s.rates VALUES (3, 1)")
+    relation, timelines = opened(lake, queries[0])
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        rows_of(relation.changes(timelines, 4, 6, Sorting()))

@@ -51,10 +51,12 @@ class LargeDiffs:
     Attributes:
         frame: The diffs.
         rows: Upper bound of their number; 0 if unknown.
+        times: The timestamps that they may have, ascending; empty if nobody needs them.
     """
 
     frame: DataFrame
     rows: int
+    times: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class OnSpark:
 
         partitions = min(len(tasks), max(_READ_TASKS, rows // _ROWS_PER_CHUNK))
         frame = spark.createDataFrame(tasks, "task binary").repartition(partitions)
-        return LargeDiffs(map_in_arrow(frame, read, schema), rows)
+        times = tuple(sorted({selection.mz_timestamp for selection in selections}))
+        return LargeDiffs(map_in_arrow(frame, read, schema), rows, times)
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
