@@ -169,6 +169,22 @@ def test_text_with_a_collation_is_grouped_as_spark_does(make_lake: LakeFactory) 
             assert_adds_up(lake, query, kind)
 
 
+def test_text_that_is_not_utf_8_is_grouped_and_joined(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_terms, "_WORTH_PRUNING_ROWS", 0)
+    lake = make_lake(foreign_lag_ms=0)
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (b BINARY, n STRING, k INT) USING iceberg")
+    for bytes_written in ("FF", "FE", "FF", "C3A4"):
+        lake.sql(f"INSERT INTO s.t SELECT X'{bytes_written}', CAST(X'{bytes_written}' AS STRING), 1")
+    lake.sql("DELETE FROM s.t WHERE b = X'FE'")
+    for query, kind in (
+        ("SELECT hex(s), c FROM (SELECT CAST(b AS STRING) AS s, count(*) AS c FROM s.t GROUP BY 1)", GroupedRows),
+        ("SELECT n, count(*) FROM s.t GROUP BY n", GroupedRows),
+        ("SELECT k, min(n), max(n) FROM s.t GROUP BY k", GroupedRows),
+        ("SELECT hex(t.n) FROM s.t JOIN s.t AS u ON t.n = u.n", JoinedRows),
+    ):
+        assert_adds_up(lake, query, kind)
+
+
 def assert_adds_up(lake: Lake, query: str, kind: type[Relation]) -> None:
     """Check in which way a query is computed, and that its diffs add up to what it shows at each timestamp."""
     relation, timelines = opened(lake, query)

@@ -205,7 +205,7 @@ class RowTerms:
         values = pieces.values(joining.changed_column)
         return (
             ""
-            if values is None
+            if values is None or not _is_utf8(values)
             else _among(row_column(quoted(joining.column)), values.drop_null(), of)
         )
 
@@ -247,6 +247,17 @@ def as_diffs(result: DataFrame, copies: Sequence[str] = (TIME, DIFF)) -> DataFra
     """
     rows = result.drop(*copies)
     return uncollated(rows, frame_names(len(rows.columns) - len(CARRIED)))
+
+
+def _is_utf8(values: pa.ChunkedArray) -> bool:
+    """Return whether values are no text, or UTF-8: Spark has text of any bytes, which no literal can have."""
+    if not pa.types.is_string(values.type):
+        return True
+    try:
+        values.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _among(column: str, values: pa.ChunkedArray, of: IcebergType) -> str:
