@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from lakehold.errors import NotReadable
@@ -16,6 +18,7 @@ from tests.histories import (
     VECTORS_V3,
     Mode,
     WrittenTable,
+    exact,
     written_by,
 )
 
@@ -281,6 +284,29 @@ def test_changes_of_an_expired_snapshot_are_part_of_the_next_one(make_lake: Lake
         table.subscribe(f"WITH (SNAPSHOT = false) AS OF {third.mz_timestamp - 1}")
     with pytest.raises(NotReadable, match="no longer readable"):
         table.lake.sql(f"SELECT * FROM {NAME} AS OF {gone.mz_timestamp}")
+
+
+def test_queries_read_on_over_an_expired_snapshot(make_lake: LakeFactory) -> None:
+    table = WrittenTable.created(make_lake, VECTORS_V3, "id INT, v STRING")
+    table.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "CREATE TABLE shop.u (id INT) USING iceberg")
+    table.run("INSERT INTO shop.u VALUES (1)", "UPDATE {t} SET v = 'c' WHERE id = 1", "INSERT INTO shop.u VALUES (2)")
+    table.run("UPDATE {t} SET v = 'd' WHERE id = 1")
+    _, gone, last = table.versions
+    table.call("expire_snapshots", f"snapshot_ids => array({gone.snapshot_id})")
+    begin, other = (entry.timestamp_ms for entry in table.lake.catalog.load_table("shop.u").history())
+    for query, times in (
+        (f"SELECT id, v, rank() OVER (PARTITION BY id ORDER BY v) AS n FROM {NAME}", {begin, last.mz_timestamp}),
+        (f"SELECT v, count(DISTINCT id) AS n FROM {NAME} GROUP BY v", {begin, last.mz_timestamp}),
+        (f"SELECT v, count(*) AS n FROM {NAME} GROUP BY v", {begin, last.mz_timestamp}),
+        (f"SELECT t.id, v FROM {NAME} t JOIN shop.u ON t.id = u.id", {begin, other, last.mz_timestamp}),
+        (f"SELECT t.id, v FROM {NAME} t FULL JOIN shop.u ON t.id = u.id", {begin, last.mz_timestamp}),
+    ):
+        rows = table.lake.sql(f"SUBSCRIBE ({query}) AS OF {begin}").rows
+        assert {at_ms for at_ms, *_ in rows} == times, query
+        state: Counter[str] = Counter()
+        for _, diff, *values in rows:
+            state[exact(tuple(values))] += diff
+        assert +state == Counter(map(exact, table.lake.sql(query).rows)), query
 
 
 @written_by(COPY_V1, VECTORS_V3, soak=[PARTITION_V2])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import ArithmeticException
 
 from lakehold.lake import Lake
 from lakehold.subscribe import delta_terms, grouped_rows
@@ -110,3 +112,92 @@ def test_a_state_of_another_time_zone_is_not_gone_on_with(make_lake: LakeFactory
     finally:
         lake.sql(f"SET TIME ZONE '{zone}'")
     assert [row[1:] for row in later.rows] == [(-1, 5, 1), (1, 5, 2)]
+
+
+_PRICED = "s.orders o JOIN s.rates r ON o.k = r.k"
+
+
+@pytest.mark.parametrize("driver_rows", [200_000, 0], ids=["here", "on_spark"])
+def test_pairs_of_rows_that_were_never_in_the_tables_together_fail_no_query(
+    make_lake: LakeFactory, driver_rows: int
+) -> None:
+    lake = make_lake(foreign_lag_ms=0, driver_diff_max_rows=driver_rows)
+    lake.sql("""
+        CREATE NAMESPACE s;
+        CREATE TABLE s.orders (k INT, amount INT) USING iceberg;
+        CREATE TABLE s.rates (k INT, rate INT) USING iceberg;
+        INSERT INTO s.orders VALUES (1, 10);
+        INSERT INTO s.rates VALUES (1, 2), (2, 0);
+    """)
+    # A rate becomes valid when its first order comes, and invalid when its last one goes.
+    lake.sql("INSERT INTO s.orders VALUES (2, 30); UPDATE s.rates SET rate = 5 WHERE k = 2")
+    lake.sql("DELETE FROM s.orders WHERE k = 2; UPDATE s.rates SET rate = 0 WHERE k = 2")
+    lake.sql("INSERT INTO s.orders VALUES (1, 20); UPDATE s.rates SET rate = 4 WHERE k = 1")
+    queries = (
+        f"SELECT o.k, o.amount / r.rate FROM {_PRICED}",
+        "SELECT o.k, o.amount / r.rate FROM s.rates r JOIN s.orders o ON o.k = r.k",
+        "SELECT o.k, CAST(o.amount / r.rate AS TINYINT) FROM s.orders o LEFT JOIN s.rates r ON o.k = r.k",
+        f"SELECT o.k, sum(o.amount DIV r.rate), max(o.amount DIV r.rate) FROM {_PRICED} GROUP BY o.k",
+        f"SELECT o.k, count(DISTINCT r.rate) FROM {_PRICED} WHERE o.amount / r.rate > 1 GROUP BY o.k",
+    )
+    for query in queries:
+        relation, timelines = opened(lake, query)
+        assert not isinstance(relation, QueryRelation), query
+        found = rows_of(relation.changes(timelines, 1, 5, Sorting()))
+        assert found == rows_of(whole_of(relation).changes(timelines, 1, 5, Sorting())), query
+        assert len(found) > 1, query
+    # An error that the query itself has is reported.
+    lake.sql("INSERT INTO s.orders VALUES (2, 1); INSERT INTO s.rates VALUES (3, 1)")
+    relation, timelines = opened(lake, queries[0])
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        rows_of(relation.changes(timelines, 4, 6, Sorting()))
+
+
+def test_text_with_a_collation_is_grouped_as_spark_does(make_lake: LakeFactory) -> None:
+    for driver_rows in (200_000, 0):
+        lake = make_lake(foreign_lag_ms=0, driver_diff_max_rows=driver_rows)
+        lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (n STRING, k INT) USING iceberg")
+        lake.sql("INSERT INTO s.t VALUES ('A', 1), ('a', 2), ('b', 3); INSERT INTO s.t VALUES ('a', 4)")
+        lake.sql("UPDATE s.t SET n = 'B' WHERE k = 3")
+        for query, kind in (
+            ("SELECT lower(n COLLATE UTF8_LCASE), count(*) FROM s.t GROUP BY n COLLATE UTF8_LCASE", QueryRelation),
+            ("SELECT k % 2, lower(min(n COLLATE UTF8_LCASE)) FROM s.t GROUP BY k % 2", QueryRelation),
+            ("SELECT count(*) FROM (SELECT DISTINCT n COLLATE UTF8_LCASE AS n FROM s.t) AS d", QueryRelation),
+            ("SELECT n COLLATE UTF8_LCASE AS n, k FROM s.t", RowByRow),
+            ("SELECT array(t.n COLLATE UTF8_LCASE), t.k FROM s.t JOIN s.t AS u ON t.k = u.k", JoinedRows),
+        ):
+            assert_adds_up(lake, query, kind)
+
+
+def test_text_that_is_not_utf_8_is_grouped_and_joined(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_terms, "_WORTH_PRUNING_ROWS", 0)
+    lake = make_lake(foreign_lag_ms=0)
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (b BINARY, n STRING, k INT) USING iceberg")
+    for bytes_written in ("FF", "FE", "FF", "C3A4"):
+        lake.sql(f"INSERT INTO s.t SELECT X'{bytes_written}', CAST(X'{bytes_written}' AS STRING), 1")
+    lake.sql("DELETE FROM s.t WHERE b = X'FE'")
+    for query, kind in (
+        ("SELECT hex(s), c FROM (SELECT CAST(b AS STRING) AS s, count(*) AS c FROM s.t GROUP BY 1)", GroupedRows),
+        ("SELECT n, count(*) FROM s.t GROUP BY n", GroupedRows),
+        ("SELECT k, min(n), max(n) FROM s.t GROUP BY k", GroupedRows),
+        ("SELECT hex(t.n) FROM s.t JOIN s.t AS u ON t.n = u.n", JoinedRows),
+    ):
+        assert_adds_up(lake, query, kind)
+
+
+def assert_adds_up(lake: Lake, query: str, kind: type[Relation]) -> None:
+    """Check in which way a query is computed, and that its diffs add up to what it shows at each timestamp."""
+    relation, timelines = opened(lake, query)
+    assert isinstance(relation, kind), (query, relation)
+    whole = relation if isinstance(relation, QueryRelation) else whole_of(relation)
+    total: Counter[str] = Counter()
+    found = relation.rows(timelines, 1, Sorting())
+    for at_ms in range(1, max(timeline.upper_ms for timeline in timelines.values())):
+        for _, diff, *row in (row for table in found for row in tuples(table)):
+            total[exact(row)] += diff
+        shown = (row for table in whole.rows(timelines, at_ms, Sorting()) for row in tuples(table))
+        counts: Counter[str] = Counter()
+        for _, count, *row in shown:
+            counts[exact(row)] += count
+        assert +total == counts, (query, at_ms)
+        found = relation.changes(timelines, at_ms, at_ms + 2, Sorting())

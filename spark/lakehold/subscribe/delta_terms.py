@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from lakehold.spark_sql import date_literal, literal, quoted
 from lakehold.subscribe.incremental_plan import ColumnName, RowQuery
-from lakehold.subscribe.on_spark import LargeDiffs, dated, frame_names, frame_of_diffs
+from lakehold.subscribe.on_spark import LargeDiffs, dated, frame_names, frame_of_diffs, uncollated
 from lakehold.subscribe.table_diffs import DiffReading
 from lakehold.subscribe.version_reads import VersionReads, row_column
 
@@ -203,7 +203,11 @@ class RowTerms:
         if not isinstance(of, _PRUNED_BY) or pieces.schema.find_field(joining.changed_column).field_type != of:
             return ""
         values = pieces.values(joining.changed_column)
-        return "" if values is None else _among(row_column(quoted(joining.column)), values.drop_null(), of)
+        return (
+            ""
+            if values is None or not _is_utf8(values)
+            else _among(row_column(quoted(joining.column)), values.drop_null(), of)
+        )
 
     def _empty(self, reads: VersionReads, name: str) -> str:
         return reads.view(self.reading.spark.empty(self.schemas[name]))
@@ -242,7 +246,18 @@ def as_diffs(result: DataFrame, copies: Sequence[str] = (TIME, DIFF)) -> DataFra
         copies: Names of further timestamps and diffs, which `SELECT *` adds.
     """
     rows = result.drop(*copies)
-    return rows.toDF(*frame_names(len(rows.columns) - len(CARRIED)))
+    return uncollated(rows, frame_names(len(rows.columns) - len(CARRIED)))
+
+
+def _is_utf8(values: pa.ChunkedArray) -> bool:
+    """Return whether values are no text, or UTF-8: Spark has text of any bytes, which no literal can have."""
+    if not pa.types.is_string(values.type):
+        return True
+    try:
+        values.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _among(column: str, values: pa.ChunkedArray, of: IcebergType) -> str:

@@ -244,11 +244,16 @@ def diff_rows(diffs: pa.Table, columns: GroupColumns) -> Iterator[tuple[int, lis
 
 
 def encoded(column: pa.ChunkedArray) -> list[Any]:
-    """Return values that compare in Python as they do in Spark; dates and times as numbers, as Python has no year 10,000."""
+    """Return values that compare in Python as they do in Spark.
+
+    Dates and times become numbers, as Python has no year 10,000. Text becomes bytes, as Spark's need not be UTF-8.
+    """
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
     values: list[Any] = column.to_pylist()
     return values
 
@@ -259,6 +264,8 @@ def decoded(values: Sequence[Any], of: pa.DataType) -> pa.Array:
         return pa.array(values, pa.int32()).cast(of)
     if pa.types.is_timestamp(of):
         return pa.array(values, pa.int64()).cast(of)
+    if pa.types.is_string(of):
+        return pa.array(values, pa.binary()).view(of)
     return pa.array(values, of)
 
 

@@ -18,7 +18,7 @@ from lakehold.subscribe.group_state import GroupColumns, NotKept
 from lakehold.subscribe.grouped_rows import GroupedRows
 from lakehold.subscribe.incremental_plan import Aggregation, RowQuery, TouchedGroups, Whole
 from lakehold.subscribe.joined_rows import JoinedRows
-from lakehold.subscribe.on_spark import has_variant, view_name
+from lakehold.subscribe.on_spark import has_variant, view_name, without_collations
 from lakehold.subscribe.project import arrow_schema, readable_columns, unsupported_type
 from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.relation import Relation
@@ -141,6 +141,7 @@ class QueryOpening:
             types = tuple(before.columns.types)
             count = len(plan.keys)
             keys, arguments = types[:count], types[count : count + plan.arguments]
+            self._refuse_collations(plan, whole)
             groups = GroupColumns(keys, arguments, plan.calls, self._aggregate_types(plan, before))
             names = self._result(plan.around.subquery, whole.schemas).names if plan.around is not None else ()
             grouped = GroupedRows(
@@ -164,6 +165,12 @@ class QueryOpening:
             raise NotKept("its rows are grouped twice")
         return found
 
+    def _refuse_collations(self, plan: Aggregation, whole: QueryRelation) -> None:
+        """Refuse text that Spark compares by a collation: a state compares bytes, and Arrow's types do not tell."""
+        for column in self._analysed(plan.rows, whole.schemas).schema.fields:
+            if column.dataType != without_collations(column.dataType):
+                raise NotKept("it groups or aggregates text with a collation")
+
     def _aggregate_types(self, plan: Aggregation, before: DiffedRows) -> tuple[pa.DataType, ...]:
         if not plan.calls:
             return ()
@@ -180,14 +187,17 @@ class QueryOpening:
         Raises:
             DefinitionError: A column of the result cannot be read.
         """
-        spark = self.reading.spark
-        views = {name: view_name() for name in schemas}
-        frames = {views[name]: spark.empty(schema) for name, schema in schemas.items()}
-        result: DataFrame = spark.select(query.over({}, views), frames).limit(0)
+        result = self._analysed(query, schemas)
         for column in result.schema.fields:
             if has_variant(column.dataType):
                 raise unsupported_type(column.name, column.dataType.simpleString())
         return result.toArrow().schema
+
+    def _analysed(self, query: Query, schemas: Mapping[str, Schema]) -> DataFrame:
+        """Run a query over empty tables."""
+        views = {name: view_name() for name in schemas}
+        frames = {views[name]: self.reading.spark.empty(schema) for name, schema in schemas.items()}
+        return self.reading.spark.select(query.over({}, views), frames).limit(0)
 
 
 def _in_utc(of: pa.DataType) -> pa.DataType:

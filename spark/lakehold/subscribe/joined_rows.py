@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehold.subscribe.delta_terms import Pieces, RowTerms
-from lakehold.subscribe.diffed_rows import DiffedRows
+from lakehold.subscribe.diffed_rows import Job, JobRows
 from lakehold.subscribe.incremental_plan import RowQuery
 from lakehold.subscribe.on_spark import LargeDiffs
-from lakehold.subscribe.query_relation import QueryRelation, typed, with_diff
+from lakehold.subscribe.query_relation import QueryRelation, here_or_large
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
@@ -31,7 +31,7 @@ _Term = tuple[int, tuple[int | None, ...], int | None]
 
 
 @dataclass(frozen=True)
-class JoinedRows(DiffedRows):
+class JoinedRows(JobRows):
     """A join or a UNION ALL.
 
     Args:
@@ -64,27 +64,28 @@ class JoinedRows(DiffedRows):
         """Compute the query's result at `at_ms` on Spark."""
         return self.whole.result_at(timelines, at_ms)
 
-    def diffs(
-        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
-    ) -> Iterator[pa.Table | LargeDiffs]:
-        """Compute the terms of the diffs, several timestamps in one job."""
+    def jobs(self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Job]:
+        """Yield jobs that compute the terms of the diffs."""
         times = _Times(self.plan, timelines, after_exclusive_ms, until_exclusive_ms)
         for some in times.jobs():
-            pieces = {
-                name: Pieces(
-                    self.terms.schemas[name],
-                    tuple(
-                        TableDiffs(timeline, self.terms.schemas[name], self.reading).along(
-                            steps(timeline, times.before(some[0]), some[-1] + 1)
-                        )
-                    ),
-                )
-                for name, timeline in timelines.items()
-            }
-            reads = VersionReads(self.reading.spark, self.terms.schemas, timelines)
-            terms = list(self._terms(reads, times, some, pieces))
-            if terms:
-                yield from here_or_large(reduce(DataFrame.unionAll, terms), self.result, self.reading.driver_rows)
+            yield Job(times.before(some[0]), some[-1], partial(self._diffs, timelines, times, some))
+
+    def _diffs(self, timelines: TimelinesByName, times: _Times, some: Sequence[int]) -> Iterator[pa.Table | LargeDiffs]:
+        pieces = {
+            name: Pieces(
+                self.terms.schemas[name],
+                tuple(
+                    TableDiffs(timeline, self.terms.schemas[name], self.reading).along(
+                        steps(timeline, times.before(some[0]), some[-1] + 1)
+                    )
+                ),
+            )
+            for name, timeline in timelines.items()
+        }
+        reads = VersionReads(self.reading.spark, self.terms.schemas, timelines)
+        terms = list(self._terms(reads, times, some, pieces))
+        if terms:
+            yield from here_or_large(reduce(DataFrame.unionAll, terms), self.result, self.reading.driver_rows, some)
 
     def _terms(
         self, reads: VersionReads, times: _Times, some: Sequence[int], pieces: dict[str, Pieces]
@@ -103,15 +104,6 @@ class JoinedRows(DiffedRows):
                 yield from self.terms.optional(reads, changed, found, (times.before(at[0]), at[0]), others)
             else:
                 yield self.terms.linear(reads, changed, found, others)
-
-
-def here_or_large(found: DataFrame, result: pa.Schema, at_most: int) -> Iterator[pa.Table | LargeDiffs]:
-    """Fetch diffs if there are at most `at_most`."""
-    rows = found.limit(at_most + 1).toArrow()
-    if rows.num_rows > at_most:
-        yield LargeDiffs(found, rows=0)
-    elif rows.num_rows:
-        yield typed(rows, with_diff(result))
 
 
 class _Times:

@@ -18,7 +18,17 @@ from pyiceberg.types import MapType as IcebergMap
 from pyiceberg.types import StructType as IcebergStruct
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from lakehold.arrow_frames import frame_of
 from lakehold.executor_python import map_in_arrow
@@ -51,10 +61,12 @@ class LargeDiffs:
     Attributes:
         frame: The diffs.
         rows: Upper bound of their number; 0 if unknown.
+        times: The timestamps that they may have, ascending; empty if nobody needs them.
     """
 
     frame: DataFrame
     rows: int
+    times: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,8 @@ class OnSpark:
 
         partitions = min(len(tasks), max(_READ_TASKS, rows // _ROWS_PER_CHUNK))
         frame = spark.createDataFrame(tasks, "task binary").repartition(partitions)
-        return LargeDiffs(map_in_arrow(frame, read, schema), rows)
+        times = tuple(sorted({selection.mz_timestamp for selection in selections}))
+        return LargeDiffs(map_in_arrow(frame, read, schema), rows, times)
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
@@ -135,7 +148,7 @@ def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:
 
 def dated(rows: DataFrame, mz_timestamp: int, diff: int) -> DataFrame:
     """Add a timestamp and a diff to `rows`."""
-    named = rows.toDF(*_names(len(rows.columns)))
+    named = _named(rows)
     return named.select(F.lit(mz_timestamp).alias(_TIMESTAMP), F.lit(diff).cast("bigint").alias(_DIFF), "*")
 
 
@@ -147,7 +160,7 @@ def dated_between(rows: DataFrame, came_at: int | None, went_at: int | None) -> 
         for at, d in changes
         if at is not None
     ]
-    named = rows.toDF(*_names(len(rows.columns)))
+    named = _named(rows)
     return named.select(F.inline(F.array(*structs)), *named.columns)
 
 
@@ -248,6 +261,37 @@ def frame_of_diffs(diffs: pa.Table, spark: SparkSession) -> DataFrame:
 def frame_names(count: int) -> list[str]:
     """Return the column names of a data frame of diffs whose rows have `count` columns."""
     return [_TIMESTAMP, _DIFF, *_names(count)]
+
+
+def _named(rows: DataFrame) -> DataFrame:
+    return uncollated(rows, _names(len(rows.columns)))
+
+
+def uncollated(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Rename columns, and drop collations of text: by them Spark would sum the diffs of rows that differ."""
+    types = [field.dataType for field in rows.schema.fields]
+    plain = [without_collations(of) for of in types]
+    named = rows.toDF(*names)
+    if types == plain:
+        return named
+    return named.select(*(F.col(name).cast(of).alias(name) for name, of in zip(names, plain, strict=True)))
+
+
+def without_collations(of: DataType) -> DataType:
+    """Return a type without the collations of text in it."""
+    match of:
+        case StringType():
+            return StringType()
+        case ArrayType():
+            return ArrayType(without_collations(of.elementType), of.containsNull)
+        case MapType():
+            return MapType(without_collations(of.keyType), without_collations(of.valueType), of.valueContainsNull)
+        case StructType():
+            return StructType(
+                [StructField(f.name, without_collations(f.dataType), f.nullable, f.metadata) for f in of.fields]
+            )
+        case _:
+            return of
 
 
 def _names(count: int) -> list[str]:

@@ -76,23 +76,21 @@ class QueryRelation(Relation):
 
         Spark computes each result once for both subtractions, and several of them in one job.
         """
-        times = sorted(
-            {
-                version.mz_timestamp
-                for timeline in timelines.values()
-                for version in timeline.between(after_exclusive_ms, until_exclusive_ms)
-            }
-        )
-        before = after_exclusive_ms
-        for start in range(0, len(times), TIMESTAMPS_A_JOB):
-            some = times[start : start + TIMESTAMPS_A_JOB]
+        for before, some in _jobs(timelines, after_exclusive_ms, until_exclusive_ms):
             found = self._differences(timelines, before, some)
             here = self._sort_here(timelines, [before, *some], found, sorting)
             if here is not None:
                 yield here
             else:
                 yield from self._streamed(summed(LargeDiffs(found, rows=_UNKNOWN)), sorting)
-            before = some[-1]
+
+    def diffs(
+        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
+    ) -> Iterator[pa.Table | LargeDiffs]:
+        """Compute the same as `changes`, neither summed nor sorted: tables or frames with all rows of their timestamps."""
+        for before, some in _jobs(timelines, after_exclusive_ms, until_exclusive_ms):
+            found = self._differences(timelines, before, some)
+            yield from here_or_large(found, self.result, self.reading.driver_rows, some)
 
     def _sort_here(
         self, timelines: TimelinesByName, times: Sequence[int], found: DataFrame, sorting: Sorting
@@ -129,6 +127,35 @@ class QueryRelation(Relation):
 
     def _streamed(self, diffs: LargeDiffs, sorting: Sorting) -> Iterator[pa.Table]:
         return streamed(sorting.on_spark(diffs, self.names), with_diff(self.result))
+
+
+def _jobs(
+    timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield the timestamps of each job, with the timestamp before them."""
+    times = sorted(
+        {
+            version.mz_timestamp
+            for timeline in timelines.values()
+            for version in timeline.between(after_exclusive_ms, until_exclusive_ms)
+        }
+    )
+    before = after_exclusive_ms
+    for start in range(0, len(times), TIMESTAMPS_A_JOB):
+        some = times[start : start + TIMESTAMPS_A_JOB]
+        yield before, some
+        before = some[-1]
+
+
+def here_or_large(
+    found: DataFrame, result: pa.Schema, at_most: int, times: Sequence[int]
+) -> Iterator[pa.Table | LargeDiffs]:
+    """Fetch the diffs of `times` if there are at most `at_most`."""
+    rows = found.limit(at_most + 1).toArrow()
+    if rows.num_rows > at_most:
+        yield LargeDiffs(found, _UNKNOWN, tuple(times))
+    elif rows.num_rows:
+        yield typed(rows, with_diff(result))
 
 
 def with_diff(row: pa.Schema) -> pa.Schema:

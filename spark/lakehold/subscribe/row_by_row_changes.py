@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -65,7 +65,7 @@ class RowByRow(DiffedRows):
     def _over(self, found: Iterable[pa.Table | LargeDiffs]) -> Iterator[pa.Table | LargeDiffs]:
         for diffs in found:
             if isinstance(diffs, LargeDiffs):
-                yield LargeDiffs(self._applied(diffs.frame), diffs.rows)
+                yield replace(diffs, frame=self._applied(diffs.frame))
                 continue
             rows = self.arrow_query.of(diffs) if self.arrow_query is not None else self._answered_by_spark(diffs)
             if rows.num_rows:

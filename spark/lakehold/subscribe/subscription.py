@@ -77,8 +77,9 @@ class Subscription:
     ) -> Iterator[OutputChunk]:
         """Read the output for the changes after `after_exclusive_ms` and before `until_exclusive_ms`.
 
-        A window after the first one has nothing else.
+        A window after the first one has nothing else. The changes of expired snapshots come with the next one that remains.
         """
+        timelines = {name: timeline.remaining_after(after_exclusive_ms) for name, timeline in timelines.items()}
         diffs = self.relation.changes(timelines, after_exclusive_ms, until_exclusive_ms, self.output.sorting)
         yield from self.output.of(diffs)
 

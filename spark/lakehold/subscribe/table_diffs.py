@@ -289,7 +289,8 @@ class TableDiffs:
         ]
         counts = [self.timeline.row_count(snapshot_id) for snapshot_id, _ in ends]
         frame = reduce(DataFrame.unionAll, (dated(rows, step.mz_timestamp, diff) for rows, diff in states))
-        return LargeDiffs(frame, sum(count for count in counts if count is not None) if None not in counts else 0)
+        rows = sum(count for count in counts if count is not None) if None not in counts else 0
+        return LargeDiffs(frame, rows, (step.mz_timestamp,))
 
 
 class _SmallSteps:

@@ -5,9 +5,9 @@ It is for windows, whose rows depend on their partition, and for aggregates of w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehold.spark_sql import quoted
-from lakehold.subscribe.diffed_rows import DiffedRows
+from lakehold.subscribe.diffed_rows import DiffedRows, Job, JobRows
 from lakehold.subscribe.incremental_plan import RowQuery
-from lakehold.subscribe.joined_rows import here_or_large
 from lakehold.subscribe.on_spark import LargeDiffs, dated, frame_of_diffs
-from lakehold.subscribe.query_relation import QueryRelation
+from lakehold.subscribe.query_relation import QueryRelation, here_or_large
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.table_diffs import DiffReading
@@ -43,7 +42,7 @@ class TouchedColumn:
 
 
 @dataclass(frozen=True)
-class TouchedRows(DiffedRows):
+class TouchedRows(JobRows):
     """A query whose result rows each depend on the joined rows with the same values of some columns.
 
     Args:
@@ -72,22 +71,27 @@ class TouchedRows(DiffedRows):
         """Compute the query's result at `at_ms` on Spark."""
         return self.whole.result_at(timelines, at_ms)
 
-    def diffs(
-        self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int
-    ) -> Iterator[pa.Table | LargeDiffs]:
-        """Compute the result at both ends of each timestamp, over the rows with values that some changed row has."""
+    def jobs(self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[Job]:
+        """Yield jobs that compute both ends of each timestamp, over the rows with values that some changed row has."""
         for found in self.keys.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
             # The keys must not be summed: a row that keeps its key while another column changes comes and goes.
-            keys = found.frame if isinstance(found, LargeDiffs) else frame_of_diffs(found, self.reading.spark.session())
-            time = keys.columns[0]
-            times = keys.select(time).distinct().toArrow() if isinstance(found, LargeDiffs) else found
-            at = sorted(pc.unique(times.column(0)).to_pylist())
+            if isinstance(found, LargeDiffs):
+                keys, at = found.frame, list(found.times)
+            else:
+                keys = frame_of_diffs(found, self.reading.spark.session())
+                at = sorted(pc.unique(found.column(0)).to_pylist())
             for start in range(0, len(at), _STEPS_A_JOB):
-                reads = VersionReads(self.reading.spark, self.whole.schemas, timelines)
-                terms: list[DataFrame] = []
-                for at_ms in at[start : start + _STEPS_A_JOB]:
-                    terms += self._both_ends(reads, keys.filter(F.col(time) == at_ms), at_ms)
-                yield from here_or_large(reduce(DataFrame.unionAll, terms), self.result, self.reading.driver_rows)
+                some = at[start : start + _STEPS_A_JOB]
+                yield Job(some[0] - 1, some[-1], partial(self._diffs, timelines, keys, some))
+
+    def _diffs(
+        self, timelines: TimelinesByName, keys: DataFrame, some: Sequence[int]
+    ) -> Iterator[pa.Table | LargeDiffs]:
+        reads = VersionReads(self.reading.spark, self.whole.schemas, timelines)
+        terms: list[DataFrame] = []
+        for at_ms in some:
+            terms += self._both_ends(reads, keys.filter(F.col(keys.columns[0]) == at_ms), at_ms)
+        yield from here_or_large(reduce(DataFrame.unionAll, terms), self.result, self.reading.driver_rows, some)
 
     def _both_ends(self, reads: VersionReads, keys: DataFrame, at_ms: int) -> Iterator[DataFrame]:
         names = [f"lakehold_k{column.place}" for column in self.touched]

@@ -95,6 +95,11 @@ class Timeline:
         """
         return tuple(v for v in self.shown if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
 
+    def remaining_after(self, time_ms: int) -> Timeline:
+        """Return the timeline without the versions after `time_ms` that are expired: the one before them is shown longer."""
+        remaining = tuple(v for v in self.shown if v.remains or v.mz_timestamp <= time_ms)
+        return self if remaining == self.shown else replace(self, versions=remaining)
+
     def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
         """Describe for people when, in the interval, the table was set to a snapshot that it had shown before."""
         seen: set[int] = set()
