@@ -202,7 +202,7 @@ def _keyless(table: CapturedTable, found: Found) -> str:
 
 
 def _missed(table: CapturedTable) -> str:
-    why = "the connector did not capture it, or ALTER TABLE changed its rows without a message"
+    why = "the connector did not capture it, ALTER TABLE changed its rows without a message, or a large value was not sent"
     return f"changes of {table.upstream} were missed ({why})"
 
 
