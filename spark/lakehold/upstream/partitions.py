@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from lakehold.definitions import full_name_text
+from lakehold.definitions import ConnectionType, full_name_text
 from lakehold.errors import UpstreamError
-from lakehold.upstream.found import FoundDatabase
+from lakehold.upstream.found import NOTHING, FoundDatabase
+from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
+
+NOT_FULL = frozenset({NOTHING, "i", "d"})
+"""The replica identities of tables whose updates may lack the row before."""
+_NAMED_AT_MOST = 5
 
 
 def refuse_partitions(wanted: Wanted, database: FoundDatabase) -> None:
@@ -48,3 +53,19 @@ def _silent(wanted: Wanted, database: FoundDatabase) -> Iterator[tuple[CapturedT
         whole = next((each for each in database.tables[table.upstream].ancestors if each in names | published), None)
         if whole is not None:
             yield table, whole
+
+
+def weak_leaves(database: FoundDatabase | None, upstream: str, identities: Collection[str]) -> Sequence[str]:
+    """Return the partitions of a table that are logged by one of some replica identities; none of a plain table."""
+    leaves = database.tables[upstream].leaves if database is not None else ()
+    return [leaf.name for leaf in leaves if not leaf.unlogged and leaf.replica_identity in identities]
+
+
+def full_identity(upstream: str, leaves: Sequence[str]) -> str:
+    """Write the statements with which PostgreSQL logs whole rows of a table, or of some of its partitions."""
+    quoted = [table_text(name, ConnectionType.POSTGRES) for name in leaves or [upstream]]
+    statements = "; ".join(f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in quoted[:_NAMED_AT_MOST])
+    more = len(quoted) - _NAMED_AT_MOST
+    also = f"; and {more} more partitions alike" if more > 0 else ""
+    why = ". PostgreSQL logs by the setting of each partition, and a new one does not take it from its table"
+    return f"{statements}{also}{why if leaves else ''}"
