@@ -10,7 +10,7 @@ import pytest
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import FoundLeaf, FoundTable
+from lakehold.upstream.found import UNLOGGED, FoundLeaf, FoundTable
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
@@ -110,3 +110,33 @@ def test_a_replica_identity_that_identifies_no_row_is_found(
     run(connection, f"CREATE TABLE t ({columns})", *altered, "INSERT INTO t VALUES (1, 0)")
     assert found(connection, "t")["t"].replica_identity == identity
     assert may_update(connection, "t") == (identity != "n")
+
+
+def test_partitions_whose_changes_are_not_logged_are_found(connection: psycopg.Connection) -> None:
+    run(
+        connection,
+        "CREATE TABLE mixed (id int, n int) PARTITION BY RANGE (id)",
+        "CREATE TABLE whole PARTITION OF mixed FOR VALUES FROM (0) TO (10)",
+        "ALTER TABLE whole REPLICA IDENTITY FULL",
+        "CREATE UNLOGGED TABLE fast PARTITION OF mixed FOR VALUES FROM (10) TO (20)",
+        "DROP FOREIGN DATA WRAPPER IF EXISTS elsewhere CASCADE",
+        "CREATE FOREIGN DATA WRAPPER elsewhere",
+        "CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere",
+        "CREATE FOREIGN TABLE far PARTITION OF mixed FOR VALUES FROM (20) TO (30) SERVER elsewhere",
+    )
+    assert found(connection, "mixed")["mixed"] == FoundTable(
+        "f",
+        has_key=False,
+        leaves=(
+            FoundLeaf("parted.far", "n", "foreign table"),
+            FoundLeaf("parted.fast", "n", UNLOGGED),
+            FoundLeaf("parted.whole", "f"),
+        ),
+    )
+    run(
+        connection,
+        "ALTER TABLE mixed DETACH PARTITION far",
+        "ALTER TABLE fast SET LOGGED",
+        "DROP FOREIGN DATA WRAPPER elsewhere CASCADE",
+    )
+    assert [leaf.unlogged for leaf in found(connection, "mixed")["mixed"].leaves] == ["", ""]

@@ -1,4 +1,4 @@
-"""Partitions of PostgreSQL that log too little are named before a table is published, and when one is added later."""
+"""Partitions of PostgreSQL that log too little or nothing are named before a table is published, and when one is added later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from lakehold.errors import UpstreamError
 from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.found import FULL, NOTHING, Found, FoundLeaf, FoundTable
+from lakehold.upstream.found import FULL, NOTHING, UNLOGGED, Found, FoundLeaf, FoundTable
 from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import World, reconcile, target
@@ -21,7 +21,7 @@ def inspected(world: World, goal: Wanted, *leaves: FoundLeaf, has_key: bool = Tr
     """Return what an inspection finds where `public.root` has partitions."""
     found = world.inspect(goal)
     assert found.database is not None
-    weakest = min((leaf.replica_identity for leaf in leaves), key="nidf".index)
+    weakest = min((leaf.replica_identity for leaf in leaves if not leaf.unlogged), key="nidf".index)
     root = FoundTable(weakest, has_key, leaves=leaves)
     return replace(found, database=replace(found.database, tables={**found.database.tables, "public.root": root}))
 
@@ -58,3 +58,27 @@ def test_of_many_partitions_some_are_named() -> None:
     (hint,) = plan(goal, inspected(world, goal, *leaves)).hints
     assert "public.p4 REPLICA IDENTITY FULL; and 4 more partitions alike. PostgreSQL" in hint
     assert "p5" not in hint
+
+
+@pytest.mark.parametrize(
+    ("leaf", "kind", "way_out"),
+    [
+        (FoundLeaf("public.Odd", FULL, UNLOGGED), "an unlogged table", 'ALTER TABLE public."Odd" SET LOGGED'),
+        (FoundLeaf("public.far", "d", "foreign table"), "a foreign table", "ALTER TABLE … DETACH PARTITION public.far"),
+    ],
+)
+def test_a_partition_whose_changes_are_not_logged_is_refused_or_reported(
+    leaf: FoundLeaf, kind: str, way_out: str
+) -> None:
+    world, goal = World(frozenset({"public.root"})), target(ROOT)
+    leaves = (FoundLeaf("public.whole", FULL), leaf)
+    refused = target(ROOT, new=[*ROOT])
+    with pytest.raises(UpstreamError, match=rf'"{leaf.name}" of "public\.root" is {kind}') as refusal:
+        plan(refused, inspected(world, refused, *leaves))
+    assert refusal.value.code == "upstream-table-unfit"
+    assert refusal.value.hint == f"{way_out}."
+    assert reconcile(world, goal)
+    (hint,) = plan(goal, inspected(world, goal, *leaves)).hints
+    assert hint.startswith(f"partition {leaf.name} of public.root is {kind}: a snapshot brings its rows")
+    assert hint.endswith(way_out)
+    assert [*fault_hints(goal, inspected(world, goal, *leaves))] == [hint]

@@ -26,7 +26,7 @@ from lakehold.upstream.gaps import (
 from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.lost_values import lost_values_hints
-from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, weak_leaves
+from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, unlogged_leaf_hints, weak_leaves
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
@@ -47,6 +47,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     ]
     found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
+    found_hints += unlogged_leaf_hints(wanted, found.database)
     found_hints += failover_hints(wanted, found.database)
     found_hints += [*unfit_hints(wanted, found), *unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
@@ -70,6 +71,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
     yield from weak_leaf_hints(wanted, found.database)
+    yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)
     yield from unrepaired_hints(wanted, found)
     yield from failing_hints(wanted, found)
