@@ -16,8 +16,6 @@ from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
 pytestmark = pytest.mark.spark
 
-PLACEHOLDER = "__debezium_unavailable_value"
-
 
 def decimal(precision: int, scale: int) -> dict[str, Any]:
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
@@ -144,18 +142,6 @@ def test_truncate_is_ignored_by_default(shop: Shop, topic: Topic) -> None:
     topic.truncate()
     shop.ingest(topic)
     assert shop.rows() == [(1, "a", 0)]
-
-
-@both
-def test_an_unavailable_value_keeps_the_stored_one(shop: Shop, topic: Topic, envelope: str) -> None:
-    shop.table(topic, envelope)
-    topic.snapshot([row(1, "large"), row(2, "large")])
-    shop.ingest(topic)
-    topic.update(row(1, "large"), row(1, PLACEHOLDER, 1))
-    topic.update(row(2, "large"), row(2, "other", 1))
-    topic.update(row(2, "other"), row(2, PLACEHOLDER, 2))
-    shop.ingest(topic)
-    assert shop.rows() == [(1, "large", 1), (2, "other", 2)]
 
 
 def test_columns_are_added_widened_and_dropped_upstream(shop: Shop, topic: Topic) -> None:

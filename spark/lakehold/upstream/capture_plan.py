@@ -56,7 +56,7 @@ from lakehold.upstream.gaps import (
 )
 from lakehold.upstream.heirs import refuse_parents
 from lakehold.upstream.hints import hints, replaced_hints, returned_hints
-from lakehold.upstream.partitions import refuse_partitions
+from lakehold.upstream.partitions import refuse_partitions, refuse_unlogged_leaves
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
     is_fresh,
@@ -96,6 +96,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
         refuse_partitions(wanted, found.database)
+        refuse_unlogged_leaves(wanted, found.database)
         refuse_parents(wanted, found.database)
         refuse_lost(wanted, found, found.database)
         if not is_completed(wanted, found) and (names := changed_unrecorded(wanted, found)):

@@ -78,6 +78,23 @@ class FoundPublication:
 
 NOTHING = "n"
 """The replica identity of a table whose updated and deleted rows PostgreSQL does not log."""
+FULL = "f"
+"""The replica identity of a table of which PostgreSQL logs the whole row before a change."""
+
+
+@dataclass(frozen=True)
+class FoundLeaf:
+    """A partition that stores rows of a partitioned table.
+
+    Attributes:
+        name: The partition, `schema.name`.
+        replica_identity: As of a table. It decides what PostgreSQL logs of the partition's rows; its parent's does not.
+        unlogged: The kind of table if PostgreSQL does not log its changes; empty if it does.
+    """
+
+    name: str
+    replica_identity: str
+    unlogged: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,10 +103,12 @@ class FoundTable:
 
     Attributes:
         replica_identity: What PostgreSQL logs of a row before a change: `d` the primary key, `f` all, `n` nothing, `i` an index.
+            Of a partitioned table that of the partition with the least.
         has_key: The table has a primary key, or a unique index that Debezium takes in its place.
         is_owned: The source's user owns the table, which putting it into a publication requires.
         ancestors: The tables that this one is a partition of, near or far.
         heirs: The tables that inherit from this one (`INHERITS`); partitions do not count.
+        leaves: The partitions that store its rows, if it is a partitioned table that the source wants.
     """
 
     replica_identity: str
@@ -97,6 +116,7 @@ class FoundTable:
     is_owned: bool = True
     ancestors: tuple[str, ...] = ()
     heirs: tuple[str, ...] = ()
+    leaves: tuple[FoundLeaf, ...] = ()
 
 
 @dataclass(frozen=True)

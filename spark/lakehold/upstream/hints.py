@@ -12,7 +12,7 @@ from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, WHOLE_ROWS, Found, FoundDatabase
+from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, WHOLE_ROWS, Found, FoundDatabase
 from lakehold.upstream.gaps import (
     failing_tables,
     has_no_key,
@@ -25,9 +25,8 @@ from lakehold.upstream.gaps import (
 )
 from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
-from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.lost_values import lost_values_hints
-from lakehold.upstream.partitions import silent_hints
+from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, unlogged_leaf_hints, weak_leaves
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
@@ -48,6 +47,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     ]
     found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
+    found_hints += unlogged_leaf_hints(wanted, found.database)
     found_hints += failover_hints(wanted, found.database)
     found_hints += [*unfit_hints(wanted, found), *unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
@@ -70,6 +70,8 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from gone_hints(wanted, found)
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
+    yield from weak_leaf_hints(wanted, found.database)
+    yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)
     yield from unrepaired_hints(wanted, found)
     yield from failing_hints(wanted, found)
@@ -202,7 +204,7 @@ def _keyless(table: CapturedTable, found: Found) -> str:
 
 
 def _missed(table: CapturedTable) -> str:
-    why = "the connector did not capture it, or ALTER TABLE changed its rows without a message"
+    why = "the connector did not capture it, ALTER TABLE changed its rows without a message, or a large value was not sent"
     return f"changes of {table.upstream} were missed ({why})"
 
 
@@ -228,10 +230,20 @@ def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
     return is_late and has_no_key(table, found) and not snapshot.is_first and not snapshot.succeeded
 
 
+def weak_leaf_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
+    """Yield a sentence for each partitioned table that got partitions of which too little is logged."""
+    if database is not None:
+        upstream = [name for name in wanted.upstream_tables if name in database.tables]
+        tables = {table.upstream: table for table in wanted.tables}
+        for name in (name for name in upstream if database.tables[name].leaves):
+            yield from _of_replica_identity(tables[name], wanted, database)
+
+
 def _of_replica_identity(table: CapturedTable, wanted: Wanted, database: FoundDatabase) -> Iterator[str]:
     name, columns = table.upstream, database.tables[table.upstream]
     needs_before = any(each.needs_before for each in wanted.tables if each.upstream == name)
     is_unknown = not columns.has_key or columns.replica_identity == NOTHING
-    if columns.replica_identity != "f" and (needs_before or is_unknown):
-        quoted = table_text(name, wanted.capture.database)
-        yield f"updates of table {name} lack the row before: ALTER TABLE {quoted} REPLICA IDENTITY FULL"
+    if columns.replica_identity != FULL and (needs_before or is_unknown):
+        weak = weak_leaves(database, name, {NOTHING} if columns.has_key and not needs_before else NOT_FULL)
+        of = f"table {name}" if not weak else f"some partitions of table {name}"
+        yield f"updates of {of} lack the row before: {full_identity(name, weak)}"

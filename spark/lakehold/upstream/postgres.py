@@ -37,6 +37,7 @@ from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
 from lakehold.upstream.postgres_failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
+from lakehold.upstream.postgres_partitions import identity_sql, leaves_of, weakest_identity
 from lakehold.upstream.postgres_publication import found_publication, members_of, own_mark
 from lakehold.upstream.postgres_refusals import unreachable
 from lakehold.upstream.postgres_shapes import shapes_of
@@ -61,7 +62,7 @@ _SLOT = (
 )
 _TABLES = f"""
     SELECT c.oid::text, n.nspname || '.' || c.relname,
-           CASE WHEN c.relreplident = 'd' AND k.indisprimary IS NOT TRUE THEN 'n' ELSE c.relreplident::text END,
+           {identity_sql("c")},
            coalesce(k.tells_rows_apart, false), pg_has_role(c.relowner, 'USAGE'),
            CASE WHEN c.relispartition THEN ARRAY(
                 SELECT an.nspname || '.' || a.relname FROM pg_partition_ancestors(c.oid) p
@@ -141,13 +142,15 @@ class PostgresUpstream:
             slot = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
             found_tables = connection.execute(_TABLES, [SIGNAL_SCHEMA]).fetchall()
+            leaves = leaves_of(connection, tables)
             all_tables = {
                 name: FoundTable(
-                    replica_identity=identity,
+                    replica_identity=weakest_identity(identity, leaves.get(name, ())),
                     has_key=has_key,
                     is_owned=is_owned,
                     ancestors=tuple(ancestors),
                     heirs=tuple(heirs),
+                    leaves=tuple(leaves.get(name, ())),
                 )
                 for _, name, identity, has_key, is_owned, ancestors, heirs in found_tables
             }

@@ -12,9 +12,10 @@ from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failover, slot_lost
-from lakehold.upstream.found import WHOLE_ROWS, Found, FoundDatabase
+from lakehold.upstream.found import NOTHING, WHOLE_ROWS, Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables, is_unpublishable, whole_row_tables
-from lakehold.upstream.identifier_quoting import identifier_text, table_text
+from lakehold.upstream.identifier_quoting import identifier_text
+from lakehold.upstream.partitions import full_identity, weak_leaves
 from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
@@ -98,13 +99,14 @@ def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
     """Refuse a table of this statement whose rows nothing identifies: once it is published, nobody could change them."""
     for table in wanted.tables:
         if table.object_id in (wanted.declared or ()) and is_unpublishable(table.upstream, found):
-            upstream = table_text(table.upstream, wanted.capture.database)
+            weak = weak_leaves(found.database, table.upstream, {NOTHING})
             raise UpstreamError(
-                f'table "{table.upstream}" has no replica identity',
+                f'{"partitions of " if weak else ""}table "{table.upstream}" {"have" if weak else "has"} no replica identity',
                 code="replica-identity",
-                detail="PostgreSQL refuses UPDATE and DELETE of a published table, for everybody, if neither a primary key nor "
-                "REPLICA IDENTITY says what it logs of the row before. So lakehold does not publish the table.",
-                hint=f"ALTER TABLE {upstream} REPLICA IDENTITY FULL; then create the table again.",
+                detail="PostgreSQL refuses UPDATE and DELETE of a published table, for everybody, if neither a primary key "
+                "that is not DEFERRABLE nor REPLICA IDENTITY says what it logs of the row before. So lakehold does not publish "
+                "the table.",
+                hint=f"{full_identity(table.upstream, weak)}; then create the table again.",
             )
 
 

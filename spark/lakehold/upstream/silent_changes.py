@@ -60,14 +60,18 @@ def _is_moved(before: Shape, now: Shape) -> bool:
 
 
 def _has_other_partitions(before: Shape, now: Shape) -> bool:
-    """Return whether partitions with rows came, went, were away, or were truncated alone, which PostgreSQL does not publish.
+    """Return whether partitions with rows came, went, were away or unlogged, or were truncated alone, which is not published.
 
-    A partition that VACUUM FULL or CLUSTER wrote again looks like a truncated one.
+    A partition that VACUUM FULL or CLUSTER wrote again looks like a truncated one. If ALTER TABLE wrote it again though no column
+    changed, it may have been unlogged: SET LOGGED does that. The first file of a table has the table's object id for its name.
     """
     gone = before["partitions"].keys() - now["partitions"].keys()
-    attached = [born for oid, born in now["partitions"].items() if oid not in before["partitions"] and not born]
-    truncated = [files for oid, files in _new_files(before, now) if oid != now["table"] and not files.is_rewritten]
-    return bool(gone or attached or truncated) or _has_returned("partitions", before, now)
+    new = {oid: born for oid, born in now["partitions"].items() if oid not in before["partitions"]}
+    attached = [oid for oid, born in new.items() if not born or now["files"].get(oid, (oid,))[0] != oid]
+    has_same_columns = before["columns"] == now["columns"]
+    written = [files for oid, files in _new_files(before, now) if oid != now["table"]]
+    unexplained = [files for files in written if has_same_columns or not files.is_rewritten]
+    return bool(gone or attached or unexplained) or _has_returned("partitions", before, now)
 
 
 def _has_returned(kind: str, before: Shape, now: Shape) -> bool:

@@ -26,12 +26,14 @@ class Deduplicated:
         high_water_marks: The table's high-water marks after the batch.
         replaces_all: Whether rows that the batch does not contain are deleted: by TRUNCATE, or by a snapshot that a table
             without a key did not show yet.
+        unsent: The columns whose values some applied change keeps from a row that the batch deletes before it.
     """
 
     frame: DataFrame
     statistics: BatchStatistics
     high_water_marks: HighWaterMarks
     replaces_all: bool
+    unsent: frozenset[str] = frozenset()
 
 
 def deduplicated(
@@ -63,9 +65,10 @@ def deduplicated(
         again = statistics_of(headers, decisions, high_water_marks)
         found = replace(again, truncates=found.truncates, repeated=found.repeated)
     values = {c.name for c in changes.columns if c.name not in changes.key}
-    frame = carrier.frame(decisions, engine.givers(decisions, values))
+    givers = engine.givers(decisions, values)
+    unsent = {headers.kept.names[code] for code in headers.kept.codes[(givers >= 0) & headers.is_delete[givers]]}
     replaces_all = found.truncates > 0 or (is_resnapshot and changes.is_multiset)
-    return Deduplicated(frame, found, moved, replaces_all)
+    return Deduplicated(carrier.frame(decisions, givers), found, moved, replaces_all, frozenset(unsent))
 
 
 def statistics_of_few(changes: Changes, rule: Rule) -> BatchStatistics:

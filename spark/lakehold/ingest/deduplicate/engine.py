@@ -83,8 +83,8 @@ class Engine:
 
         Returns:
             `(k,)`, one for each entry of `headers.kept`: the row of the change that gives the value. It is the last change of the
-            same key that counts, has the column and does not come after the applied change. -1: there is none, or the change of
-            the entry is not applied.
+            same key that counts, has the column or deletes the row, and does not come after the applied change. -1: there is
+            none, or the change of the entry is not applied.
         """
         kept, rows = self._headers.kept, self._by_key.rows
         rank_of_row = self._by_key.by_row(np.arange(len(rows)))

@@ -7,7 +7,7 @@ positions that a table has applied; a batch moves them, and stores them in the s
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -244,6 +244,28 @@ class IcebergApplier:
         except (UpstreamError, SourceBusy) as error:
             raise values_unknown(table, columns, error) from error
 
+    def _request_unsent(
+        self, batch: TableBatch, path: merge.Append | merge.Merge, found: Deduplicated, columns: Sequence[ColumnType]
+    ) -> None:
+        """Request the large values that new rows lack, before the rows are written: after a crash they are still new.
+
+        Raises:
+            TableStopped: No database can be asked for them.
+        """
+        table, frame = batch.table, found.frame
+        unsent = found.unsent | merge.unsent(frame.sparkSession, path, batch.arrival.changes, frame, columns)
+        if not unsent:
+            return
+        if table.upstream is None:
+            raise requirements.value_unavailable(table, unsent)
+        log.warning(
+            "table %s is snapshotted again, for values of %s that were not sent", table.full_name, sorted(unsent)
+        )
+        try:
+            self.writing.snapshot_again(table)
+        except (UpstreamError, SourceBusy) as error:
+            raise requirements.value_unavailable(table, unsent, error) from error
+
     def _is_replaceable(self, table: Table, state: TableState) -> bool:
         """Return whether a table may be created again: it has no snapshot, and has not changed since `state` was read."""
         if state.current is not None:
@@ -278,6 +300,8 @@ class IcebergApplier:
                 multiset.write(batch_, writing.publishing(found.frame.sparkSession), name, state)
                 return
             path = path_of(name, changes, found, state, writing.tables)
+            if path is not None:
+                self._request_unsent(batch, path, found, columns)
             match path:
                 case merge.Append():
                     merge.append(path, changes, found.frame, columns, properties)

@@ -125,10 +125,6 @@ def merge(  # noqa: PLR0913 - a session, a plan and what it works on
 
 def merge_statement(how: Merge, columns: Sequence[str]) -> str:
     """Write the text of the MERGE; without a key no row of the table matches, and Spark reads none."""
-    equals = "<=>" if how.null_safe else "="
-    condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key] or ["false"]
-    if not how.null_safe and not how.replaces_all:
-        condition += [f"t.{quoted(name)} BETWEEN {range_literals(b)}" for name, b in how.bounds.items()]
     clauses = []
     if how.has_deletes:
         clauses.append(f"WHEN MATCHED AND s.{OP} = '{Op.DELETE.value}' THEN DELETE")
@@ -141,7 +137,40 @@ def merge_statement(how: Merge, columns: Sequence[str]) -> str:
         clauses.append(f"WHEN NOT MATCHED{only_upserts} THEN INSERT ({names}) VALUES ({values})")
     if how.replaces_all:
         clauses.append("WHEN NOT MATCHED BY SOURCE THEN DELETE")
-    return f"MERGE INTO {how.table} t USING {_SOURCE} s ON {' AND '.join(condition)} {' '.join(clauses)}"
+    return f"MERGE INTO {how.table} t USING {_SOURCE} s ON {_same_row(how)} {' '.join(clauses)}"
+
+
+def _same_row(how: Merge) -> str:
+    """Write the condition that row `t` of the table is the one that change `s` is about."""
+    equals = "<=>" if how.null_safe else "="
+    condition = [f"t.{quoted(name)} {equals} s.{quoted(name)}" for name in how.key] or ["false"]
+    if not how.null_safe and not how.replaces_all:
+        condition += [f"t.{quoted(name)} BETWEEN {range_literals(b)}" for name, b in how.bounds.items()]
+    return " AND ".join(condition)
+
+
+def unsent(
+    spark: SparkSession, how: Append | Merge, changes: Changes, deduplicated: DataFrame, columns: Sequence[ColumnType]
+) -> frozenset[str]:
+    """Return the columns whose values some change keeps, though the table has no row that could keep them.
+
+    PostgreSQL does not send a large value that an update did not touch, and an update of the key makes a new row.
+    """
+    names = ", ".join(literal(c.name) for c in columns if c.name not in changes.key)
+    if not how.keeps_values or not names:
+        return frozenset()
+    key = as_stored(changes, [c for c in columns if c.name in changes.key], keeps_values=False)
+    kept = f"filter({KEPT}, name -> name IN ({names})) AS {KEPT}"
+    keeping = deduplicated.filter(APPLIED).filter(F.col(OP) == Op.UPSERT.value).selectExpr(*key, kept)
+    with temp_view(keeping.filter(F.size(KEPT) > 0), _SOURCE):
+        text = f"SELECT DISTINCT explode({KEPT}) AS name FROM {_SOURCE} s"
+        if isinstance(how, Merge) and not how.replaces_all:
+            # A broadcast of the few changes: joined with them at once, the table would be shuffled.
+            found = ", ".join(f"t.{quoted(name)}" for name in how.key)
+            stored = f"SELECT /*+ BROADCAST(s) */ {found} FROM {how.table} t JOIN {_SOURCE} s ON {_same_row(how)}"
+            same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in how.key)
+            text += f" LEFT ANTI JOIN ({stored}) t ON {same}"
+        return frozenset(row.name for row in spark.sql(text).collect())
 
 
 def range_literals(bounds: Bounds) -> str:
@@ -188,8 +217,7 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
 def as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
     """Write the table's columns as expressions over the batch's: exact casts, or the initial value of a column they lack.
 
-    A row that the table lacks has no value to keep: a change of its key comes without values that PostgreSQL stores outside
-    of the row, unless REPLICA IDENTITY is FULL. It gets null, because Debezium's placeholder would pass for a value.
+    A row that the table lacks has no value to keep. It gets null until a snapshot brings the value, see `unsent`.
     """
     incoming = {c.name: c.type for c in changes.columns}
 

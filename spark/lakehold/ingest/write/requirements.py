@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from lakehold.definitions import Table
-from lakehold.errors import TableStopped
+from lakehold.errors import LakeholdError, TableStopped
 from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
 from lakehold.ingest.envelope.change_columns import KEYLESS, NULL_IN_KEY, OF_ONE_TABLE, UNORDERED, Changes
 from lakehold.ingest.envelope.keys import key_changed
@@ -163,4 +165,29 @@ def _restored(table: Table, found: WentBack, connectors: frozenset[str]) -> Tabl
         hint=f"Load it again from a topic without the old changes: {reload}. With a transaction topic do so for all of the "
         "source's tables and for that topic. For a captured database, DROP SOURCE … CASCADE and creating it again does all of "
         "that.",
+    )
+
+
+def value_unavailable(table: Table, columns: Collection[str], error: LakeholdError | None = None) -> TableStopped:
+    """Return the error of rows that lack large values; `error` is why the captured database cannot be asked for them."""
+    names = ", ".join(f'"{name}"' for name in sorted(columns))
+    unsent = (
+        "PostgreSQL does not send a large value that an update did not touch. So a row whose key changed, or that the table "
+        "does not have, arrives without it"
+    )
+    if error is not None:
+        detail = f"{unsent}, and the database cannot be asked: {error.message}."
+        hint = "Correct that; the next ingest tries it again. The other tables continue."
+    else:
+        detail = f"{unsent}: topic {table.topic} has no earlier message with the value."
+        hint = (
+            "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL send all values. For what is in the topic already: drop the "
+            "table, delete the topic, have the connector snapshot the table again, and create the table again."
+        )
+    return TableStopped(
+        f'new rows of table "{table.full_name}" lack their values of {names}',
+        table=table.full_name,
+        code="value-unavailable",
+        detail=detail,
+        hint=hint,
     )

@@ -44,8 +44,8 @@ class Writing:
         confirm_lease: Raises `LeaseLost` if another process owns the source; called before each commit.
         held: Keeps the history that holds need.
         errors: Records bad messages.
-        snapshot_again: Has the connector snapshot one table again, because older rows have values that no message brings, such as
-            a new column's default. Without a captured database it does nothing.
+        snapshot_again: Has the connector snapshot one table again, because rows have values that no message brings, such as a new
+            column's default. Without a captured database it does nothing.
     """
 
     spark: Callable[[], SparkSession]
