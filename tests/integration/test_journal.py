@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from lakehold.errors import UpstreamError
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.log_positions import LogPosition
@@ -19,6 +20,7 @@ from lakehold.upstream.journal import (
     recorded_log,
     recorded_members,
     recorded_missed,
+    recorded_shapes,
     recorded_sync_point,
     requested_snapshot,
 )
@@ -244,3 +246,28 @@ def test_notifications_in_another_format_are_skipped(broker: Broker) -> None:
         conversation.notify(value)
     conversation.scanned(conversation.request("a1", "public.a"), "public.a")
     assert conversation.complete() == {"a1"}
+
+
+def test_shapes_of_many_tables_are_recorded_though_no_message_could_hold_them(broker: Broker) -> None:
+    conversation = Conversation(broker, "wide")
+    columns = {str(number): [f"column_{number}", str(70_000 + number), False, True] for number in range(50)}
+    shapes = {f"public.table_{number}": {"table": str(number), "columns": columns} for number in range(300)}
+    client = shared_client(KafkaOptions(broker.address, {}, {}), 15.0)
+    signals = recorded_shapes("s1", shapes)
+    assert max(map(len, signals)) < 200_000 < sum(map(len, signals))
+    client.send(SideTopics("wide").signals, "wide", signals[:1])
+    journal = conversation.open_journal()
+    journal.refresh()
+    assert journal.shapes.items() < shapes.items()
+    client.send(SideTopics("wide").signals, "wide", signals[1:])
+    journal.refresh()
+    assert journal.shapes == shapes
+
+
+def test_a_record_that_is_too_large_is_reported_as_such(broker: Broker) -> None:
+    conversation = Conversation(broker, "large")
+    client = shared_client(KafkaOptions(broker.address, {}, {}), 15.0)
+    with pytest.raises(UpstreamError, match="takes no record of this size") as refusal:
+        client.send(SideTopics("large").signals, "large", ["x" * 3_000_000])
+    assert (refusal.value.code, refusal.value.retryable) == ("kafka-record-size", False)
+    conversation.journal.refresh()

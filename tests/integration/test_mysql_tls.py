@@ -53,7 +53,7 @@ def refusal(of: Connection) -> UpstreamUnavailable:
     """Return how the server is refused, by inspections and by `verify` alike."""
     login = login_of(of)
     with pytest.raises(UpstreamUnavailable) as inspected:
-        MysqlUpstream(login, _TIMEOUT_S).row_image()
+        MysqlUpstream(login, _TIMEOUT_S).log_settings()
     with pytest.raises(UpstreamUnavailable) as verified, mysql_rows(login, _TIMEOUT_S, "shop.t"):
         pass
     for error in (inspected.value, verified.value):
@@ -92,7 +92,7 @@ def test_a_certificate_is_checked_as_its_mode_says(mariadb: MariaDb, authority: 
 def test_an_authority_that_cannot_be_read_is_named(mariadb: MariaDb, tmp_path: Path) -> None:
     missing = tmp_path / "missing.pem"
     with pytest.raises(DefinitionError) as refused:
-        MysqlUpstream(login_of(checking(mariadb.port, missing)), _TIMEOUT_S).row_image()
+        MysqlUpstream(login_of(checking(mariadb.port, missing)), _TIMEOUT_S).log_settings()
     assert (refused.value.code, refused.value.detail) == ("option-invalid", f"{missing}: No such file or directory.")
 
 

@@ -16,6 +16,7 @@ from lakehold.upstream.found import (
     ABSENT,
     HASHED,
     PLAIN,
+    ROW_IMAGE,
     VERSIONED,
     WHOLE_ROWS,
     WITHOUT_OVERLAPS,
@@ -273,10 +274,10 @@ def test_the_right_of_the_user_to_read_a_table_is_found(mariadb: MariaDb) -> Non
     assert found == {"closed.seen": FoundRelation(PLAIN)}, "what the user may not see may exist"
 
 
-def test_the_part_of_a_row_that_the_server_logs_is_found(mariadb: MariaDb) -> None:
-    assert _upstream(mariadb).row_image() == WHOLE_ROWS
-    mariadb.execute("SET GLOBAL binlog_row_image = MINIMAL")
-    assert _upstream(mariadb).row_image() == "MINIMAL"
+def test_settings_of_the_log_are_found_as_far_as_the_server_has_them(mariadb: MariaDb) -> None:
+    assert _upstream(mariadb).log_settings() == {ROW_IMAGE: WHOLE_ROWS, "log_bin_compress": "OFF"}
+    mariadb.execute("SET GLOBAL binlog_row_image = MINIMAL", "SET GLOBAL log_bin_compress = ON")
+    assert _upstream(mariadb).log_settings() == {ROW_IMAGE: "MINIMAL", "log_bin_compress": "ON"}
 
 
 def test_foreign_keys_whose_actions_are_not_logged_are_found(mariadb: MariaDb) -> None:

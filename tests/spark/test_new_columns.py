@@ -46,7 +46,7 @@ class Orders:
     """A topic of two partitions, and the table `shop.orders` over it."""
 
     def __init__(self, lake: Lake, directory: Path) -> None:
-        self.lake, self._directory = lake, directory
+        self.lake, self.directory = lake, directory
         self.topic = Topic("orders", {"id": LONG, "v": TEXT})
         for partition, ids in enumerate(((1, 2), (3, 4))):
             self.topic.snapshot([{"id": i, "v": "a"} for i in ids], partition=partition)
@@ -56,7 +56,7 @@ class Orders:
         self.ingest()
 
     def ingest(self) -> None:
-        self.topic.write(self._directory)
+        self.topic.write(self.directory)
         for report in self.lake.ingest("shop"):
             for stop in report.stopped.values():
                 raise stop
@@ -197,3 +197,21 @@ def test_a_message_with_an_earlier_name_is_one_of_the_column_also_in_a_later_bat
     orders.ingest()
     assert orders.rows() == [(1, "c"), (2, "a"), (3, "late"), (4, "a")]
     assert database.questions == 2
+
+
+def test_a_removal_from_before_a_column_with_a_default_finds_its_row_without_a_key(
+    orders: Orders, database: Database
+) -> None:
+    loose = Topic("loose", {"id": LONG, "v": TEXT}, key=(), has_keys=False, has_orders=True)
+    orders.lake.sql("CREATE TABLE shop.loose FROM SOURCE shop (TOPIC 'loose') ENVELOPE DEBEZIUM")
+    loose.snapshot([{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
+    loose.write(orders.directory)
+    orders.ingest()
+    loose.delete({"id": 1, "v": "a"})
+    loose.columns["c"] = INT
+    database.numbers, database.initial = {"id": 1, "v": 2, "c": 3}, InitialValues({"c": 5})
+    loose.create({"id": 1, "v": "a", "c": 7})
+    loose.write(orders.directory)
+    orders.ingest()
+    name = orders.lake.settings.catalog_name
+    assert sorted(orders.lake.sql(f"SELECT * FROM {name}.shop.loose").rows) == [(1, "a", 7), (2, "a", 5)]

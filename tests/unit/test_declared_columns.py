@@ -177,7 +177,7 @@ def test_a_table_without_a_key_needs_whole_rows_in_the_log_of_mariadb() -> None:
     goal = target({"a": "shop.log", "b": "shop.b"}, capture=OF_MARIADB, new=["a", "b"])
 
     def found(wanted: Wanted) -> Found:
-        return replace(world.inspect(wanted), row_image="MINIMAL")
+        return replace(world.inspect(wanted), log_settings={"binlog_row_image": "MINIMAL"})
 
     with pytest.raises(UpstreamError, match=r'table "shop\.log" has no primary key') as refusal:
         plan(goal, found(goal))
@@ -190,6 +190,34 @@ def test_a_table_without_a_key_needs_whole_rows_in_the_log_of_mariadb() -> None:
     standing = replace(goal, declared=None)
     (hint,) = (hint for hint in plan(standing, found(standing)).hints if "binlog_row_image" in hint)
     assert hint.startswith("table shop.log has no primary key")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "way_out"),
+    [
+        ("log_bin_compress", "ON", "SET GLOBAL log_bin_compress = OFF"),
+        ("binlog_row_value_options", "PARTIAL_JSON", "SET GLOBAL binlog_row_value_options = ''"),
+        ("binlog_transaction_compression", "ON", "SET GLOBAL binlog_transaction_compression = OFF"),
+    ],
+)
+def test_a_setting_that_loses_changes_refuses_new_tables_and_gives_captured_ones_a_hint(
+    setting: str, value: str, way_out: str
+) -> None:
+    world = World(frozenset({"shop.b"}), is_mariadb=True)
+    goal = target({"b": "shop.b"}, capture=OF_MARIADB, new=["b"])
+    found = replace(world.inspect(goal), log_settings={"binlog_row_image": "FULL", setting: value})
+    with pytest.raises(UpstreamError, match="logs changes that would be lost") as refusal:
+        plan(goal, found)
+    assert refusal.value.code == "log-lossy"
+    assert f"{setting} is {value}" in refusal.value.detail
+    assert way_out in refusal.value.hint
+    standing = replace(goal, declared=None)
+    (hint,) = (hint for hint in plan(standing, found).hints if setting in hint)
+    assert way_out in hint
+    assert hint.endswith("ALTER SOURCE shop RESNAPSHOT")
+    harmless = replace(found, log_settings={setting: "" if value == "PARTIAL_JSON" else "OFF"})
+    assert plan(goal, harmless).steps
+    assert not any(setting in hint for hint in plan(standing, harmless).hints)
 
 
 def test_a_joining_table_of_mariadb_without_a_key_gets_the_hint_before_the_connector_refuses_its_snapshot() -> None:

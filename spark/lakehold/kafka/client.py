@@ -29,7 +29,7 @@ from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_d
 
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.kafka.faults import offsets_lost
-from lakehold.kafka.refusals import is_refusal, unreachable, unusable
+from lakehold.kafka.refusals import is_refusal, too_large, unreachable, unusable
 from lakehold.model.offsets import OffsetRange, TopicPartition, Watermarks
 
 _log = logging.getLogger("lakehold.librdkafka")
@@ -41,6 +41,8 @@ Answer = TypeVar("Answer")
 
 _MESSAGES_PER_CALL = 10_000
 _LEADER_POLL_S = 0.1
+_LARGEST_RECORD = 100_000_000
+"""The limit of the client in bytes, so that the limit of the topic decides, which its owner can raise."""
 _UNLED = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT})
 """Errors for partitions without a known leader: librdkafka raises the second if it finds a leader for none of them."""
 _CHANGING_LEADER = _UNLED | {
@@ -227,10 +229,14 @@ class KafkaClient:
         gone(self.describe, names)
 
     def send(self, topic: str, key: str, values: Collection[str]) -> None:
-        """Write records to partition 0 of a topic, and wait until brokers have stored them."""
+        """Write records to partition 0 of a topic, and wait until brokers have stored them.
+
+        Raises:
+            UpstreamError: The brokers take no record of this size (`kafka-record-size`).
+        """
         with self._explained():
             failed: list[KafkaError] = []
-            producer = Producer({**self._common, "enable.idempotence": True})
+            producer = Producer({**self._common, "enable.idempotence": True, "message.max.bytes": _LARGEST_RECORD})
             for value in values:
                 producer.produce(
                     topic,
@@ -323,6 +329,8 @@ class KafkaClient:
 
     def _fail(self, error: KafkaError | None) -> NoReturn:
         self._admin.poll(0)  # passes pending errors to `_keep_error`
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise too_large(self._options, error)
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
         raise unreachable(self._options, cause, self._timeout_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from lakehold.errors import DefinitionError, UpstreamUnavailable
+from lakehold.errors import DefinitionError, UpstreamError, UpstreamUnavailable
 from lakehold.kafka.connection_options import KafkaOptions, in_words_of_connections
 from lakehold.tls import certificate_fault
 
@@ -52,6 +52,16 @@ def unreachable(options: KafkaOptions, cause: KafkaError | None, timeout_s: floa
         detail=f"{in_words_of_connections(reason)}." if reason else f"It did not answer within {timeout_s:g} s.",
         hint="Check that the broker runs, that this machine reaches it at the address in the connection, and that "
         "SECURITY PROTOCOL is that of the listener.",
+    )
+
+
+def too_large(options: KafkaOptions, error: KafkaError) -> UpstreamError:
+    """Describe that brokers refuse a record because of its size, such as the shape of a table with very many partitions."""
+    return UpstreamError(
+        f"Kafka at {options.brokers} takes no record of this size",
+        code="kafka-record-size",
+        detail=f"{error.str()}.",
+        hint="Raise max.message.bytes of the connector's signal topic, and message.max.bytes of the brokers.",
     )
 
 

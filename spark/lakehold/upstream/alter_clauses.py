@@ -120,7 +120,7 @@ _KEEP_ROWS = frozenset(
             "STATS_SAMPLE_PAGES",
         ),
         *("AVG_ROW_LENGTH", "CHECKSUM", "DELAY_KEY_WRITE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM"),
-        *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "WAIT", "NOWAIT", "VALIDATION", "WITHOUT", "WITH"),
+        *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "VALIDATION", "WITHOUT", "WITH"),
     }
 )
 """First words of clauses that change no value of a row."""
@@ -233,10 +233,15 @@ def _alter(tokens: Sequence[Token], database: str) -> TableStatement | None:
         return None
     rest = _named(tokens[at + 1 :])
     length = 3 if [token.token_type for token in rest[1:2]] == [TokenType.DOT] else 1
-    clauses = tuple(split_at_commas(rest[length:]))
+    clauses = tuple(split_at_commas(_without_wait(rest[length:])))
     others = [token for clause in clauses if _names_tables(clause) for token in clause]
     names = frozenset({table_name(rest, database)}) | possible_table_names(others, database)
     return TableStatement(names, clauses=clauses or ((),), ignores="IGNORE" in words[:at])
+
+
+def _without_wait(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return tokens without MariaDB's NOWAIT or WAIT n, which no comma separates from the first clause."""
+    return tokens[{"NOWAIT": 1, "WAIT": 2}.get(next(iter(words_of(tokens[:1])), ""), 0) :]
 
 
 def _names_tables(clause: Sequence[Token]) -> bool:
@@ -275,7 +280,8 @@ def _effect(clause: Sequence[Token], columns: Columns, dropped: Collection[str])
             return Effect.CHANGES
         case ["CONVERT", "TO", *_]:
             return Effect.CHANGES
-        case ["ENGINE", *_]:
+        case [word, *rest] if word == "ENGINE" or (word in _KEEP_ROWS and "ENGINE" in rest):
+            # No comma needs to separate it from other options of the table.
             return Effect.NONE if {token.text.upper() for token in clause} & _ENGINES else Effect.REMOVES
         case [word, *_] if word in _KEEP_ROWS:
             return Effect.NONE

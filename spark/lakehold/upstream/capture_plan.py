@@ -56,6 +56,7 @@ from lakehold.upstream.gaps import (
 )
 from lakehold.upstream.heirs import refuse_parents
 from lakehold.upstream.hints import hints, replaced_hints, returned_hints
+from lakehold.upstream.log_settings import refuse_lossy_log
 from lakehold.upstream.partitions import refuse_partitions, refuse_unlogged_leaves
 from lakehold.upstream.publication_gaps import changed_unrecorded, is_completed, narrowed, partly_published
 from lakehold.upstream.refusals import (
@@ -87,6 +88,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     refuse_uncapturable(wanted, found)
     if not wanted.tables:
         return Steps(tuple(_removal(wanted, found)), tuple(left_hints(wanted, found)))
+    refuse_lossy_log(wanted, found)
     refuse_partial_rows(wanted, found)
     refuse_restored(wanted, found)
     forgotten = tuple(_forgotten(wanted, found))

@@ -37,7 +37,7 @@ from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot, whole_row_tables
+from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot
 from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
@@ -283,8 +283,8 @@ class Capturing:
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
         found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
         self._stops[wanted.source_id] = stops_of(wanted, found)
-        if isinstance(systems.database, MysqlUpstream) and any(whole_row_tables(wanted, found)):
-            found = replace(found, row_image=systems.database.row_image())
+        if isinstance(systems.database, MysqlUpstream):
+            found = replace(found, log_settings=systems.database.log_settings())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
 
     def _multisets(self, wanted: Wanted, upstream: Collection[str]) -> frozenset[str]:

@@ -162,6 +162,7 @@ class FoundSignals:
         return self.is_ready or (self.may_publish and may_have)
 
 
+ROW_IMAGE = "binlog_row_image"
 WHOLE_ROWS = "FULL"
 """The value of `binlog_row_image` with which events have all columns of the row, before and after a change."""
 
@@ -368,7 +369,7 @@ class Found:
         acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Shapes of tables of PostgreSQL (`Shape`) as an earlier inspection recorded them, by the table's name upstream;
             `database.shapes` are those of now.
-        row_image: The setting `binlog_row_image` of MySQL and MariaDB; inspected where a captured table has no key.
+        log_settings: Settings of MySQL and MariaDB that say what the log has of a change, by name; a server need not have each.
         undefined: Tables of MySQL and MariaDB whose definition Debezium could not read, `database.table` in lower case.
     """
 
@@ -394,5 +395,10 @@ class Found:
     altered: Mapping[str, FoundAlteration] = field(default_factory=dict)
     acting_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    row_image: str = WHOLE_ROWS
+    log_settings: Mapping[str, str] = field(default_factory=dict)
     undefined: frozenset[str] = frozenset()
+
+    @property
+    def row_image(self) -> str:
+        """Return how much of a row MySQL or MariaDB logs."""
+        return self.log_settings.get(ROW_IMAGE, WHOLE_ROWS)

@@ -25,6 +25,7 @@ from lakehold.upstream.gaps import (
 )
 from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
+from lakehold.upstream.log_settings import lossy_log_hints
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, unlogged_leaf_hints, weak_leaves
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
@@ -45,7 +46,12 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         for table in wanted.tables
         if table.upstream not in out and (wanted.declared is None or table.object_id in wanted.declared)
     ]
-    found_hints = [*_of_connector(wanted, found), *gone_hints(wanted, found), *_missed_hints(wanted, found)]
+    found_hints = [
+        *_of_connector(wanted, found),
+        *lossy_log_hints(wanted, found),
+        *gone_hints(wanted, found),
+        *_missed_hints(wanted, found),
+    ]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
     found_hints += unlogged_leaf_hints(wanted, found.database)
     found_hints += failover_hints(wanted, found.database)
@@ -64,10 +70,11 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
 def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each fault of captured tables.
 
-    Faults are tables that the database no longer has, that the connector leaves out or that lack changes, and columns that
-    arrive inexactly or not.
+    Faults are settings that lose changes; tables that the database no longer has, that the connector leaves out or that lack
+    changes; and columns that arrive inexactly or not.
     """
     yield from gone_hints(wanted, found)
+    yield from lossy_log_hints(wanted, found)
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
     yield from weak_leaf_hints(wanted, found.database)

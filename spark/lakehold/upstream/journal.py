@@ -46,6 +46,8 @@ _LONGEST_PAUSE_MS = 3_600_000
 _NO_KEY = "NO_PRIMARY_KEY"
 _ALTERED = "altered_until"
 """The part of a signal, which the connector does not read, with the end of the schema history when lakehold sent the signal."""
+_PORTION_LENGTH = 100_000
+"""The length of a signal with the shapes of several tables. A table of PostgreSQL takes about 90 bytes a column or partition."""
 _WIRE_FORMAT_BYTES = 5
 """The length of Confluent's prefix: a zero byte, and the schema's id in four bytes."""
 
@@ -116,14 +118,38 @@ def recorded_members(source_id: str, publication: str, members: Mapping[str, str
     return json.dumps({"id": source_id, "type": _RECORD, "data": data})
 
 
-def recorded_shapes(source_id: str, shapes: Mapping[str, Shape]) -> str:
-    """Build a signal that records, for lakehold: the shapes of tables, by their names upstream.
+def recorded_shapes(source_id: str, shapes: Mapping[str, Shape]) -> list[str]:
+    """Build signals that record, for lakehold: the shapes of tables, by their names upstream.
 
     A shape is what PostgreSQL's catalogue says of a table's columns, files and partitions. A later inspection that finds
     another one shows whether rows changed without messages (`silent_changes.py`).
+
+    Each signal has whole shapes. If only some of the signals are sent, the next inspection records the other tables.
     """
-    data = {"message": f"shape of {', '.join(sorted(shapes))}", "shapes": dict(shapes)}
-    return json.dumps({"id": source_id, "type": _RECORD, "data": data})
+    return [
+        json.dumps(
+            {
+                "id": source_id,
+                "type": _RECORD,
+                "data": {"message": f"shape of {', '.join(sorted(portion))}", "shapes": portion},
+            }
+        )
+        for portion in _portions(shapes)
+    ]
+
+
+def _portions(shapes: Mapping[str, Shape]) -> Iterator[dict[str, Shape]]:
+    """Split shapes into portions, each much smaller than the largest message that brokers take."""
+    portion, length = dict[str, Shape](), 0
+    for name, shape in shapes.items():
+        added = len(json.dumps([name, name, shape]))
+        if portion and length + added > _PORTION_LENGTH:
+            yield portion
+            portion, length = {}, 0
+        portion[name] = shape
+        length += added
+    if portion:
+        yield portion
 
 
 def recorded_log(source_id: str, log: FoundLog) -> str:

@@ -26,6 +26,7 @@ from lakehold.upstream.found import (
     ABSENT,
     HASHED,
     PLAIN,
+    ROW_IMAGE,
     VERSIONED,
     WITHOUT_OVERLAPS,
     FoundRelation,
@@ -35,6 +36,7 @@ from lakehold.upstream.found import (
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.identifier_quoting import table_text
+from lakehold.upstream.log_settings import LOSE_CHANGES
 from lakehold.upstream.logins import LOST_CONNECTION
 from lakehold.upstream.mysql_connection import connect, number_and_text, unreachable
 from lakehold.upstream.refusals import signal_rights_hint
@@ -165,11 +167,12 @@ class MysqlUpstream:
         with self._connected() as connection:
             return {name: _acting_keys(connection, name) for name in names}
 
-    def row_image(self) -> str:
-        """Fetch how much of a row the server logs, unless a session says otherwise."""
+    def log_settings(self) -> dict[str, str]:
+        """Fetch what the server logs of changes, unless a session says otherwise: settings by name, if the server has them."""
+        names = (ROW_IMAGE, *LOSE_CHANGES)
         with self._connected() as connection:
-            ((image,),) = _rows(connection, "SELECT @@GLOBAL.binlog_row_image")
-        return str(image)
+            found = _rows(connection, "SHOW GLOBAL VARIABLES WHERE variable_name IN %s", names)
+        return {name.lower(): str(value) for name, value in found}
 
     def initial_values(self, _name: str, _columns: Sequence[FoundColumn]) -> InitialValues:
         """Return nothing: a table whose older rows got values by ALTER TABLE is snapshotted again (`SchemaHistory`)."""

@@ -142,7 +142,7 @@ def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one
             on.database.send_signal(table, signal)
             on.kafka.send(SideTopics(step.prefix).signals, _NOT_FOR_THE_CONNECTOR, signals)
         case RecordShapes(prefix, source_id, shapes):
-            on.kafka.send(SideTopics(prefix).signals, prefix, [recorded_shapes(source_id, shapes)])
+            on.kafka.send(SideTopics(prefix).signals, prefix, recorded_shapes(source_id, shapes))
         case RecordFirstSnapshot() | RequestSnapshot() | RecordMissed() | RecordMembers() | RecordSyncPoint():
             on.kafka.send(SideTopics(step.prefix).signals, step.prefix, _signals(step, on))
         case other:
@@ -198,7 +198,7 @@ def _signals(
         case RecordMembers(_, source_id, publication, names, shapes):
             members = _postgres(on).members(publication)
             present = {name: members[name] for name in names if name in members}
-            return [recorded_members(source_id, publication, present), recorded_shapes(source_id, shapes)]
+            return [recorded_members(source_id, publication, present), *recorded_shapes(source_id, shapes)]
         case RecordSyncPoint(_, tables, signal_table):
             sync_point = on.database.write_sync_point(signal_table)
             return [recorded_sync_point(object_id, upstream, sync_point) for object_id, upstream in tables.items()]

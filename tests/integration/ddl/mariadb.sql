@@ -102,7 +102,7 @@ equal
 
 -- parts: a partition is dropped, and one is added
 ALTER TABLE parts ADD PARTITION (PARTITION p5 VALUES LESS THAN (9100));
-ALTER TABLE parts DROP PARTITION p0;
+ALTER TABLE parts WAIT 5 DROP PARTITION p0;
 ----
 equal
 
@@ -114,7 +114,7 @@ UPDATE loose SET note = 'second' WHERE id = 6 LIMIT 2;
 equal
 
 -- added: columns with a constant, a default per row, and none at all
-ALTER TABLE added ADD COLUMN five INT DEFAULT 5, ADD COLUMN ident VARCHAR(36) DEFAULT (uuid()), ADD COLUMN none INT NOT NULL;
+ALTER TABLE added NOWAIT ADD COLUMN five INT DEFAULT 5, ADD COLUMN ident VARCHAR(36) DEFAULT (uuid()), ADD COLUMN none INT NOT NULL;
 ALTER TABLE added ALTER COLUMN five SET DEFAULT 7, ALTER COLUMN none SET DEFAULT 8;
 ----
 equal

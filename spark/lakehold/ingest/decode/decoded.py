@@ -209,7 +209,7 @@ class ReaderSql:
         if self.shape is Shape.DEBEZIUM:
             head = debezium.head(self.value)
         if len(self.rows[-1].versions) > 1:
-            found["absent"] = self.rows[-1].absent()
+            found["absent"] = self._absent()
         fields = {
             "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
             "error": f"coalesce({key}.code, {value}.code)",
@@ -218,6 +218,13 @@ class ReaderSql:
             **head,
         }
         return struct_of(fields)
+
+    def _absent(self) -> str:
+        """List the columns that the row of a record lacks; of a delete that is the row before it."""
+        *before, row = self.rows
+        if not before:
+            return row.absent()
+        return f"CASE WHEN {row.value()} IS NOT NULL THEN {row.absent()} ELSE {before[0].absent()} END"
 
     def decoded(self, frame: DataFrame) -> Decoded:
         """Return the reader's decoded records, from a `frame` with its results."""

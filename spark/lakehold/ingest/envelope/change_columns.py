@@ -14,6 +14,8 @@ them. A *changes* DataFrame has the user's columns (key columns first when the v
     _lh_connector string                     Debezium's `source.connector`; null where messages are not its events
     _lh_before_missing boolean               an update came without `before`; in a table without a key also a delete without it,
                                              or a row with the placeholder
+    _lh_lacks array<string>                  columns that the message's schema lacks; only changes of a table without a key whose
+                                             messages have several schemas have it
     _lh_error, _lh_detail string             why the message cannot be applied; null when it can
     _lh_transaction struct<…>                the facts about the record that whole transactions need: its id, its number in the
                                              transaction, … (`header_columns.py`; not Kafka's headers). Null for a record of
@@ -42,6 +44,7 @@ KEPT = "_lh_kept"
 KEY_BYTES = "_lh_key_bytes"
 CONNECTOR = "_lh_connector"
 BEFORE_MISSING = "_lh_before_missing"
+LACKS = "_lh_lacks"
 ERROR = "_lh_error"
 DETAIL = "_lh_detail"
 TRANSACTION = "_lh_transaction"

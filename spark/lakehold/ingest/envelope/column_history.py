@@ -151,6 +151,19 @@ def present_columns(decoded: Decoded, row: str, history: ColumnHistory) -> dict[
     return found
 
 
+def absent_columns(decoded: Decoded, history: ColumnHistory) -> str:
+    """Write the array of columns, by their present names, that a message has under no name."""
+    names: dict[str, list[str]] = {}
+    for column in decoded.columns:
+        names.setdefault(history.renamed.get(column.name, column.name), []).append(column.name)
+    found = [
+        f"CASE WHEN {' AND '.join(f'array_contains(absent, {literal(name)})' for name in of)} THEN {literal(present)} END"
+        for present, of in names.items()
+        if decoded.partial.issuperset(of)
+    ]
+    return f"array_compact(array({', '.join(found)}))"
+
+
 def kept_columns(decoded: Decoded, kept: str, history: ColumnHistory) -> str:
     """Write the array of columns whose stored value stays; a column under its earlier name also gets its present one.
 

@@ -36,6 +36,7 @@ from lakehold.ingest.envelope.change_columns import (
     KEPT,
     KEY_BYTES,
     KEYLESS,
+    LACKS,
     NULL_IN_KEY,
     OF_ONE_TABLE,
     OFFSET,
@@ -51,7 +52,7 @@ from lakehold.ingest.envelope.change_columns import (
     Op,
     Phase,
 )
-from lakehold.ingest.envelope.column_history import ColumnHistory, kept_columns, present_columns
+from lakehold.ingest.envelope.column_history import ColumnHistory, absent_columns, kept_columns, present_columns
 from lakehold.ingest.envelope.column_names import folded, require_case, require_names
 from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
@@ -370,10 +371,11 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
         contracted, order = _contracted(table, key.columns, found)
         found |= contracted
     order += [name for name in added if name not in order]
+    lacks = {LACKS: absent_columns(decoded, history)} if mapped.is_multiset and decoded.partial else {}
     frame = decoded.frame.selectExpr("*", *(f"{value} AS {name}" for name, value in mapped.first.items())).selectExpr(
         f"partition AS {PARTITION}",
         f"offset AS {OFFSET}",
-        *(f"{value} AS {name}" for name, value in {**mapped.change, KEPT: kept}.items()),
+        *(f"{value} AS {name}" for name, value in {**mapped.change, KEPT: kept, **lacks}.items()),
         *(f"{found[name][0]} AS {quoted(name)}" for name in order),
     )
     needs_before = table.envelope.needs_before or (mapped.row == "after" and not key.only_in_messages)

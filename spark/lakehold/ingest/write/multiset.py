@@ -7,14 +7,15 @@ Rows are equal if their columns hold the same values, as the database's log has 
     find      the rows to remove: files that can hold them by their statistics are read, and compared by a hash of the row
     write     one commit removes the rows by `_row_id`, one adds the new rows; both are published as one change
 
-A batch that only adds rows is appended, without these steps.
+A batch that only adds rows is appended, without these steps. If the batch goes on after a DROP COLUMN, its rows are compared
+without that column: later removals do not know its values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,17 @@ from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.deduplication import Deduplicated
-from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, OP, PARTITION, ROW_MISSING, Changes, Op
+from lakehold.ingest.envelope.change_columns import (
+    DETAIL,
+    ERROR,
+    LACKS,
+    OFFSET,
+    OP,
+    PARTITION,
+    ROW_MISSING,
+    Changes,
+    Op,
+)
 from lakehold.ingest.write import equal_rows, merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
@@ -83,6 +94,7 @@ def write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableSt
         TableStopped: The table lacks a row that upstream removed.
         CommitConflict: Another writer committed to the table since `state` was read.
     """
+    batch = replace(batch, changes=without_dropped(batch.found.frame, batch.changes))
     net = cancelled(batch.found.frame, batch.changes).persist()
     try:
         _write(batch, publishing, name, state, net)
@@ -128,6 +140,30 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
         writes.append(partial(merge.merge, spark, insert, batch.changes, rows, batch.columns, batch.properties(1)))
     if writes:
         publishing.run_together(writes, state)
+
+
+def without_dropped(deduplicated: DataFrame, changes: Changes) -> Changes:
+    """Return the changes, compared without each column that is dropped within the batch.
+
+    A removal lacks the column, and each change with the column comes before that removal. An old removal that lacks a new
+    column is compared with the value that older rows have in it.
+    """
+    if LACKS not in deduplicated.columns:
+        return changes
+    names = changes.compared or ()
+    totals = []
+    for number, name in enumerate(names):
+        lacks = f"array_contains({LACKS}, {literal(name)})"
+        totals.append(f"max({OFFSET}) FILTER (WHERE NOT {lacks}) AS last{number}")
+        totals.append(f"min({OFFSET}) FILTER (WHERE {lacks} AND {OP} = '{Op.DELETE}') AS first{number}")
+    rows = deduplicated.filter(f"{APPLIED} AND {OP} IN ('{Op.UPSERT}', '{Op.DELETE}')")
+    (found,) = rows.selectExpr(*totals).toArrow().to_pylist()
+    return replace(changes, compared=tuple(n for i, n in enumerate(names) if not _is_dropped(found, i)))
+
+
+def _is_dropped(found: Mapping[str, Any], number: int) -> bool:
+    last, first = found[f"last{number}"], found[f"first{number}"]
+    return first is not None and (last is None or last < first)
 
 
 def cancelled(deduplicated: DataFrame, changes: Changes) -> DataFrame:
