@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.debezium_shop import Shop
-from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.spark
 
 _INT = {"type": "int32"}
 _OPTIONAL = {"type": "int32", "optional": True}
+
+
+@pytest.fixture(params=[{}, {"driver_read_max_records": 0}], ids=["in-driver", "by-spark"])
+def shop(make_lake: LakeFactory, tmp_path: Path, request: pytest.FixtureRequest) -> Shop:
+    return Shop(make_lake(**request.param), tmp_path / "topics")
 
 
 @pytest.fixture
