@@ -16,9 +16,7 @@ from lakehold.upstream.found import (
     ABSENT,
     HASHED,
     PLAIN,
-    ROW_IMAGE,
     VERSIONED,
-    WHOLE_ROWS,
     WITHOUT_OVERLAPS,
     FoundRelation,
     FoundSignals,
@@ -26,6 +24,7 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.journal import requested_snapshot
+from lakehold.upstream.log_settings import ROW_IMAGE, WHOLE_ROWS
 from lakehold.upstream.mysql import MysqlUpstream
 from tests.doc_pages import page
 from tests.mariadb_server import PASSWORD, MariaDb

@@ -162,10 +162,6 @@ class FoundSignals:
         return self.is_ready or (self.may_publish and may_have)
 
 
-ROW_IMAGE = "binlog_row_image"
-WHOLE_ROWS = "FULL"
-"""The value of `binlog_row_image` with which events have all columns of the row, before and after a change."""
-
 PLAIN = "table"
 UNLOGGED = "unlogged table"
 TEMPORARY = "temporary table"
@@ -397,8 +393,3 @@ class Found:
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     log_settings: Mapping[str, str] = field(default_factory=dict)
     undefined: frozenset[str] = frozenset()
-
-    @property
-    def row_image(self) -> str:
-        """Return how much of a row MySQL or MariaDB logs."""
-        return self.log_settings.get(ROW_IMAGE, WHOLE_ROWS)

@@ -13,6 +13,10 @@ from lakehold.errors import UpstreamError
 from lakehold.upstream.found import Found
 from lakehold.upstream.wanted import Wanted
 
+ROW_IMAGE = "binlog_row_image"
+WHOLE_ROWS = "FULL"
+"""The value of `binlog_row_image` with which events have all columns of the row, before and after a change."""
+
 
 @dataclass(frozen=True)
 class _Setting:
@@ -50,6 +54,11 @@ _LOSE_CHANGES = (
 )
 LOSE_CHANGES = tuple(setting.name for setting in _LOSE_CHANGES)
 """The names of the settings; a server need not have each."""
+
+
+def logs_whole_rows(found: Found) -> bool:
+    """Return whether the database logs all columns of a changed row."""
+    return found.log_settings.get(ROW_IMAGE, WHOLE_ROWS) == WHOLE_ROWS
 
 
 def refuse_lossy_log(wanted: Wanted, found: Found) -> None:

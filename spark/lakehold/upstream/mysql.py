@@ -26,7 +26,6 @@ from lakehold.upstream.found import (
     ABSENT,
     HASHED,
     PLAIN,
-    ROW_IMAGE,
     VERSIONED,
     WITHOUT_OVERLAPS,
     FoundRelation,
@@ -36,7 +35,7 @@ from lakehold.upstream.found import (
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.identifier_quoting import table_text
-from lakehold.upstream.log_settings import LOSE_CHANGES
+from lakehold.upstream.log_settings import LOSE_CHANGES, ROW_IMAGE
 from lakehold.upstream.logins import LOST_CONNECTION
 from lakehold.upstream.mysql_connection import connect, number_and_text, unreachable
 from lakehold.upstream.refusals import signal_rights_hint

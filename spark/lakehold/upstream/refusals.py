@@ -12,9 +12,10 @@ from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failover, slot_lost
-from lakehold.upstream.found import NOTHING, WHOLE_ROWS, Found, FoundDatabase
+from lakehold.upstream.found import NOTHING, Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables, is_unpublishable, whole_row_tables
 from lakehold.upstream.identifier_quoting import identifier_text
+from lakehold.upstream.log_settings import logs_whole_rows
 from lakehold.upstream.partitions import full_identity, weak_leaves
 from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
@@ -113,7 +114,7 @@ def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
 def refuse_partial_rows(wanted: Wanted, found: Found) -> None:
     """Refuse a declared table without a key whose changes MySQL or MariaDB does not log as whole rows."""
     for table in whole_row_tables(wanted, found):
-        if table.object_id in (wanted.declared or ()) and found.row_image != WHOLE_ROWS:
+        if table.object_id in (wanted.declared or ()) and not logs_whole_rows(found):
             raise UpstreamError(
                 f'table "{table.upstream}" has no primary key, and the database does not log whole rows',
                 code="row-image",
