@@ -25,7 +25,7 @@ from lakehold.upstream.gaps import (
 )
 from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
-from lakehold.upstream.log_settings import logs_whole_rows, lossy_log_hints
+from lakehold.upstream.log_settings import WHOLE_ROWS, lossy_log_hints, row_image
 from lakehold.upstream.lost_values import lost_values_hints
 from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, unlogged_leaf_hints, weak_leaves
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
@@ -222,7 +222,7 @@ def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[st
             "changes from now on. "
             f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots all tables, and makes it readable"
         )
-    if not logs_whole_rows(found) and table in whole_row_tables(wanted, found):
+    if row_image(found) != WHOLE_ROWS and table in whole_row_tables(wanted, found):
         yield f"table {table.upstream} has no primary key, and its changes lack columns: {ROW_IMAGE_HINT}"
     if found.database is not None and table.upstream in found.database.tables:
         yield from _of_replica_identity(table, wanted, found.database)

@@ -56,9 +56,9 @@ LOSE_CHANGES = tuple(setting.name for setting in _LOSE_CHANGES)
 """The names of the settings; a server need not have each."""
 
 
-def logs_whole_rows(found: Found) -> bool:
-    """Return whether the database logs all columns of a changed row."""
-    return found.log_settings.get(ROW_IMAGE, WHOLE_ROWS) == WHOLE_ROWS
+def row_image(found: Found) -> str:
+    """Return how much of a changed row the database logs."""
+    return found.log_settings.get(ROW_IMAGE, WHOLE_ROWS)
 
 
 def refuse_lossy_log(wanted: Wanted, found: Found) -> None:

@@ -15,7 +15,7 @@ from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failove
 from lakehold.upstream.found import NOTHING, Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables, is_unpublishable, whole_row_tables
 from lakehold.upstream.identifier_quoting import identifier_text
-from lakehold.upstream.log_settings import logs_whole_rows
+from lakehold.upstream.log_settings import WHOLE_ROWS, row_image
 from lakehold.upstream.partitions import full_identity, weak_leaves
 from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
@@ -114,11 +114,11 @@ def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
 def refuse_partial_rows(wanted: Wanted, found: Found) -> None:
     """Refuse a declared table without a key whose changes MySQL or MariaDB does not log as whole rows."""
     for table in whole_row_tables(wanted, found):
-        if table.object_id in (wanted.declared or ()) and not logs_whole_rows(found):
+        if table.object_id in (wanted.declared or ()) and row_image(found) != WHOLE_ROWS:
             raise UpstreamError(
                 f'table "{table.upstream}" has no primary key, and the database does not log whole rows',
                 code="row-image",
-                detail=f"Its setting binlog_row_image is {found.row_image}. Only a row's values in all columns identify a row "
+                detail=f"Its setting binlog_row_image is {row_image(found)}. Only a row's values in all columns identify a row "
                 "without a key.",
                 hint=f"{ROW_IMAGE_HINT}; or give the table a primary key.",
             )
