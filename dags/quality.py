@@ -44,7 +44,7 @@ def quality_dag() -> None:
     @task
     def check(params: Any = None, triggering_asset_events: Any = None) -> Failures:
         with open_lake() as lake:
-            tables = params["tables"] or announced(triggering_asset_events)
+            tables = params["tables"] or announced(triggering_asset_events, lake.settings.catalog_name)
             failures = checking.check_tables(lake, tables)
             if params["verify"]:
                 failures |= verifying.verify_tables(lake, tables)

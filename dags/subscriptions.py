@@ -38,9 +38,8 @@ def subscriptions_dag() -> None:
     @task
     def due(params: Any = None, triggering_asset_events: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            names = subscription_publishing.due_subscriptions(
-                lake, params["subscriptions"], announced(triggering_asset_events)
-            )
+            changed = announced(triggering_asset_events, lake.settings.catalog_name)
+            names = subscription_publishing.due_subscriptions(lake, params["subscriptions"], changed)
             return lake.subscriptions.together(names)
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")

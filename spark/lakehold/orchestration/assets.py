@@ -70,6 +70,14 @@ def announce(outlet_events: Any, alias: AssetAlias, catalog_name: str, changes: 
         outlet_events[alias].add(asset_of(catalog_name, change.table), extra=change.extra)
 
 
-def announced(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[str]:
-    """Return the tables whose changes started a run, in order; none for a run that a person started."""
-    return sorted({str(event.extra["table"]) for events in triggering_asset_events.values() for event in events})
+def announced(triggering_asset_events: Mapping[Any, Iterable[Any]], catalog_name: str) -> list[str]:
+    """Return the tables whose events started a run, in order; events of other assets are skipped.
+
+    Args:
+        triggering_asset_events: Those of the task's context; a run that a person triggered has none.
+        catalog_name: Name of the lake's catalog.
+    """
+    # Not from `extra`: an event that a person or a program sends through Airflow's API has none of lakehold's.
+    assets = [event.asset for events in triggering_asset_events.values() for event in events]
+    uri, name = f"lakehold://{catalog_name}/", f"{catalog_name}."
+    return sorted({asset.name.removeprefix(name) for asset in assets if asset.uri.startswith(uri)})
