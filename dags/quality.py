@@ -3,6 +3,7 @@
 It starts when tables change (assets `lakehold-tables`) and runs each table's suite on its current data, each snapshot once. The
 suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts are kept in
 `mz_catalog.mz_hold_checks`, each with a page.
+A changed table is skipped while its first snapshot loads, or if it was dropped.
 
 When a person asks for it, it also compares captured tables with their databases, and materialized views with
 their queries, row by row.
@@ -44,10 +45,10 @@ def quality_dag() -> None:
     @task
     def check(params: Any = None, triggering_asset_events: Any = None) -> Failures:
         with open_lake() as lake:
-            tables = params["tables"] or announced(triggering_asset_events, lake.settings.catalog_name)
-            failures = checking.check_tables(lake, tables)
+            changed = announced(triggering_asset_events, lake.settings.catalog_name)
+            failures = checking.check_tables(lake, params["tables"], changed)
             if params["verify"]:
-                failures |= verifying.verify_tables(lake, tables)
+                failures |= verifying.verify_tables(lake, params["tables"])
             return pairs(failures)
 
     failed.override(task_id="table").expand(failure=check())
