@@ -1,8 +1,9 @@
 """Checks tables that have changed.
 
-It starts when tables change (assets `lakehold-tables`) and runs each table's suite on its current data, each snapshot once. The
-suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts are kept in
-`mz_catalog.mz_hold_checks`, each with a page.
+It starts when tables change (assets `lakehold-tables`) and runs each table's suite on its current data, each snapshot once. A
+changed table is skipped while its first snapshot loads, or if it was dropped. Every 10 minutes it checks all tables, and so what
+a failed run left. The suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts
+are kept in `mz_catalog.mz_hold_checks`, each with a page.
 
 When a person asks for it, it also compares captured tables with their databases, and materialized views with
 their queries, row by row.
@@ -17,7 +18,7 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import checking, verifying
-from lakehold.orchestration.assets import TABLES, announced
+from lakehold.orchestration.assets import AFTER_CHANGES, announced
 from lakehold.orchestration.failures import Failures, failed, pairs
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.standard import STANDARD
@@ -27,7 +28,7 @@ CHECKED = Param(
     type="array",
     items={"type": "string"},
     title="Tables",
-    description="Full names, one a line. Empty: those that have changed; all, when a person triggers it.",
+    description="Full names, one a line. Empty: those that have changed; all, when a person or the clock starts it.",
 )
 
 VERIFY = Param(
@@ -39,15 +40,17 @@ VERIFY = Param(
 )
 
 
-@dag("lakehold_quality", schedule=[TABLES], params={"tables": CHECKED, "verify": VERIFY}, doc_md=__doc__, **STANDARD)
+@dag(
+    "lakehold_quality", schedule=AFTER_CHANGES, params={"tables": CHECKED, "verify": VERIFY}, doc_md=__doc__, **STANDARD
+)
 def quality_dag() -> None:
     @task
     def check(params: Any = None, triggering_asset_events: Any = None) -> Failures:
         with open_lake() as lake:
-            tables = params["tables"] or announced(triggering_asset_events)
-            failures = checking.check_tables(lake, tables)
+            changed = announced(triggering_asset_events, lake.settings.catalog_name)
+            failures = checking.check_tables(lake, params["tables"], changed)
             if params["verify"]:
-                failures |= verifying.verify_tables(lake, tables)
+                failures |= verifying.verify_tables(lake, params["tables"])
             return pairs(failures)
 
     failed.override(task_id="table").expand(failure=check())

@@ -2,7 +2,8 @@
 
 It starts when tables change (assets `lakehold-tables`). For each subscription that reads one of them, it appends the new
 timestamps to the output table, each once, and continues where the last run stopped. It merges them into each view, before all
-that read the view. Outputs and views that changed are announced as assets (`lakehold-outputs`).
+that read the view. Every 10 minutes it publishes all, and so what a failed run left. Outputs and views that changed are announced
+as assets (`lakehold-outputs`).
 
 Subscriptions that read the same tables are published by one task, which reads each change once. A subscription that fails in
 it is retried by a task of its own. A subscription that exceeded its MAX LAG stays red, and its log says how to continue; the
@@ -16,7 +17,7 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import subscription_publishing
-from lakehold.orchestration.assets import OUTPUTS, TABLES, announce, announced
+from lakehold.orchestration.assets import AFTER_CHANGES, OUTPUTS, announce, announced
 from lakehold.orchestration.failures import gathered, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
@@ -29,18 +30,23 @@ SUBSCRIPTIONS = Param(
     items={"type": "string"},
     title="Subscriptions",
     description="Names, one a line, of views with their namespace. Empty: those that read what has changed; all, when a person "
-    "triggers it.",
+    "or the clock starts it.",
 )
 
 
-@dag("lakehold_subscriptions", schedule=[TABLES], params={"subscriptions": SUBSCRIPTIONS}, doc_md=__doc__, **STANDARD)
+@dag(
+    "lakehold_subscriptions",
+    schedule=AFTER_CHANGES,
+    params={"subscriptions": SUBSCRIPTIONS},
+    doc_md=__doc__,
+    **STANDARD,
+)
 def subscriptions_dag() -> None:
     @task
     def due(params: Any = None, triggering_asset_events: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            names = subscription_publishing.due_subscriptions(
-                lake, params["subscriptions"], announced(triggering_asset_events)
-            )
+            changed = announced(triggering_asset_events, lake.settings.catalog_name)
+            names = subscription_publishing.due_subscriptions(lake, params["subscriptions"], changed)
             return lake.subscriptions.together(names)
 
     @task(outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")

@@ -39,6 +39,7 @@ parsed_s = time.process_time() - started
 dags = {{
     name: {{
         "tasks": {{task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}},
+        "schedule": str(dag.schedule),
         "pools": {{task.task_id: task.pool for task in dag.tasks}},
         "retries": {{task.task_id: task.retries for task in dag.tasks}},
         "max_active_runs": dag.max_active_runs,
@@ -130,6 +131,13 @@ def test_dags_keep_the_rules_of_all_dags(home: Path) -> None:
         if pool == "lakehold_writers"
     }
     assert pools == {("lakehold_ingest", "ingest"), ("lakehold_backfill", "backfill")}
+
+
+def test_a_run_of_the_clock_finds_what_a_failed_run_left(home: Path) -> None:
+    for name in ("lakehold_subscriptions", "lakehold_quality"):
+        schedule = parsed(home)["dags"][name]["schedule"]
+        assert "AssetAlias(name='lakehold-tables'" in schedule
+        assert "CronTriggerTimetable(expression='*/10 * * * *'" in schedule
 
 
 def test_the_ingest_may_run_continuously(home: Path) -> None:

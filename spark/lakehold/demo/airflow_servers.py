@@ -53,9 +53,10 @@ class Installation:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment variables of all Airflow processes."""
+        """Return all environment variables of the Airflow processes: this process's own, without those of another Airflow."""
         spark = urlsplit(self.spark_remote)
         return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")},
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__API__BASE_URL": self.url,
             # The demo calls `run_dags` when the sources are defined: earlier runs would fail.
@@ -66,6 +67,7 @@ class Installation:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
             # Retry a task whose worker was killed after this time, not after five minutes.
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
@@ -84,7 +86,7 @@ class Installation:
         self.home.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             [str(_PROGRAMS / "airflow"), "db", "migrate"],
-            env={**os.environ, **self.environment},
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,
@@ -114,7 +116,7 @@ class Installation:
                 answer.raise_for_status()
 
     def run_dags(self) -> None:
-        """Unpause the DAGs until Airflow has read all of their files. Each file is expected to have at least one DAG.
+        """Unpause lakehold's DAGs once Airflow has read all files. Each file is expected to have at least one DAG.
 
         Raises:
             ServerError: Airflow has not read some of them in time.
@@ -122,16 +124,11 @@ class Installation:
         files = len([*self.dags.glob("*.py")])
         deadline_s = time.monotonic() + _DAGS_READ_WITHIN_S
         with self.client() as client:
-            while self._unpaused(client) < files:
+            while client.get("/dags", params={"limit": 1}).raise_for_status().json()["total_entries"] < files:
                 if time.monotonic() > deadline_s:
                     raise ServerError("Airflow does not read all DAG files", hint=f"See the errors at {self.url}/dags.")
                 time.sleep(_POLL_INTERVAL_S)
-
-    def _unpaused(self, client: httpx.Client) -> int:
-        """Unpause all DAGs that Airflow has read, and return their number."""
-        answer = client.patch("/dags", params={"dag_id_pattern": "%"}, json={"is_paused": False}).raise_for_status()
-        count: int = answer.json()["total_entries"]
-        return count
+            client.patch("/dags", params={"dag_id_pattern": "lakehold_%"}, json={"is_paused": False}).raise_for_status()
 
 
 class AirflowServer(Server):
@@ -168,7 +165,7 @@ class AirflowServer(Server):
     def command(self) -> ServerCommand:
         """Return the command that runs the server in the foreground, with the processes that it starts."""
         argv = [str(_PROGRAMS / "airflow"), *self.arguments()]
-        return ServerCommand(argv, self.folder, self.log, self._installation.environment)
+        return ServerCommand(argv, self.folder, self.log, self._installation.environment, inherits=False)
 
     def is_healthy(self) -> bool:
         """Return whether Airflow reports the server as healthy."""

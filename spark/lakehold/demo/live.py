@@ -35,7 +35,7 @@ _NEWEST_CHANGE = "SELECT unix_millis(max(changed_at)) FROM shop.orders"
 def run_live(screen: Screen, place: Path, seconds: int) -> None:
     """Open a shop for some seconds or until Ctrl-C, follow it, and compare the lake with it at the end.
 
-    A stack that ran before keeps running; a stack that the demo started is stopped, whatever happens.
+    A stack that ran before keeps running; a stack that the demo started is stopped, whatever happens, by the last demo.
 
     Raises:
         LakeholdError: A part of the stack or a table stopped, or a table differs from PostgreSQL.
@@ -66,16 +66,11 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
 
 @contextmanager
 def running_stack(screen: Screen) -> Iterator[StackAddresses]:
-    """Start the stack unless it runs; at the end stop what was started here."""
+    """Start the stack unless it runs; at the end stop it if a demo started it and no other demo uses it."""
     directory = default_directory("stack", "LAKEHOLD_STACK_DIR")
-    was_running = any(part.state == "running" for part in stack.status(directory))
     screen.heading("lakehold stack up")
-    try:
-        yield stack.up(directory, on_event=screen.stack_event)
-    finally:
-        if not was_running:
-            screen.heading("lakehold stack down")
-            stack.down(directory, on_event=screen.stack_event)
+    with stack.shared(directory, screen.stack_event, lambda: screen.heading("lakehold stack down")) as addresses:
+        yield addresses
 
 
 @contextmanager

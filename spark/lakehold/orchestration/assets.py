@@ -9,10 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias, AssetAll, AssetOrTimeSchedule, CronTriggerTimetable
 
 TABLES = AssetAlias("lakehold-tables", group="lakehold")
 """All tables that sources feed or subscriptions read: a DAG with this schedule runs after each change of any of them."""
+
+# A run that failed has used up its events: a run by the clock finds what is left, also of tables that change no more.
+AFTER_CHANGES = AssetOrTimeSchedule(
+    timetable=CronTriggerTimetable("*/10 * * * *", timezone="UTC"), assets=AssetAll(TABLES)
+)
+"""The schedule of DAGs that run after changes of tables, and every 10 minutes for all tables."""
 
 OUTPUTS = AssetAlias("lakehold-outputs", group="lakehold")
 """All tables that subscriptions publish into, and all materialized views."""
@@ -70,6 +76,14 @@ def announce(outlet_events: Any, alias: AssetAlias, catalog_name: str, changes: 
         outlet_events[alias].add(asset_of(catalog_name, change.table), extra=change.extra)
 
 
-def announced(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[str]:
-    """Return the tables whose changes started a run, in order; none for a run that a person started."""
-    return sorted({str(event.extra["table"]) for events in triggering_asset_events.values() for event in events})
+def announced(triggering_asset_events: Mapping[Any, Iterable[Any]], catalog_name: str) -> list[str]:
+    """Return the tables whose events started a run, in order; events of other assets are skipped.
+
+    Args:
+        triggering_asset_events: Those of the task's context; a run that a person or the clock started has none.
+        catalog_name: Name of the lake's catalog.
+    """
+    # Not from `extra`: an event that a person or a program sends through Airflow's API has none of lakehold's.
+    assets = [event.asset for events in triggering_asset_events.values() for event in events]
+    uri, name = f"lakehold://{catalog_name}/", f"{catalog_name}."
+    return sorted({asset.name.removeprefix(name) for asset in assets if asset.uri.startswith(uri)})

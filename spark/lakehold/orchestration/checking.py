@@ -6,7 +6,7 @@ A check runs the table's suite of Great Expectations. A hold keeps tables readab
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from lakehold.errors import DefinitionError, LakeholdError
@@ -20,18 +20,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_LOADS_OR_IS_GONE = {"not-readable", "table-missing"}
 
-def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
-    """Check the current data of tables, each snapshot once.
+
+def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str]) -> dict[str, str]:
+    """Check the current data of the tables called `wanted`, else of those in `announced`, else of all; each snapshot once.
+
+    All are those that sources feed and that can be read. An announced table is skipped while its first snapshot loads, or after
+    somebody dropped it.
 
     Args:
         lake: The lake.
-        tables: Their full names; none: all that sources feed and that can be read.
+        wanted: Full names that a person chose.
+        announced: Full names of tables whose changes started the run.
 
     Returns:
         The failures, by table: the expectations that are not met, or the error that prevented the check.
     """
-    names = tables or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
+    names = wanted or announced or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
     checked = {(c.table, c.snapshot_id) for c in lake.verdicts.values() if not c.hold_id and not c.is_comparison}
     failures: dict[str, str] = {}
     for name in names:
@@ -43,7 +49,7 @@ def check_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
         if state is not None and (name, state.snapshot_id) in checked:
             log.info("%s: its snapshot has been checked before", name)
             continue
-        failures |= _checked(lake, name, name, None)
+        failures |= _checked(lake, name, name, None, skipped=() if wanted else _LOADS_OR_IS_GONE)
     return failures
 
 
@@ -67,11 +73,17 @@ def _of_holds(checks: Iterable[HoldCheck]) -> list[HoldCheck]:
     return [check for check in checks if check.hold_id]
 
 
-def _checked(lake: Lake, label: str, table: str, hold: str | None) -> dict[str, str]:
-    """Check one table and return its failure; an error is a failure, too, so that the other tables are still checked."""
+def _checked(lake: Lake, label: str, table: str, hold: str | None, *, skipped: Collection[str] = ()) -> dict[str, str]:
+    """Check one table and return its failure; an error is a failure, too, so that the other tables are still checked.
+
+    Errors with a code in `skipped` are only logged.
+    """
     try:
         verdict = lake.check(table, hold=hold)
     except LakeholdError as error:
+        if error.code in skipped:
+            log.info("%s is not checked: %s", label, text_of(error))
+            return {}
         log.error("%s: %s", label, text_of(error))
         return {label: text_of(error)}
     text = _verdict_text(verdict)

@@ -62,7 +62,7 @@ def start(command: ServerCommand, pid_file: Path) -> None:
     pid = os.posix_spawn(
         program,
         [program, f"--chdir={command.folder}", *command.argv],
-        {**os.environ, **command.environment},
+        {**(os.environ if command.inherits else {}), **command.environment},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(command.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),

@@ -21,15 +21,17 @@ class ServerCommand:
 
     Attributes:
         argv: Absolute path of the program, and its arguments.
-        environment: Variables on top of this process's own.
+        environment: Variables on top of this process's own, or all of them if the server does not inherit those.
         folder: Working directory of the server.
         log: File that its output is appended to.
+        inherits: Whether the server also gets this process's own variables.
     """
 
     argv: Sequence[str]
     folder: Path
     log: Path
     environment: Mapping[str, str]
+    inherits: bool = True
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from lakehold.stack.composition import StackPlan
 from lakehold.stack.connectors import ValueFormat, debezium_postgres, publication_sql
 from lakehold.stack.errors import StackError
 from lakehold.stack.lifecycle import down, status, up
+from lakehold.stack.shared import shared
 from lakehold.upstream.connect_client import ConnectClient
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "debezium_postgres",
     "down",
     "publication_sql",
+    "shared",
     "status",
     "up",
 ]

@@ -45,6 +45,11 @@ class StackPlan:
         """Return the addresses that clients of the stack connect to."""
         return StackAddresses.of(self.ports)
 
+    @property
+    def only_for_users(self) -> Path:
+        """Return the file that exists while the stack runs only until its last user ends."""
+        return self.directory / "only-for-users"
+
     def parts(self) -> tuple[Part, ...]:
         """Return the stack's servers, each after those that it needs."""
         return tuple(part(self.directory, self.ports) for part in _PARTS)

@@ -20,13 +20,16 @@ def _ignore(_: ServerEvent) -> None:
     pass
 
 
-def up(directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ignore) -> StackAddresses:
+def up(
+    directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ignore, *, for_users: bool = False
+) -> StackAddresses:
     """Start every part that does not run. Running parts are left alone; dead ones come back with their data.
 
     Args:
         directory: The stack's directory, created if need be.
         ports: Ports to listen on; by default those of the last time, or the default ones.
         on_event: Called for each thing that happens, one at a time, from other threads.
+        for_users: Let the stack, if no part of it runs, end with its last user (`shared.py`), instead of running until `down`.
 
     Raises:
         EnvironmentMissing: A program is missing, or an artifact cannot be fetched.
@@ -47,6 +50,10 @@ def up(directory: Path, ports: StackPorts | None = None, on_event: OnEvent = _ig
         refuse_ports_in_use(missing)
         _fetch_programs(missing, on_event)
         plan.record()
+        if not for_users:
+            plan.only_for_users.unlink(missing_ok=True)
+        elif not running:
+            plan.only_for_users.touch()
         lifecycle.start_together(plan.parts(), Event(), on_event)
     return plan.addresses
 
@@ -65,6 +72,7 @@ def down(directory: Path, *, delete_data: bool = False, on_event: OnEvent = _ign
     with plan.locked():
         for part in reversed(plan.parts()):
             lifecycle.stop(part, on_event)
+        plan.only_for_users.unlink(missing_ok=True)
         if delete_data:
             _delete_data(plan)
 

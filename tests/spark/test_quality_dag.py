@@ -1,0 +1,46 @@
+"""The work of the quality DAG: which of the tables that an ingest announces are checked, and which failures are red."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakehold.lake import Lake
+from lakehold.orchestration.checking import check_tables
+from lakehold.orchestration.ingesting import ingest
+from tests.conftest import LakeFactory
+from tests.debezium_messages import Topic
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(make_lake: LakeFactory, tmp_path: Path) -> Lake:
+    (tmp_path / "expectations").mkdir()
+    return make_lake(expectations=str(tmp_path / "expectations"))
+
+
+def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_path: Path) -> None:
+    topics = {name: Topic(name, {"id": {"type": "int64"}}) for name in ("loads", "goes", "stays")}
+    lake.sql(f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON")
+    for name, topic in topics.items():
+        lake.sql(f"CREATE TABLE s.{name} FROM SOURCE shop (TOPIC '{name}') ENVELOPE DEBEZIUM")
+        topic.snapshot([{"id": 1}], ended=name != "loads")
+        topic.write(tmp_path / "topics")
+    announced = [change.table for change in ingest(lake, ["shop"], None).changed]
+    assert sorted(announced) == ["s.goes", "s.loads", "s.stays"]
+    lake.sql("DROP TABLE s.goes")
+
+    assert check_tables(lake, [], announced) == {}
+    assert {check.table for check in lake.verdicts.values()} == {"s.stays"}
+    requested = check_tables(lake, ["s.goes", "s.loads"], [])
+    assert {name: text.rpartition("code: ")[2] for name, text in requested.items()} == {
+        "s.goes": "table-missing",
+        "s.loads": "not-readable",
+    }
+
+    topics["loads"].create({"id": 2})
+    topics["loads"].write(tmp_path / "topics")
+    assert check_tables(lake, [], [change.table for change in ingest(lake, ["shop"], None).changed]) == {}
+    assert {check.table for check in lake.verdicts.values()} == {"s.loads", "s.stays"}
