@@ -30,18 +30,19 @@ _TABLES_AT_ONCE_FAR = 8
 
 
 def _catalog_in_warehouse(data: dict[str, Any]) -> str:
-    warehouse = urlsplit(data.get("warehouse", "file:///"))
-    if warehouse.scheme != "file":
+    warehouse = data.get("warehouse", "file:///")
+    path = local_path(warehouse)
+    if path is None:
         raise SettingsError(
-            f'a lake in "{warehouse.geturl()}" needs a catalog',
+            f'a lake in "{warehouse}" needs a catalog',
             detail="Only a warehouse on this machine has a default: an SQLite file in it.",
             hint=f"Set {ENVIRONMENT_PREFIX}CATALOG_URI to postgresql+psycopg2://… or to a REST catalog, https://….",
         )
-    return f"sqlite:///{warehouse.path}/catalog.db"
+    return f"sqlite:///{path}/catalog.db"
 
 
 def _tables_at_once(data: dict[str, Any]) -> int:
-    is_here = urlsplit(data.get("warehouse", "file:///")).scheme == "file"
+    is_here = local_path(data.get("warehouse", "file:///")) is not None
     return max(2 if is_here else _TABLES_AT_ONCE_FAR, os.cpu_count() or 1)
 
 
@@ -53,8 +54,16 @@ def _schemas_here() -> Path | None:
 def _as_uri(value: str) -> str:
     if urlsplit(value).scheme not in ("", "file"):
         return value.rstrip("/")
+    if set("?#") & set(value):
+        # Iceberg's clients read locations as URIs, in which these end the path: two directories would be one.
+        raise ValueError("a path must contain neither ? nor #")
     path = Path(urlsplit(value).path if value.startswith("file:") else value)
     return f"file://{path.expanduser().resolve()}"
+
+
+def local_path(uri: str) -> Path | None:
+    """Return the path of a `file:` URI of a setting; None if the URI names an object store."""
+    return Path(uri.removeprefix("file://")) if uri.startswith("file://") else None
 
 
 def _expectations_here() -> Path | None:
@@ -196,6 +205,11 @@ class Settings(BaseSettings):
             raise ValueError("must not be empty")
         return _as_uri(value)
 
+    @field_validator("check_pages")
+    @classmethod
+    def _check_pages_as_uri(cls, value: str | None) -> str | None:
+        return _as_uri(value) if value else None
+
     @field_validator("schemas", "expectations", "role", mode="before")
     @classmethod
     def _none_when_empty(cls, value: object) -> object:
@@ -216,13 +230,12 @@ class Settings(BaseSettings):
     @property
     def check_pages_uri(self) -> str:
         """Return the URI of the directory that holds the pages of checks."""
-        return _as_uri(self.check_pages) if self.check_pages else f"{self.warehouse}/_checks"
+        return self.check_pages or f"{self.warehouse}/_checks"
 
     @property
     def warehouse_path(self) -> Path | None:
         """Return the path of a warehouse on this machine; None when it is in an object store."""
-        parts = urlsplit(self.warehouse)
-        return Path(parts.path) if parts.scheme == "file" else None
+        return local_path(self.warehouse)
 
     @classmethod
     def settings_customise_sources(

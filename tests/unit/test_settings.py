@@ -130,6 +130,15 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         load_settings(warehouse="s3://bucket/lake/")
 
 
+@pytest.mark.parametrize("setting", ["warehouse", "check_pages"])
+@pytest.mark.parametrize("path", ["data/lake#1", "/data/lake?1", "file:///data/lake#1"])
+def test_a_path_that_a_uri_would_cut_is_refused(setting: str, path: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_settings(**{setting: path})
+    assert f"Found {path!r}" in error.value.detail
+    assert "neither ? nor #" in error.value.detail
+
+
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
