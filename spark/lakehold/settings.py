@@ -28,6 +28,9 @@ DEFAULT_CATALOG = "lake"
 
 _TABLES_AT_ONCE_FAR = 8
 
+_WITH_SECRETS = {"catalog_uri", "catalog_properties", "spark_conf", "spark_remote"}
+"""Settings whose values may hold secrets, so that no error shows them."""
+
 
 def _catalog_in_warehouse(data: dict[str, Any]) -> str:
     warehouse = data.get("warehouse", "file:///")
@@ -79,7 +82,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX, extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
+        env_prefix=ENVIRONMENT_PREFIX,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+        hide_input_in_errors=True,
     )
 
     warehouse: str = "lake"
@@ -210,7 +218,7 @@ class Settings(BaseSettings):
     def _check_pages_as_uri(cls, value: str | None) -> str | None:
         return _as_uri(value) if value else None
 
-    @field_validator("schemas", "expectations", "role", mode="before")
+    @field_validator("schemas", "expectations", "role", "spark_remote", mode="before")
     @classmethod
     def _none_when_empty(cls, value: object) -> object:
         return None if value == "" else value
@@ -303,9 +311,10 @@ def _explained(error: ErrorDetails, arguments: dict[str, Any]) -> SettingsError:
             hint=did_you_mean(name, Settings.model_fields, f"The settings are: {', '.join(Settings.model_fields)}."),
         )
     expected = error["msg"].removeprefix("Value error, ")
+    found = "a value that may hold a secret" if name in _WITH_SECRETS else repr(error["input"])
     return SettingsError(
-        f'setting "{name}" has a value that cannot be used',
-        detail=f"Found {error['input']!r} in {origin}: {expected[:1].lower()}{expected[1:]}.",
+        f'setting "{".".join(map(str, error["loc"]))}" has a value that cannot be used',
+        detail=f"Found {found} in {origin}: {expected[:1].lower()}{expected[1:]}.",
         hint=f"{Settings.model_fields[name].description}",
     )
 

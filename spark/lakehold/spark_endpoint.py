@@ -21,12 +21,18 @@ _NAME = "spark"
 _THIS_MACHINE = ("127.0.0.1", "localhost")
 
 
+def shown_endpoint(remote: str) -> str:
+    """Return scheme, host and port of an endpoint: its other parts may hold a token or a password."""
+    address = urlsplit(remote)
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2].partition(';')[0]}"
+
+
 def refuse_silent(remote: str, timeout_s: float) -> None:
     """Raise `UpstreamUnavailable` if no server answers.
 
     Spark's own client retries for ten minutes, and reports nothing meanwhile.
     """
-    address = urlsplit(remote)
+    address = urlsplit(shown_endpoint(remote))
     try:
         place = (address.hostname or "", address.port or _CONNECT_PORT)
         socket.create_connection(place, timeout=timeout_s).close()
@@ -36,7 +42,7 @@ def refuse_silent(remote: str, timeout_s: float) -> None:
         raise UpstreamUnavailable(
             "Spark Connect does not answer",
             code="spark-unreachable",
-            detail=f"{address.scheme}://{address.netloc}: {error}.",
+            detail=f"{shown_endpoint(remote)}: {error}.",
             hint=f"The server's process runs: read {log_file(directory, _NAME)}, or start it again: lakehold spark down, then up."
             if directory
             else "Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
@@ -47,11 +53,10 @@ def refuse_ended(remote: str) -> None:
     """Raise `UpstreamUnavailable` if `lakehold spark` started the server at `remote`, and its process has ended."""
     directory = _directory_of(remote)
     if directory and (how := ended(directory)):
-        address = urlsplit(remote)
         raise UpstreamUnavailable(
             "the Spark Connect server has ended",
             code="spark-unreachable",
-            detail=f"{address.scheme}://{address.netloc}: {how}",
+            detail=f"{shown_endpoint(remote)}: {how}",
             hint=f"Read {log_file(directory, _NAME)}, then start the server again: lakehold spark up.",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,31 @@ def test_a_path_that_a_uri_would_cut_is_refused(setting: str, path: str) -> None
         load_settings(**{setting: path})
     assert f"Found {path!r}" in error.value.detail
     assert "neither ? nor #" in error.value.detail
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[catalog_properties]\ncredential = 12345\n",
+        'catalog_properties = "credential=12345"\n',
+        '[spark_conf]\n"spark.hadoop.fs.s3a.secret.key" = 12345\n',
+        "catalog_uri = [12345]\n",
+        "spark_remote = 12345\n",
+    ],
+)
+def test_a_refused_value_that_may_hold_a_secret_is_not_shown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lakehold.toml").write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert 'in "lakehold.toml": ' in error.value.detail
+    assert "12345" not in "".join(traceback.format_exception(error.value))
+
+
+def test_a_refused_key_of_a_table_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lakehold.toml").write_text("[catalog_properties]\ncredential = 12345\n")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert error.value.message == 'setting "catalog_properties.credential" has a value that cannot be used'
 
 
 def test_every_setting_is_described() -> None:
