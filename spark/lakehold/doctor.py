@@ -139,9 +139,9 @@ def _ports() -> tuple[str, str]:
     """Return which ports of `lakehold stack` other programs have, which nothing else needs, and what to do."""
     from lakehold.stack.composition import StackPlan
 
-    plan = StackPlan.recorded(default_directory("stack", "LAKEHOLD_STACK_DIR"))
-    missing = [part for part in plan.parts() if processes.recorded(part.pid_file) is None]
     try:
+        plan = StackPlan.recorded(default_directory("stack", "LAKEHOLD_STACK_DIR"))
+        missing = [part for part in plan.parts() if processes.recorded(part.pid_file) is None]
         refuse_ports_in_use(missing)
     except LakeholdError as error:
         return f"the stack cannot start: {error.message}. {error.detail}", error.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ CONFIG_FILE = "lakehold.toml"
 DEFAULT_CATALOG = "lake"
 
 _TABLES_AT_ONCE_FAR = 8
+
+_ADDRESS = re.compile(r"[\w+]+://")
 
 _WITH_SECRETS = {"catalog_uri", "catalog_properties", "spark_conf", "spark_remote"}
 """Settings whose values may hold secrets, so that no error shows them."""
@@ -61,7 +64,10 @@ def _as_uri(value: str) -> str:
         # Iceberg's clients read locations as URIs, in which these end the path: two directories would be one.
         raise ValueError("a path must contain neither ? nor #")
     path = Path(urlsplit(value).path if value.startswith("file:") else value)
-    return f"file://{path.expanduser().resolve()}"
+    try:
+        return f"file://{path.expanduser().resolve()}"
+    except RuntimeError as error:  # of `~` without a home directory
+        raise ValueError(str(error).rstrip(".")) from error
 
 
 def local_path(uri: str) -> Path | None:
@@ -212,6 +218,13 @@ class Settings(BaseSettings):
         if not value.strip():
             raise ValueError("must not be empty")
         return _as_uri(value)
+
+    @field_validator("catalog_uri")
+    @classmethod
+    def _catalog_address(cls, value: str) -> str:
+        if not _ADDRESS.match(value):
+            raise ValueError("it must be an address such as sqlite:////data/catalog.db or https://catalog.example")
+        return value
 
     @field_validator("check_pages")
     @classmethod

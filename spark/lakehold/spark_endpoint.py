@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakehold import spark_log
-from lakehold.errors import UpstreamUnavailable
+from lakehold.errors import LakeholdError, UpstreamUnavailable
 from lakehold.servers import processes
-from lakehold.servers.server_directory import default_directory, log_file, pid_file
+from lakehold.servers.server_directory import default_directory, log_file, pid_file, read_record
 
 _CONNECT_PORT = 15_002
 """The port of an address without one, as Spark defines it."""
@@ -78,10 +77,7 @@ def ended(directory: Path) -> str:
 
 def recorded_port(directory: Path) -> int | None:
     """Return the port on which the server of `directory` was last started; None if it never was."""
-    try:
-        return int(json.loads(port_file(directory).read_text())["port"])
-    except FileNotFoundError:
-        return None
+    return read_record(port_file(directory)).get("port")
 
 
 def port_file(directory: Path) -> Path:
@@ -91,9 +87,10 @@ def port_file(directory: Path) -> Path:
 
 def _directory_of(remote: str) -> Path | None:
     """Return the directory of the server of `lakehold spark` that has the address `remote`, if there is one."""
-    address, directory = urlsplit(remote), default_directory(_NAME, "LAKEHOLD_SPARK_DIR")
+    address = urlsplit(remote)
     try:
+        directory = default_directory(_NAME, "LAKEHOLD_SPARK_DIR")
         is_its_own = address.hostname in _THIS_MACHINE and (address.port or _CONNECT_PORT) == recorded_port(directory)
-    except (OSError, ValueError):  # no number as port, or a directory that only another user reads
+    except (LakeholdError, ValueError):  # no number as port, no home, or a directory that only another user reads
         return None
     return directory if is_its_own else None

@@ -165,6 +165,14 @@ def test_a_refused_key_of_a_table_is_named(tmp_path: Path) -> None:
     assert error.value.message == 'setting "catalog_properties.credential" has a value that cannot be used'
 
 
+@pytest.mark.parametrize("value", ["", "/data/catalog.db", "catalog.db"])
+def test_a_catalog_without_an_address_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("LAKEHOLD_CATALOG_URI", value)
+    with pytest.raises(SettingsError, match='"catalog_uri" has a value that cannot be used') as error:
+        load_settings()
+    assert "it must be an address such as sqlite:////data/catalog.db" in error.value.detail
+
+
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
