@@ -31,7 +31,7 @@ from lakehold.servers import processes
 from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.servers.server_directory import default_directory
 from lakehold.settings import Settings
-from lakehold.spark_endpoint import refuse_silent
+from lakehold.spark_endpoint import refuse_silent, shown_endpoint
 from lakehold.times import now_ms
 from lakehold.upstream.account import Account, Lack
 
@@ -122,7 +122,7 @@ def _jars(name: str) -> str:
 
 def _spark_connect(remote: str, timeout_s: float) -> str:
     refuse_silent(remote, timeout_s)
-    return f"{remote} answers"
+    return f"{shown_endpoint(remote)} answers"
 
 
 def _lake(settings: Settings, open_lake: Callable[[], Lake], found: list[Lake]) -> str:
@@ -139,9 +139,9 @@ def _ports() -> tuple[str, str]:
     """Return which ports of `lakehold stack` other programs have, which nothing else needs, and what to do."""
     from lakehold.stack.composition import StackPlan
 
-    plan = StackPlan.recorded(default_directory("stack", "LAKEHOLD_STACK_DIR"))
-    missing = [part for part in plan.parts() if processes.recorded(part.pid_file) is None]
     try:
+        plan = StackPlan.recorded(default_directory("stack", "LAKEHOLD_STACK_DIR"))
+        missing = [part for part in plan.parts() if processes.recorded(part.pid_file) is None]
         refuse_ports_in_use(missing)
     except LakeholdError as error:
         return f"the stack cannot start: {error.message}. {error.detail}", error.hint

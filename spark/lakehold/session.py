@@ -72,6 +72,9 @@ _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Adds Iceberg's statements to Spark's SQL."""
 
+_LOGIN = re.compile(r"(?<=//)[^/@]*@|\?.*")
+"""The user of an address, and its options: they name no other catalog, and may hold a password."""
+
 _KEEP_ALIVE_EVERY_S = 60.0
 """Servers keep a silent session for an hour by default."""
 
@@ -106,10 +109,17 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
         running = _running()
         if running is not None:
             _refuse_other_lake(running.conf.getAll, settings)
-        if _started_for or running is None:
-            _started_for.add(closed)
+        is_own = bool(_started_for) or running is None
         session = _started(builder)
-    return prepared(session, settings)
+        if is_own:
+            _started_for.add(closed)
+    try:
+        return prepared(session, settings)
+    except BaseException:
+        # A lake that has no session does not close one.
+        if _is_last(closed):
+            session.stop()
+        raise
 
 
 def _started(builder: SparkSession.Builder) -> SparkSession:
@@ -138,11 +148,16 @@ def close_session(session: SparkSession, settings: Settings, closed: threading.E
     Classic Spark stops with the last lake that uses it, but never when others started it.
     """
     closed.set()
+    if _is_last(closed) or settings.spark_remote:
+        session.stop()
+
+
+def _is_last(closed: threading.Event) -> bool:
+    """Take a lake from those that share the classic session; return whether it was the last one."""
     with _opening:
         is_last = _started_for == {closed}
         _started_for.discard(closed)
-    if is_last or settings.spark_remote:
-        session.stop()
+        return is_last
 
 
 def is_lost(session: SparkSession) -> bool:
@@ -314,10 +329,11 @@ def _refuse_other_lake(conf: Mapping[str, str], settings: Settings) -> None:
 
     A session opens a catalog once: a second lake of the same name would read and write the first one's tables.
     """
-    for what in ("warehouse", "type"):
+    for what in ("warehouse", "type", "uri"):
         name = f"spark.sql.catalog.{settings.catalog_name}.{what}"
-        other, own = conf.get(name), spark_catalog_conf(settings).get(name, "")
-        if other is not None and other.rstrip("/") != own.rstrip("/"):
+        values = (each.get(name, "") for each in (conf, spark_catalog_conf(settings)))
+        other, own = ((_LOGIN.sub("", value) if what == "uri" else value).rstrip("/") for value in values)
+        if name in conf and other != own:
             raise DefinitionError(
                 f'catalog "{settings.catalog_name}" of the Spark session is another lake',
                 code="catalog-taken",

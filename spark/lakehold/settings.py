@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -28,20 +29,26 @@ DEFAULT_CATALOG = "lake"
 
 _TABLES_AT_ONCE_FAR = 8
 
+_ADDRESS = re.compile(r"[\w+]+://")
+
+_WITH_SECRETS = {"catalog_uri", "catalog_properties", "spark_conf", "spark_remote"}
+"""Settings whose values may hold secrets, so that no error shows them."""
+
 
 def _catalog_in_warehouse(data: dict[str, Any]) -> str:
-    warehouse = urlsplit(data.get("warehouse", "file:///"))
-    if warehouse.scheme != "file":
+    warehouse = data.get("warehouse", "file:///")
+    path = local_path(warehouse)
+    if path is None:
         raise SettingsError(
-            f'a lake in "{warehouse.geturl()}" needs a catalog',
+            f'a lake in "{warehouse}" needs a catalog',
             detail="Only a warehouse on this machine has a default: an SQLite file in it.",
             hint=f"Set {ENVIRONMENT_PREFIX}CATALOG_URI to postgresql+psycopg2://… or to a REST catalog, https://….",
         )
-    return f"sqlite:///{warehouse.path}/catalog.db"
+    return f"sqlite:///{path}/catalog.db"
 
 
 def _tables_at_once(data: dict[str, Any]) -> int:
-    is_here = urlsplit(data.get("warehouse", "file:///")).scheme == "file"
+    is_here = local_path(data.get("warehouse", "file:///")) is not None
     return max(2 if is_here else _TABLES_AT_ONCE_FAR, os.cpu_count() or 1)
 
 
@@ -53,8 +60,19 @@ def _schemas_here() -> Path | None:
 def _as_uri(value: str) -> str:
     if urlsplit(value).scheme not in ("", "file"):
         return value.rstrip("/")
+    if set("?#") & set(value):
+        # Iceberg's clients read locations as URIs, in which these end the path: two directories would be one.
+        raise ValueError("a path must contain neither ? nor #")
     path = Path(urlsplit(value).path if value.startswith("file:") else value)
-    return f"file://{path.expanduser().resolve()}"
+    try:
+        return f"file://{path.expanduser().resolve()}"
+    except RuntimeError as error:  # of `~` without a home directory
+        raise ValueError(str(error).rstrip(".")) from error
+
+
+def local_path(uri: str) -> Path | None:
+    """Return the path of a `file:` URI of a setting; None if the URI names an object store."""
+    return Path(uri.removeprefix("file://")) if uri.startswith("file://") else None
 
 
 def _expectations_here() -> Path | None:
@@ -70,7 +88,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX, extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
+        env_prefix=ENVIRONMENT_PREFIX,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+        hide_input_in_errors=True,
     )
 
     warehouse: str = "lake"
@@ -196,7 +219,19 @@ class Settings(BaseSettings):
             raise ValueError("must not be empty")
         return _as_uri(value)
 
-    @field_validator("schemas", "expectations", "role", mode="before")
+    @field_validator("catalog_uri")
+    @classmethod
+    def _catalog_address(cls, value: str) -> str:
+        if not _ADDRESS.match(value):
+            raise ValueError("it must be an address such as sqlite:////data/catalog.db or https://catalog.example")
+        return value
+
+    @field_validator("check_pages")
+    @classmethod
+    def _check_pages_as_uri(cls, value: str | None) -> str | None:
+        return _as_uri(value) if value else None
+
+    @field_validator("schemas", "expectations", "role", "spark_remote", mode="before")
     @classmethod
     def _none_when_empty(cls, value: object) -> object:
         return None if value == "" else value
@@ -216,13 +251,12 @@ class Settings(BaseSettings):
     @property
     def check_pages_uri(self) -> str:
         """Return the URI of the directory that holds the pages of checks."""
-        return _as_uri(self.check_pages) if self.check_pages else f"{self.warehouse}/_checks"
+        return self.check_pages or f"{self.warehouse}/_checks"
 
     @property
     def warehouse_path(self) -> Path | None:
         """Return the path of a warehouse on this machine; None when it is in an object store."""
-        parts = urlsplit(self.warehouse)
-        return Path(parts.path) if parts.scheme == "file" else None
+        return local_path(self.warehouse)
 
     @classmethod
     def settings_customise_sources(
@@ -290,9 +324,10 @@ def _explained(error: ErrorDetails, arguments: dict[str, Any]) -> SettingsError:
             hint=did_you_mean(name, Settings.model_fields, f"The settings are: {', '.join(Settings.model_fields)}."),
         )
     expected = error["msg"].removeprefix("Value error, ")
+    found = "a value that may hold a secret" if name in _WITH_SECRETS else repr(error["input"])
     return SettingsError(
-        f'setting "{name}" has a value that cannot be used',
-        detail=f"Found {error['input']!r} in {origin}: {expected[:1].lower()}{expected[1:]}.",
+        f'setting "{".".join(map(str, error["loc"]))}" has a value that cannot be used',
+        detail=f"Found {found} in {origin}: {expected[:1].lower()}{expected[1:]}.",
         hint=f"{Settings.model_fields[name].description}",
     )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakehold import spark_log
-from lakehold.errors import UpstreamUnavailable
+from lakehold.errors import LakeholdError, UpstreamUnavailable
 from lakehold.servers import processes
-from lakehold.servers.server_directory import default_directory, log_file, pid_file
+from lakehold.servers.server_directory import default_directory, log_file, pid_file, read_record
 
 _CONNECT_PORT = 15_002
 """The port of an address without one, as Spark defines it."""
@@ -21,12 +20,18 @@ _NAME = "spark"
 _THIS_MACHINE = ("127.0.0.1", "localhost")
 
 
+def shown_endpoint(remote: str) -> str:
+    """Return scheme, host and port of an endpoint: its other parts may hold a token or a password."""
+    address = urlsplit(remote)
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2].partition(';')[0]}"
+
+
 def refuse_silent(remote: str, timeout_s: float) -> None:
     """Raise `UpstreamUnavailable` if no server answers.
 
     Spark's own client retries for ten minutes, and reports nothing meanwhile.
     """
-    address = urlsplit(remote)
+    address = urlsplit(shown_endpoint(remote))
     try:
         place = (address.hostname or "", address.port or _CONNECT_PORT)
         socket.create_connection(place, timeout=timeout_s).close()
@@ -36,7 +41,7 @@ def refuse_silent(remote: str, timeout_s: float) -> None:
         raise UpstreamUnavailable(
             "Spark Connect does not answer",
             code="spark-unreachable",
-            detail=f"{address.scheme}://{address.netloc}: {error}.",
+            detail=f"{shown_endpoint(remote)}: {error}.",
             hint=f"The server's process runs: read {log_file(directory, _NAME)}, or start it again: lakehold spark down, then up."
             if directory
             else "Start a server on this machine with lakehold spark up, or correct or unset LAKEHOLD_SPARK_REMOTE.",
@@ -47,11 +52,10 @@ def refuse_ended(remote: str) -> None:
     """Raise `UpstreamUnavailable` if `lakehold spark` started the server at `remote`, and its process has ended."""
     directory = _directory_of(remote)
     if directory and (how := ended(directory)):
-        address = urlsplit(remote)
         raise UpstreamUnavailable(
             "the Spark Connect server has ended",
             code="spark-unreachable",
-            detail=f"{address.scheme}://{address.netloc}: {how}",
+            detail=f"{shown_endpoint(remote)}: {how}",
             hint=f"Read {log_file(directory, _NAME)}, then start the server again: lakehold spark up.",
         )
 
@@ -73,10 +77,7 @@ def ended(directory: Path) -> str:
 
 def recorded_port(directory: Path) -> int | None:
     """Return the port on which the server of `directory` was last started; None if it never was."""
-    try:
-        return int(json.loads(port_file(directory).read_text())["port"])
-    except FileNotFoundError:
-        return None
+    return read_record(port_file(directory)).get("port")
 
 
 def port_file(directory: Path) -> Path:
@@ -86,9 +87,10 @@ def port_file(directory: Path) -> Path:
 
 def _directory_of(remote: str) -> Path | None:
     """Return the directory of the server of `lakehold spark` that has the address `remote`, if there is one."""
-    address, directory = urlsplit(remote), default_directory(_NAME, "LAKEHOLD_SPARK_DIR")
+    address = urlsplit(remote)
     try:
+        directory = default_directory(_NAME, "LAKEHOLD_SPARK_DIR")
         is_its_own = address.hostname in _THIS_MACHINE and (address.port or _CONNECT_PORT) == recorded_port(directory)
-    except (OSError, ValueError):  # no number as port, or a directory that only another user reads
+    except (LakeholdError, ValueError):  # no number as port, no home, or a directory that only another user reads
         return None
     return directory if is_its_own else None

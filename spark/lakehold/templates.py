@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from lakehold.printable import printable
 
@@ -29,4 +28,4 @@ def page_template(package: str) -> Template:
 
 def shown_path(uri: str) -> str:
     """Convert `uri` for people: a file URI becomes a path."""
-    return urlsplit(uri).path if uri.startswith("file:") else uri
+    return uri.removeprefix("file://")

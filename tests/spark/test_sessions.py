@@ -32,6 +32,34 @@ with connect("two", catalog_name="two") as two:
     assert two.sql("SELECT 3").rows == [(3,)]
 """
 
+AFTER_FAILED_STARTS = """
+import os
+from pathlib import Path
+from lakehold.lake import connect
+from pyspark.sql import SparkSession
+
+def fails_to_start(**settings):
+    with connect("one", **settings) as lake:
+        try:
+            lake.sql("SELECT 1")
+        except Exception as error:
+            return type(error).__name__
+    raise AssertionError("it started")
+
+java = os.environ.pop("JAVA_HOME", None)
+os.environ["JAVA_HOME"] = "nowhere"
+print(fails_to_start())
+del os.environ["JAVA_HOME"]
+if java:
+    os.environ["JAVA_HOME"] = java
+print(fails_to_start(spark_master="nonsense"))
+print(fails_to_start(spark_conf={"spark.sql.defaultCatalog": "lake", "spark.sql.catalog.lake": "no.such.Class"}))
+for place in ("two", "three"):
+    with connect(place) as lake:
+        assert lake.sql("SELECT 1").rows == [(1,)], "a closed lake takes no catalog"
+    assert SparkSession.getActiveSession() is None, "nobody is left who needs it"
+"""
+
 BESIDE_ANOTHER_LAKE = """
 from lakehold.lake import connect
 from lakehold.session import another_session, session_conf
@@ -144,6 +172,11 @@ def test_spark_stops_with_the_last_of_the_lakes_that_share_it(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("jvm")
+def test_spark_stops_with_its_last_lake_although_it_failed_to_start_before(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", AFTER_FAILED_STARTS], cwd=tmp_path, check=True)
+
+
+@pytest.mark.usefixtures("jvm")
 def test_a_session_beside_that_of_a_lake_has_the_catalog_of_the_lake(tmp_path: Path) -> None:
     """Begin with a first session of the process, from which new sessions come, that has another lake's catalog of that name."""
     subprocess.run([sys.executable, "-c", BESIDE_ANOTHER_LAKE], cwd=tmp_path, check=True)
@@ -160,6 +193,15 @@ def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Pa
             lake.sql("SHOW NAMESPACES")
         assert refusal.value.code == "catalog-taken"
         assert refusal.value.detail == f"Its warehouse is file://{first}, this lake's is file://{second}."
+    other = f"{tmp_path}/other.db"
+    for given in (None, spark):
+        with (
+            connect(first, spark=given, catalog_name="twin", catalog_uri=f"sqlite:///{other}") as lake,
+            pytest.raises(LakeholdError) as refusal,
+        ):
+            lake.sql("SHOW NAMESPACES")
+        assert refusal.value.code == "catalog-taken"
+        assert refusal.value.detail == f"Its uri is jdbc:sqlite:{first}/catalog.db, this lake's is jdbc:sqlite:{other}."
     conf = "spark.sql.catalog.alike"
     spark.conf.set(conf, "org.apache.iceberg.spark.SparkCatalog")
     for name, value in {"type": "hadoop", "warehouse": f"file://{first}"}.items():

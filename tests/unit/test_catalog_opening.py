@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from lakehold.demo.demo_steps import lake_settings
 from lakehold.errors import SettingsError
-from lakehold.settings import Settings
+from lakehold.lake import connect
+from lakehold.settings import Settings, load_settings
 from lakehold.state.catalog_opening import OPEN_ATTEMPTS, open_catalog
 
 RACE = "UncheckedSQLException: Failed to execute: INSERT INTO iceberg_namespace_properties"
@@ -59,3 +64,56 @@ def test_a_server_error_is_retried_and_reported_if_it_persists(catalog_uri: str)
     assert raised.value.code == "lake-unreachable"
     assert "INSERT INTO iceberg_namespace_properties" in raised.value.detail
     assert SecondToMakeNamespaces.namespaces == OPEN_ATTEMPTS
+
+
+def test_a_warehouse_with_the_catalog_of_another_lake_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog_uri = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setenv("LAKEHOLD_CATALOG_URI", catalog_uri)
+    with connect(str(tmp_path / "production")) as lake:
+        lake.sql("CREATE CONNECTION k TO KAFKA (BROKER 'b:9092')")
+    with pytest.raises(SettingsError, match=r'the catalog has no lake in "file://[^"]*/scratch"') as refused:
+        connect(str(tmp_path / "scratch"))
+    assert refused.value.code == "warehouse-differs"
+    assert f'"{catalog_uri}" is in "file://{tmp_path}/production"' in refused.value.detail
+    assert "lakehold.toml" in refused.value.hint
+    with connect(str(tmp_path / "scratch"), catalog_name="scratch") as lake:
+        assert not lake.definitions.definitions().connections
+    (tmp_path / "link").symlink_to(tmp_path / "production")
+    with connect(str(tmp_path / "link")) as lake:
+        assert lake.definitions.definitions().connections.keys() == {"k"}
+
+
+def test_a_lake_whose_old_path_is_a_link_to_its_new_disk_opens(tmp_path: Path) -> None:
+    with connect(str(tmp_path / "lake")) as lake:
+        lake.sql("CREATE CONNECTION k TO KAFKA (BROKER 'b:9092')")
+    shutil.move(tmp_path / "lake", tmp_path / "disk")
+    (tmp_path / "lake").symlink_to(tmp_path / "disk")
+    with connect(str(tmp_path / "lake")) as lake:
+        assert lake.definitions.definitions().connections.keys() == {"k"}
+
+
+def test_a_copy_beside_its_original_is_refused(tmp_path: Path) -> None:
+    with connect(str(tmp_path / "lake")):
+        pass
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    with pytest.raises(SettingsError) as refused:
+        connect(str(tmp_path / "copy"))
+    assert refused.value.code == "warehouse-differs"
+
+
+def test_the_demo_has_its_own_catalog_whatever_lake_the_settings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lakehold.toml").write_text(
+        'warehouse = "s3://bucket/lake"\ncatalog_uri = "https://catalog.example"\ncatalog_name = "main"\n'
+        '[catalog_properties]\nwarehouse = "production"\n'
+    )
+    assert load_settings().catalog_properties == {"warehouse": "production"}
+    settings = lake_settings(tmp_path / "demo", schemas="")
+    assert settings.catalog_uri == f"sqlite:///{tmp_path}/demo/catalog.db"
+    assert (settings.catalog_name, settings.catalog_properties) == ("lake", {})
+    with closing(open_catalog(settings)) as catalog:
+        assert catalog.load_table("mz_catalog.mz_objects").location().startswith(f"file://{tmp_path}/demo/")

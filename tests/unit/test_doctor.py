@@ -62,6 +62,32 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyt
     assert "Java" not in found, "the server has its own"
 
 
+@pytest.mark.parametrize("end", ["/;token=S3CRET", ";token=S3CRET"])
+@pytest.mark.parametrize("user", ["", "me:S3CRET@"])
+def test_no_secret_in_the_address_of_a_spark_server_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, end: str
+) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        monkeypatch.setenv("LAKEHOLD_SPARK_REMOTE", f"sc://{user}127.0.0.1:{port}{end}")
+        _, answering = findings(tmp_path / "lake")
+    _, silent = findings(tmp_path / "lake")
+    for found in (answering, silent):
+        assert f"sc://127.0.0.1:{port}" in found["Spark Connect"]["found"]
+        assert "S3CRET" not in str(found)
+
+
+def test_an_empty_address_of_a_spark_server_means_spark_in_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEHOLD_SPARK_REMOTE", "")
+    code, found = findings(tmp_path / "lake")
+    assert (code, found["Java"]["state"]) == (0, "ok")
+    assert "Spark Connect" not in found
+
+
 def test_each_connection_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setenv("LAKEHOLD_UPSTREAM_TIMEOUT_MS", "1000")

@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -134,3 +134,21 @@ def test_several_subscriptions_are_followed_until_a_signal_stops_them(lake: Lake
     watching.join()
     assert result.exit_code == 0
     assert len(rows) == len(SUBSCRIPTIONS) + 3
+
+
+def test_an_unforeseen_failure_of_a_subscription_ends_the_following_of_all(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fail after the first one, which the command waits for, has begun to follow for ever."""
+    publications = Lake.publications
+
+    def failing(self: Lake, name: str, stop: Event | None = None) -> Any:
+        if name == "all_customers":
+            wait_for(lambda: lake.catalog.table_exists("bi.all_orders"), within_s=60)
+            raise MemoryError("no memory for a diff")
+        return publications(self, name, stop)
+
+    monkeypatch.setattr(Lake, "publications", failing)
+    result, _ = publish("all_orders", "all_customers", "--follow")
+    assert isinstance(result.exception, MemoryError)
+    assert result.exit_code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,48 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     assert "must be shorter than lease_ms (5000)" in error.value.detail
     with pytest.raises(SettingsError, match=r'a lake in "s3://bucket/lake" needs a catalog'):
         load_settings(warehouse="s3://bucket/lake/")
+
+
+@pytest.mark.parametrize("setting", ["warehouse", "check_pages"])
+@pytest.mark.parametrize("path", ["data/lake#1", "/data/lake?1", "file:///data/lake#1"])
+def test_a_path_that_a_uri_would_cut_is_refused(setting: str, path: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_settings(**{setting: path})
+    assert f"Found {path!r}" in error.value.detail
+    assert "neither ? nor #" in error.value.detail
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[catalog_properties]\ncredential = 12345\n",
+        'catalog_properties = "credential=12345"\n',
+        '[spark_conf]\n"spark.hadoop.fs.s3a.secret.key" = 12345\n',
+        "catalog_uri = [12345]\n",
+        "spark_remote = 12345\n",
+    ],
+)
+def test_a_refused_value_that_may_hold_a_secret_is_not_shown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lakehold.toml").write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert 'in "lakehold.toml": ' in error.value.detail
+    assert "12345" not in "".join(traceback.format_exception(error.value))
+
+
+def test_a_refused_key_of_a_table_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lakehold.toml").write_text("[catalog_properties]\ncredential = 12345\n")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert error.value.message == 'setting "catalog_properties.credential" has a value that cannot be used'
+
+
+@pytest.mark.parametrize("value", ["", "/data/catalog.db", "catalog.db"])
+def test_a_catalog_without_an_address_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("LAKEHOLD_CATALOG_URI", value)
+    with pytest.raises(SettingsError, match='"catalog_uri" has a value that cannot be used') as error:
+        load_settings()
+    assert "it must be an address such as sqlite:////data/catalog.db" in error.value.detail
 
 
 def test_every_setting_is_described() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from lakehold.artifacts.maven import copy_artifacts
 from lakehold.artifacts.sets import SETS_DIRECTORY, ArtifactSet, find_set
 from lakehold.errors import EnvironmentMissing
+from lakehold.home import below_home
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _ARCHIVE_SUFFIX = ".tar.gz"
 def cache_root() -> Path:
     """Return the directory of all sets: `LAKEHOLD_CACHE_DIR`, by default `~/.cache/lakehold`."""
     configured = os.environ.get("LAKEHOLD_CACHE_DIR")
-    return Path(configured) if configured else Path.home() / ".cache" / "lakehold"
+    return Path(configured) if configured else below_home(Path("~/.cache/lakehold"), "LAKEHOLD_CACHE_DIR")
 
 
 def directory(
@@ -48,10 +49,18 @@ def directory(
     target = cache_root() / artifact_set.key
     if target.is_dir():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(target.parent):
-        if not target.is_dir():
-            _fetch(artifact_set, target, on_event)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(target.parent):
+            if not target.is_dir():
+                _fetch(artifact_set, target, on_event)
+    except OSError as error:
+        raise EnvironmentMissing(
+            f'the files of set "{set_name}" cannot be kept in "{cache_root()}"',
+            code="artifact-fetch",
+            detail=f"{error}.",
+            hint="Make the directory writable, or set LAKEHOLD_CACHE_DIR to another one.",
+        ) from error
     return target
 
 

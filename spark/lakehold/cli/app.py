@@ -23,7 +23,7 @@ from lakehold.cli.script_text import script_text
 from lakehold.cli.serve import serve
 from lakehold.cli.stack import app as stack_app
 from lakehold.cli.status import status
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, SettingsError
 from lakehold.spark_server.cli import app as spark_app
 
 app = typer.Typer(
@@ -361,13 +361,22 @@ def _log_directory() -> Path:
     return cache_root() / "logs"
 
 
+def _log_level() -> str:
+    level = os.environ.get("LAKEHOLD_LOG", "").upper() or "WARNING"
+    if level not in logging.getLevelNamesMapping():
+        raise SettingsError(
+            f'LAKEHOLD_LOG is "{level}", which is no level',
+            detail=f"The levels are {', '.join(name for name in logging.getLevelNamesMapping() if name != 'NOTSET')}.",
+            hint="Set one of them, or unset it: the level is WARNING then.",
+        )
+    return level
+
+
 def main() -> None:
     """Run the `lakehold` command."""
     spark_log.keep_apart(_log_directory)
-    logging.basicConfig(
-        level=os.environ.get("LAKEHOLD_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
-    )
     try:
+        logging.basicConfig(level=_log_level(), format="%(levelname)s %(name)s: %(message)s")
         app()
     except LakeholdError as error:
         sys.stderr.write("".join(f"{line}\n" for line in error_lines(error)))

@@ -56,7 +56,7 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
             for name in (name for name in wanted if name in defined.views):
                 replace(publishing, follow=False).run(name)
             with ThreadPoolExecutor(len(wanted), thread_name_prefix="lakehold-publish") as pool:
-                went_well = all(list(pool.map(publishing.run, wanted)))
+                went_well = all(list(pool.map(publishing.run_or_stop_all, wanted)))
         else:
             went_well = _run_side_by_side(publishing, wanted, defined)
     if stop.is_set() and not follow:
@@ -122,6 +122,14 @@ class _Publishing:
             self.stop.wait(pause_s)
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
         return True
+
+    def run_or_stop_all(self, name: str) -> bool:
+        """Publish one of several that are followed; an unforeseen error ends the others, or it would wait for them for ever."""
+        try:
+            return self.run(name)
+        except BaseException:
+            self.stop.set()
+            raise
 
     def _show(self, report: PublishReport) -> None:
         with self.showing:

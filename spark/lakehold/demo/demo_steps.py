@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from lakehold.demo.screen import Screen
 from lakehold.demo.shop_rows import SHOP_TABLES, Row, ShopTable, differences
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
+from lakehold.settings import DEFAULT_CATALOG, Settings, load_settings
 from lakehold.status import status_of
 
 _SHOWN_DIFFERENCES = 10
@@ -104,12 +106,24 @@ def subscribe(screen: Screen, lake: Lake) -> None:
     screen.table(lake.sql(_THEN_AND_NOW))
 
 
+def lake_settings(directory: Path, **arguments: Any) -> Settings:
+    """Load the settings of the demo's lake: it has a catalog of its own, also where settings name another lake's catalog."""
+    settings = load_settings(
+        warehouse=str(directory), catalog_uri="sqlite://", catalog_name=DEFAULT_CATALOG, **arguments
+    )
+    # Properties that the environment and lakehold.toml name would be added to those of an argument.
+    own = {"catalog_uri": f"sqlite:///{settings.warehouse_path}/catalog.db", "catalog_properties": {}}
+    return settings.model_copy(update=own)
+
+
 def finish(screen: Screen, lake: Lake) -> None:
     """Show the status, and commands to try on the lake."""
     warehouse = lake.settings.warehouse_path
     screen.heading("lakehold status")
     screen.table(status_of(lake))
     screen.heading("continue with")
+    if load_settings(warehouse=str(warehouse)).catalog_uri != lake.settings.catalog_uri:
+        screen.line(f"export LAKEHOLD_CATALOG_URI={lake.settings.catalog_uri}")
     screen.line(f'lakehold sql --warehouse {warehouse} "{_ANALYSIS}"')
     screen.line(f"lakehold subscribe shop.orders --warehouse {warehouse}")
     screen.line(f"lakehold ingest shop --warehouse {warehouse}")

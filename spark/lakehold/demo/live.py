@@ -15,11 +15,11 @@ from types import FrameType
 
 from lakehold import stack
 from lakehold.demo.database import ShopDatabase, open_shop, run
-from lakehold.demo.demo_steps import compare, define, finish, query_tables, rows_of, subscribe
+from lakehold.demo.demo_steps import compare, define, finish, lake_settings, query_tables, rows_of, subscribe
 from lakehold.demo.screen import Screen
 from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.demo.workload import Transaction, Workload
-from lakehold.lake import Lake, connect
+from lakehold.lake import Lake
 from lakehold.servers.server_directory import default_directory
 from lakehold.stack import StackAddresses
 from lakehold.times import now_ms
@@ -50,7 +50,7 @@ def run_live(screen: Screen, place: Path, seconds: int) -> None:
         screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
         shop.capture("avro")
         # The tables follow the shop's own schema, whatever lies in the working directory.
-        with connect(str(place / name), schemas="") as lake:
+        with Lake(lake_settings(place / name, schemas="")) as lake:
             kafka, registry = addresses.kafka, addresses.registry
             define(screen, lake, place / f"{name}.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
             with screen.waiting("starting Spark"):

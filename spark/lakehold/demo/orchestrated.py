@@ -14,17 +14,17 @@ from threading import Event
 
 from lakehold.demo.airflow_servers import AirflowServer, Installation, servers
 from lakehold.demo.database import ShopDatabase, open_shop
-from lakehold.demo.demo_steps import define
+from lakehold.demo.demo_steps import define, lake_settings
 from lakehold.demo.live import ingest, running_stack, stopped_by_signals, trade
 from lakehold.demo.screen import Screen
 from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.demo.workload import Workload
 from lakehold.errors import EnvironmentMissing
-from lakehold.lake import Lake, connect
+from lakehold.lake import Lake
 from lakehold.orchestration.pools import WRITERS
 from lakehold.servers import lifecycle
 from lakehold.servers.ports import refuse_ports_in_use
-from lakehold.settings import Settings, load_settings
+from lakehold.settings import Settings
 from lakehold.spark_server import lifecycle as spark_lifecycle
 from lakehold.spark_server.composition import SparkConnectServer
 
@@ -58,9 +58,18 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     name = f"shop_{uuid.uuid4().hex[:8]}"
     # Neither contracts nor suites: by default they come from folders of the working directory.
-    settings = load_settings(warehouse=str(place / "lake"), schemas="", expectations="")
     spark_remote = SparkConnectServer(place / "spark", spark_port).remote
-    lake_variables = {"LAKEHOLD_WAREHOUSE": settings.warehouse, "LAKEHOLD_SCHEMAS": "", "LAKEHOLD_EXPECTATIONS": ""}
+    settings = lake_settings(place / "lake", schemas="", expectations="", spark_remote=spark_remote)
+    lake_variables = {
+        "LAKEHOLD_WAREHOUSE": settings.warehouse,
+        "LAKEHOLD_CATALOG_URI": settings.catalog_uri,
+        "LAKEHOLD_CATALOG_NAME": settings.catalog_name,
+        "LAKEHOLD_CATALOG_PROPERTIES": "{}",
+        "LAKEHOLD_SCHEMAS": "",
+        "LAKEHOLD_EXPECTATIONS": "",
+        # Not lakehold.toml of the working directory, whose catalog properties would be added.
+        "LAKEHOLD_CONFIG": str(_empty_file(place / "lakehold.toml")),
+    }
     airflow = Installation(place / "airflow-home", airflow_port, dags, spark_remote, lake_variables)
     parts = servers(place / "airflow", airflow)
     refuse_ports_in_use(parts)
@@ -75,7 +84,7 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
     ):
         screen.line(f"PostgreSQL has a shop: {addresses.postgres(name)}")
         shop.capture("avro")
-        with connect(settings.warehouse, schemas="", spark_remote=spark_remote) as lake:
+        with Lake(settings) as lake:
             kafka, registry = addresses.kafka, addresses.registry
             define(screen, lake, place / "shop.sql", "shop.live.sql", kafka=kafka, registry=registry, prefix=name)
             spark_started.result()
@@ -83,6 +92,12 @@ def run_orchestrated(screen: Screen, place: Path, dags: Path, *, airflow_port: i
         airflow_started.result()
         with _running_dags(screen, airflow, parts[-1]):
             _trade_until_stopped(screen, airflow, shop, workload)
+
+
+def _empty_file(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return path
 
 
 def _first_rows(screen: Screen, lake: Lake) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakehold.demo.demo_steps import compare, define, finish, query_tables, subscribe
+from lakehold.demo.demo_steps import compare, define, finish, lake_settings, query_tables, subscribe
 from lakehold.demo.recording import expected_rows, unpack
 from lakehold.demo.screen import Screen
 from lakehold.demo.shop_rows import SHOP_TABLES
-from lakehold.lake import connect
+from lakehold.lake import Lake
 from lakehold.session import SHORT_RUN_OPTIONS
 
 _BATCH_RECORDS = 1_000
@@ -23,12 +23,13 @@ def run_recorded(screen: Screen, place: Path) -> None:
     """
     messages = unpack(place / "recording")
     screen.line(f"{messages} messages that Debezium wrote about a shop's database are in {place / 'recording'}")
-    with connect(
-        str(place / "lake"),
+    settings = lake_settings(
+        place / "lake",
         max_batch_records=_BATCH_RECORDS,
         schemas="",  # the tables follow the shop's own schema, whatever lies in the working directory
         spark_conf={"spark.driver.extraJavaOptions": SHORT_RUN_OPTIONS},
-    ) as lake:
+    )
+    with Lake(settings) as lake:
         define(screen, lake, place / "shop.sql", "shop.recorded.sql", recording=str(place / "recording"))
         with screen.waiting("starting Spark"):
             _ = lake.spark

@@ -31,6 +31,11 @@ def is_sqlite(catalog_uri: str) -> bool:
     return not is_rest(catalog_uri) and make_url(catalog_uri).get_backend_name() == "sqlite"
 
 
+def shown_catalog(settings: Settings) -> str:
+    """Return the address of the catalog without its password."""
+    return make_url(settings.catalog_uri).render_as_string()
+
+
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """Return the properties of PyIceberg's catalog."""
     uri = settings.catalog_uri

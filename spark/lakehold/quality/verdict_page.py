@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from urllib.parse import urlsplit
-
 from pyiceberg.io import FileIO
 
 from lakehold.file_names import file_name_of
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict import Verdict
+from lakehold.settings import local_path
 from lakehold.state.hold_checks import DATABASE
 from lakehold.templates import page_template
 from lakehold.times import iso
@@ -34,7 +32,7 @@ def page_text(verdict: Verdict) -> str:
 
 def write_page(verdict: Verdict, io: FileIO, uri: str) -> None:
     """Write the page of `verdict` to `uri`, where `io` can write."""
-    if uri.startswith("file:"):
-        Path(urlsplit(uri).path).parent.mkdir(parents=True, exist_ok=True)
+    if path := local_path(uri):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with io.new_output(uri).create(overwrite=True) as file:
         file.write(page_text(verdict).encode())

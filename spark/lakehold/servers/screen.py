@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehold.servers.server import OnEvent, ServerEvent, ServerStatus
-from lakehold.servers.server_directory import default_directory
+from lakehold.servers.server_directory import default_directory, unset_directory
 
 _MIB = 1024 * 1024
 
@@ -31,7 +32,7 @@ def directory_option(name: str, variable: str, text: str) -> Any:
     return typer.Option(
         default_factory=partial(default_directory, name, variable),
         envvar=variable,
-        show_default=f"{default_directory(name, variable)}",
+        show_default=os.environ.get(variable) or f"{unset_directory(name)}",
         help=text,
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from threading import Event
 
 from lakehold.servers import ServerError, ServerEvent, ServerStatus, lifecycle, processes
 from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.servers.server import OnEvent
-from lakehold.servers.server_directory import locked, make_directory
+from lakehold.servers.server_directory import locked, make_directory, write_record
 from lakehold.settings import Settings
 from lakehold.spark_endpoint import port_file, recorded_port
 from lakehold.spark_server import DEFAULT_PORT
@@ -44,7 +43,7 @@ def up(directory: Path, settings: Settings, port: int | None = None, on_event: O
             refuse_ports_in_use([server])
             lifecycle.fetch_programs([server], on_event)
             make_directory(directory)
-            port_file(directory).write_text(json.dumps({"port": server.port}))
+            write_record(port_file(directory), {"port": server.port})
         elif server.port != last.port:
             raise ServerError(
                 "the server runs on another port",

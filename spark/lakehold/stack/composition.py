@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lakehold.servers.server_directory import locked, make_directory
+from lakehold.servers.server_directory import locked, make_directory, read_record, write_record
 from lakehold.stack.addresses import StackAddresses, StackPorts
 from lakehold.stack.parts.connect import Connect
 from lakehold.stack.parts.kafka import Kafka
@@ -34,11 +33,7 @@ class StackPlan:
     @classmethod
     def recorded(cls, directory: Path) -> StackPlan:
         """Return the stack of that directory as it was last started; on the default ports if it never was."""
-        try:
-            ports = StackPorts(**json.loads((directory / "stack.json").read_text()))
-        except FileNotFoundError:
-            ports = StackPorts()
-        return cls(directory, ports)
+        return cls(directory, StackPorts(**read_record(directory / "stack.json")))
 
     @property
     def addresses(self) -> StackAddresses:
@@ -57,7 +52,7 @@ class StackPlan:
     def record(self) -> None:
         """Create the directory and record the ports in it."""
         make_directory(self.directory)
-        (self.directory / "stack.json").write_text(json.dumps(asdict(self.ports)))
+        write_record(self.directory / "stack.json", asdict(self.ports))
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other commands from starting or stopping this stack meanwhile; they wait."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -17,16 +19,15 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehold.errors import LakeholdError, SettingsError
 from lakehold.iceberg.object_stores import checksum_variables
-from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties
+from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties, shown_catalog
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.store_errors import store_failed, store_hint
-from lakehold.settings import Settings
+from lakehold.settings import Settings, local_path
 from lakehold.state.format_version import FORMAT_VERSION, KEEPER, PROPERTY, format_version, refuse_newer
 from lakehold.state.schema_files import SYSTEM_NAMESPACE, TableSchema, system_tables
 
@@ -34,6 +35,12 @@ logger = logging.getLogger(__name__)
 
 OPEN_ATTEMPTS = 6
 """How often opening is tried: processes that open a new lake at the same time create its tables concurrently."""
+
+_WAREHOUSE = "lakehold.warehouse"
+"""The property of `KEEPER` with the warehouse in which the lake was created."""
+
+_DIRECTORY = f"/{KEEPER.replace('.', '/')}"
+_S3_SCHEME = re.compile(r"^s3[an]?://")
 
 _MAY_PASS = (
     DBAPIError,
@@ -94,16 +101,43 @@ def _bring_up_to_date(catalog: Catalog, settings: Settings) -> None:
     keeper = _load(catalog, KEEPER)
     if keeper is not None:
         refuse_newer(keeper.properties, settings.warehouse)
+        _refuse_other_warehouse(catalog, keeper, settings)
     for schema in system_tables():
         table = keeper if schema.table == KEEPER else _load(catalog, schema.table)
         if table is None:
-            _create(catalog, schema)
+            _create(catalog, schema, settings)
         else:
             _evolve(table, schema)
     if keeper is not None and format_version(keeper.properties) < FORMAT_VERSION:
         with catalog.load_table(KEEPER).transaction() as transaction:
             transaction.set_properties({PROPERTY: str(FORMAT_VERSION)})
         logger.info("the lake has format %s now", FORMAT_VERSION)
+
+
+def _refuse_other_warehouse(catalog: Catalog, keeper: Table, settings: Settings) -> None:
+    """Raise `SettingsError` if the catalog's lake is in another warehouse: statements would change that lake.
+
+    A lake in a database is where its tables are. A server chooses their places, so the lake has the setting as a property.
+    """
+    is_in_database = isinstance(catalog, SqlCatalog)
+    known = keeper.location().removesuffix(_DIRECTORY) if is_in_database else keeper.properties.get(_WAREHOUSE)
+    named = catalog.properties["warehouse"] if is_in_database else settings.warehouse
+    if known is None or _place(known) == _place(named):
+        return
+    shown = shown_catalog(settings)
+    raise SettingsError(
+        f'the catalog has no lake in "{named}"',
+        code="warehouse-differs",
+        detail=f'The lake "{settings.catalog_name}" of the catalog "{shown}" is in "{known}".',
+        hint="Name the warehouse and the catalog of one lake. To open this lake, set warehouse to its place. To open or "
+        "create one elsewhere, set catalog_uri or catalog_name, too: the environment or lakehold.toml may name this catalog.",
+    )
+
+
+def _place(warehouse: str) -> str | Path:
+    """Return what two URIs of one warehouse have in common: links are followed, and S3 has three schemes."""
+    path = local_path(warehouse)
+    return _S3_SCHEME.sub("s3://", warehouse).rstrip("/") if path is None else path.resolve()
 
 
 def _load(catalog: Catalog, name: str) -> Table | None:
@@ -113,8 +147,9 @@ def _load(catalog: Catalog, name: str) -> Table | None:
         return None
 
 
-def _create(catalog: Catalog, schema: TableSchema) -> None:
-    properties = {**schema.properties, **({PROPERTY: str(FORMAT_VERSION)} if schema.table == KEEPER else {})}
+def _create(catalog: Catalog, schema: TableSchema, settings: Settings) -> None:
+    of_lake = {PROPERTY: str(FORMAT_VERSION), _WAREHOUSE: settings.warehouse} if schema.table == KEEPER else {}
+    properties = {**schema.properties, **of_lake}
     catalog.create_namespace_if_not_exists(SYSTEM_NAMESPACE)
     catalog.create_table(
         schema.table, schema=schema.schema, partition_spec=schema.partition_spec, properties=properties
@@ -136,7 +171,7 @@ def _evolve(table: Table, schema: TableSchema) -> None:
 def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:
     if store_hint(str(cause)):
         return store_failed(str(cause), f'the lake in "{settings.warehouse}"')
-    shown = make_url(settings.catalog_uri).render_as_string()
+    shown = shown_catalog(settings)
     reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
     return SettingsError(
         f'the lake in "{settings.warehouse}" cannot be opened',
