@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from pyiceberg.schema import Schema, index_by_name
 
+from lakehold.spark_sql import quoted
+
 QUERY_COLUMNS = "lakehold.query-columns"
 """Table property of a view: the field ids of the columns that its query reads, by table and name."""
 
@@ -51,4 +53,5 @@ def moved_names(text: str | None, now: QueryColumns) -> list[str]:
 
 
 def _is_named(name: str, query: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name.replace('`', '``'))}(?!\w)", query, re.IGNORECASE) is not None
+    within_quotes = quoted(name)[1:-1]
+    return re.search(rf"(?<!\w){re.escape(within_quotes)}(?!\w)", query, re.IGNORECASE) is not None
