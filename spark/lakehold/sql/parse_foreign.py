@@ -49,8 +49,10 @@ _CREATING = (
 
 def parse_foreign(cursor: Cursor) -> ForSpark:
     """Find the table that a statement of Spark's would change; the statement itself is passed on as written."""
-    if cursor.word() in ("WITH", "FROM"):
-        _skip_to_insert(cursor)
+    if cursor.accept("WITH"):
+        _skip_common_tables(cursor)
+    if cursor.at_words("FROM"):
+        cursor.take_until(lambda: cursor.at_words("INSERT"))
     if cursor.accept("ALTER", "TABLE"):
         return _altered(cursor)
     for words, verb in _TARGETS.items():
@@ -70,12 +72,31 @@ def _altered(cursor: Cursor) -> ForSpark:
     return ForSpark("RENAME", target) if cursor.at_words("RENAME", "TO") else ForSpark()
 
 
-def _skip_to_insert(cursor: Cursor) -> None:
-    """Skip `WITH …` or `FROM …`, which may come before an INSERT, to the INSERT outside of parentheses."""
-    depth = 0
-    while not cursor.at_end and not (depth == 0 and cursor.word() == "INSERT"):
-        text = cursor.source_text(cursor.advance())
-        depth += (text == "(") - (text == ")")
+def _skip_common_tables(cursor: Cursor) -> None:
+    """Skip `a AS (…), b (x) (…)` after WITH; their names are no keywords: a subquery may be called DELETE."""
+    if cursor.word(1) != "AS" and cursor.source_text(cursor.peek(1)) != "(":
+        cursor.accept("RECURSIVE")
+    while not cursor.at_end:
+        cursor.advance()
+        while _skip_brackets(cursor) or cursor.accept("AS") or _skip_level(cursor):
+            pass
+        if not cursor.accept_symbol(","):
+            return
+
+
+def _skip_brackets(cursor: Cursor) -> bool:
+    opened = cursor.accept_symbol("(")
+    if opened:
+        cursor.take_until(lambda: False)
+        cursor.accept_symbol(")")
+    return opened
+
+
+def _skip_level(cursor: Cursor) -> bool:
+    found = cursor.accept("MAX", "RECURSION", "LEVEL")
+    if found and not cursor.at_end:
+        cursor.advance()
+    return found
 
 
 def changes_for_spark(written: StatementText) -> tuple[PlacedChanges, ...]:
