@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
-from lakehold.sql.dialect import StatementText
+from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import table_reference
 from lakehold.sql.parse_changes import find_changes
 from lakehold.sql.statements import ForSpark, PlacedChanges
@@ -52,24 +52,74 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
     if cursor.accept("WITH"):
         _skip_common_tables(cursor)
     if cursor.at_words("FROM"):
-        cursor.take_until(lambda: cursor.at_words("INSERT"))
+        return _inserted(cursor)
     if cursor.accept("ALTER", "TABLE"):
-        return _altered(cursor)
+        target = _target(cursor)
+        return ForSpark("RENAME", target) if target and cursor.at_words("RENAME", "TO") else ForSpark()
+    return _changed(cursor)
+
+
+def _inserted(cursor: Cursor) -> ForSpark:
+    """Find the tables of `FROM … INSERT INTO … SELECT … INSERT INTO … SELECT …`."""
+    found: list[ForSpark] = []
+    while not cursor.at_end:
+        cursor.take_until(lambda: cursor.at_words("INSERT"))
+        found.append(_changed(cursor))
+        if not cursor.at_end:
+            cursor.advance()
+    targets = tuple(dict.fromkeys(target for each in found for target in each.targets))
+    return ForSpark("INSERT", targets) if targets else ForSpark()
+
+
+def _changed(cursor: Cursor) -> ForSpark:
     for words, verb in _TARGETS.items():
         if cursor.accept(*words):
-            try:
-                return ForSpark(verb, table_reference(cursor))
-            except StatementError:
-                return ForSpark()  # Such as `INSERT OVERWRITE DIRECTORY '…'`: no table, or an error that Spark reports.
+            target = _target(cursor)
+            return ForSpark(verb, target) if target else ForSpark()
     return ForSpark()
 
 
-def _altered(cursor: Cursor) -> ForSpark:
+def _target(cursor: Cursor) -> tuple[str, ...]:
+    """Read the name of the changed table, as written or in the string of `IDENTIFIER('…')`.
+
+    Empty for text that names no table: such as `INSERT OVERWRITE DIRECTORY '…'`, or an error that Spark reports.
+
+    Raises:
+        StatementError: IDENTIFIER has another expression, so lakehold cannot tell which table the statement would change.
+    """
+    if cursor.at_words("IDENTIFIER") and cursor.source_text(cursor.peek(1)) == "(":
+        return (_without_branch(_named_by_text(cursor), cursor.catalog),)
     try:
-        target = table_reference(cursor)
+        return (_without_branch(table_reference(cursor), cursor.catalog),)
     except StatementError:
-        return ForSpark()
-    return ForSpark("RENAME", target) if cursor.at_words("RENAME", "TO") else ForSpark()
+        return ()
+
+
+def _named_by_text(cursor: Cursor) -> str:
+    first = cursor.peek()
+    cursor.expect("IDENTIFIER")
+    cursor.expect_symbol("(")
+    written = split(cursor.peek().text, cursor.catalog) if cursor.is_text() else ()
+    if len(written) == 1 and cursor.source_text(cursor.peek(1)) == ")" and cursor.source_text(cursor.peek(2)) != ".":
+        name = Cursor(written[0])
+        target = table_reference(name)
+        if name.at_end:
+            cursor.advance()
+            cursor.expect_symbol(")")
+            return target
+    raise cursor.error_at(
+        first,
+        "expected the name of a table",
+        hint="write the name itself; one of a table that is called identifier needs backquotes",
+    )
+
+
+def _without_branch(name: str, catalog: str) -> str:
+    """Return the name of the table whose branch `name` is: a write to `branch_main` is one to the table."""
+    table, _, last = name.rpartition(".")
+    if not last.startswith("branch_") or "." not in table:
+        return name
+    return table.removeprefix(f"{catalog}.") if table.count(".") > 1 else table
 
 
 def _skip_common_tables(cursor: Cursor) -> None:

@@ -86,8 +86,9 @@ def with_full_name(statement: Statement, spark: Callable[[], SparkSession]) -> S
     match statement:
         case Drop(ObjectKind.TABLE, name) if name.count(".") != 1:
             return replace(statement, name=_full_name(name, spark()))
-        case ForSpark(_, name) if name and name.count(".") != 1:
-            return replace(statement, target=_full_name(name, spark()))
+        case ForSpark(_, names) if any(name.count(".") != 1 for name in names):
+            completed = (name if name.count(".") == 1 else _full_name(name, spark()) for name in names)
+            return replace(statement, targets=tuple(completed))
         case _:
             return statement
 

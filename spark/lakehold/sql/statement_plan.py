@@ -175,10 +175,11 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((ReadChanges(subscribe),))
         case ExplainSubscribe(subscribe):
             return Plan((ExplainChanges(subscribe),))
-        case ForSpark(verb, target, changes):
-            _check_not_fed(verb, target, definitions)
-            check_no_output(verb, target, definitions)
-            refuse_held(verb, target, holds)
+        case ForSpark(verb, targets, changes):
+            for target in targets:
+                _check_not_fed(verb, target, definitions)
+                check_no_output(verb, target, definitions)
+                refuse_held(verb, target, holds)
             return Plan((replace(_on_spark(parsed), changes=changes),))
         case other:
             assert_never(other)
