@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from lakehold.definitions import Source, name_of
+from lakehold.definitions import Source
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.model.lake_definitions import DerivedEntry
@@ -208,7 +208,7 @@ class Runner:
                             hold = made.enter_context(self.holds.created(effect.hold, change.declared))
                             held.append((effect.hold, hold))
                         elif isinstance(effect, BeginSubscription):
-                            entry = after.derived(name_of(effect.definition))
+                            entry = after.entry_of(effect.definition)
                             made.enter_context(self.subscriptions.begin(entry, change.declared))
             self._commit(change)
         notices += [e.text for plan in change.plans for e in plan.effects if isinstance(e, Notice)]

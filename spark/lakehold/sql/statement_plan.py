@@ -18,7 +18,6 @@ from lakehold.definitions import (
     Subscription,
     Table,
     described,
-    name_of,
 )
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
@@ -320,7 +319,7 @@ def _dropping(
     with_output = drop.cascade and drop.kind is ObjectKind.SUBSCRIPTION
     for each in dropped:
         if isinstance(each, Derived):
-            yield EndSubscription(definitions.derived(name_of(each)), isinstance(each, MaterializedView) or with_output)
+            yield EndSubscription(definitions.entry_of(each), isinstance(each, MaterializedView) or with_output)
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
     views = [definition.full_name for definition in dropped if isinstance(definition, MaterializedView)]
     yield from drop_holds_on([*tables, *views, *foreign], holds, cascade=drop.cascade)
