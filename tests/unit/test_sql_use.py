@@ -48,3 +48,23 @@ def test_a_table_is_shown_by_its_name_alone() -> None:
 def test_a_view_is_found_by_its_name_alone(sql: str) -> None:
     with pytest.raises(DefinitionError, match=r'"shop\.v" does not exist'):
         using_shop().run(sql)
+
+
+@pytest.mark.parametrize("name", ["orders", "shop.orders"])
+def test_explain_plans_the_statement_that_would_run(name: str) -> None:
+    assert using_shop().run(f"EXPLAIN DROP TABLE {name}").rows == [
+        ("forget table shop.orders",),
+        ("drop the data of table shop.orders",),
+    ]
+
+
+def test_explain_shows_the_drop_of_a_table_that_spark_drops() -> None:
+    lake, _ = with_shop()
+    assert lake.run("EXPLAIN DROP TABLE bi.other CASCADE").rows == [("run on Spark: DROP TABLE bi.other",)]
+
+
+def test_explain_of_a_definition_that_exists_has_no_step() -> None:
+    lake, _ = with_shop()
+    again = "CREATE SOURCE IF NOT EXISTS f FROM FILES '/x' FORMAT JSON"
+    lake.run(again)
+    assert lake.run(f"EXPLAIN {again}").rows == []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.nearest import did_you_mean
@@ -28,6 +28,8 @@ from lakehold.sql.statements import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+S = TypeVar("S", bound=Statement)
 
 _QUOTED_NAME = re.compile(r"`[^`]+`(\.`[^`]+`)*")
 _WORD = re.compile(r"\w+")
@@ -85,7 +87,7 @@ def suggesting(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
         raise
 
 
-def with_full_name(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:
+def with_full_name(statement: S, spark: Callable[[], SparkSession]) -> S:
     """Complete the name of the table or view that `statement` changes or shows, as Spark resolves it after USE.
 
     Args:

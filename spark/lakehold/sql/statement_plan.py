@@ -129,9 +129,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((altered(name, resnapshot=resnapshot, definitions=definitions),))
         case ExplainDefinition(statement):
             written = replace(parsed.written, tokens=parsed.written.tokens[1:])
-            explained = plan(replace(parsed, statement=statement, written=written), definitions, holds)
-            of_spark = all(isinstance(effect, RunOnSpark) for effect in explained.effects)
-            return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
+            return Plan((ExplainPlan(plan(replace(parsed, statement=statement, written=written), definitions, holds)),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions)
         case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
