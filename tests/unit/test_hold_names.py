@@ -145,3 +145,14 @@ def test_a_transaction_is_planned_again_when_another_came_first(
     assert [(hold.hold_id, hold.name) for hold in lake.holds.all()] == [(first.hold_id, "b")]
     assert result.notices == ('hold "b" does not exist: nothing to drop',)
     assert tags(lake) == {"hold_b": 0}
+
+
+@pytest.mark.parametrize("script", ["{0}; {1}", "BEGIN; {0}; {1}; COMMIT"])
+def test_views_whose_names_differ_in_the_place_of_the_dot_have_a_hold_each(lake: Lake, script: str) -> None:
+    lake.sql(f"CREATE SOURCE feed FROM FILES '/x' FORMAT JSON; {NEW_TABLE} CREATE HOLD view_bi_a_b ON shop.t")
+    views = [f"CREATE MATERIALIZED VIEW {name} AS SELECT * FROM shop.items" for name in ("bi.a_b", "bi_a.b")]
+    lake.sql(script.format(*views))
+    assert len({hold.name for hold in lake.holds.all()}) == len(lake.holds.all()) == 5
+    lake.sql("DROP MATERIALIZED VIEW bi_a.b")
+    left = {hold.kept_by for hold in lake.holds.all() if hold.kept_by is not None}
+    assert left == {lake.definitions.definitions().view("bi.a_b").object_id}

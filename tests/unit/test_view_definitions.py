@@ -11,6 +11,9 @@ from lakehold.definitions import MaterializedView, Subscription, name_of
 from lakehold.lake import Lake, connect
 from lakehold.model.lake_definitions import AnyEntry, Entry
 from lakehold.orchestration.subscription_publishing import due_subscriptions
+from lakehold.sql.parse import parse_script
+from lakehold.sql.statement_effects import EndSubscription
+from lakehold.sql.statement_plan import plan
 
 
 def view(name: str, *tables: str) -> MaterializedView:
@@ -82,3 +85,11 @@ def test_a_drop_explains_what_it_takes_along_readers_first(lake: Lake) -> None:
     ]
     explained = lake.sql("EXPLAIN CREATE MATERIALIZED VIEW bi.new AS SELECT id FROM shop.t").rows
     assert explained == [("declare materialized view bi.new",)]
+
+
+def test_a_subscription_with_the_name_of_a_view_is_dropped_and_the_view_stays(lake: Lake) -> None:
+    named = Subscription("bi.other", "bi.out", "SUBSCRIBE shop.x", ("shop.x",))
+    definitions = lake.definitions.change(lambda known: known.with_entries([Entry("older", named, "", 0)]))
+    (parsed,) = parse_script("DROP SUBSCRIPTION `bi.other` CASCADE")
+    ended = [effect for effect in plan(parsed, definitions).effects if isinstance(effect, EndSubscription)]
+    assert [effect.entry.definition for effect in ended] == [named]

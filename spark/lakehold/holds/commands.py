@@ -131,8 +131,11 @@ class HoldCommands:
             self._frontiers.timelines.check_in_sync([table.full_name for table in known], new.at_ms)
         frontiers = self._frontiers_of(known, back_to_ms=new.at_ms)
 
+        # Two views may lead to one name: bi.a_b and bi_a.b. The subscriber finds its hold by `kept_by`.
+        is_named = new.name is not None and new.keeper not in (SubscriberKind.SUBSCRIPTION, SubscriberKind.VIEW)
+
         def made(holds: Holds) -> Holds:
-            name = draft.name if new.name else rules.free_name(holds, draft.name)
+            name = draft.name if is_named else rules.free_name(holds, draft.name)
             return rules.created(holds, replace(draft, name=name), frontiers)
 
         try:

@@ -69,6 +69,12 @@ class Definitions:
         """Return the materialized view of this full name, or else the subscription of this name."""
         return self.views.get(name) or _found(self.subscriptions, name, "subscription", self.views)
 
+    def entry_of(self, definition: Derived) -> DerivedEntry:
+        """Return the entry of a view or subscription; one of the other kind may have the same name."""
+        if isinstance(definition, MaterializedView):
+            return self.view(definition.full_name)
+        return self.subscription(definition.name)
+
     @property
     def all_derived(self) -> Mapping[str, DerivedEntry]:
         """Return the subscriptions and views by their ids."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
-from lakehold.sql.dialect import StatementText
+from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.names import table_reference
 from lakehold.sql.parse_changes import find_changes
 from lakehold.sql.statements import ForSpark, PlacedChanges
@@ -49,33 +49,104 @@ _CREATING = (
 
 def parse_foreign(cursor: Cursor) -> ForSpark:
     """Find the table that a statement of Spark's would change; the statement itself is passed on as written."""
-    if cursor.word() in ("WITH", "FROM"):
-        _skip_to_insert(cursor)
+    if cursor.accept("WITH"):
+        _skip_common_tables(cursor)
+    if cursor.at_words("FROM"):
+        return _inserted(cursor)
     if cursor.accept("ALTER", "TABLE"):
-        return _altered(cursor)
+        target = _target(cursor)
+        return ForSpark("RENAME", target) if target and cursor.at_words("RENAME", "TO") else ForSpark()
+    return _changed(cursor)
+
+
+def _inserted(cursor: Cursor) -> ForSpark:
+    """Find the tables of `FROM … INSERT INTO … SELECT … INSERT INTO … SELECT …`."""
+    found: list[ForSpark] = []
+    while not cursor.at_end:
+        cursor.take_until(lambda: cursor.at_words("INSERT"))
+        found.append(_changed(cursor))
+        if not cursor.at_end:
+            cursor.advance()
+    targets = tuple(dict.fromkeys(target for each in found for target in each.targets))
+    return ForSpark("INSERT", targets) if targets else ForSpark()
+
+
+def _changed(cursor: Cursor) -> ForSpark:
     for words, verb in _TARGETS.items():
         if cursor.accept(*words):
-            try:
-                return ForSpark(verb, table_reference(cursor))
-            except StatementError:
-                return ForSpark()  # Such as `INSERT OVERWRITE DIRECTORY '…'`: no table, or an error that Spark reports.
+            target = _target(cursor)
+            return ForSpark(verb, target) if target else ForSpark()
     return ForSpark()
 
 
-def _altered(cursor: Cursor) -> ForSpark:
+def _target(cursor: Cursor) -> tuple[str, ...]:
+    """Read the name of the changed table, as written or in the string of `IDENTIFIER('…')`.
+
+    Empty for text that names no table: such as `INSERT OVERWRITE DIRECTORY '…'`, or an error that Spark reports.
+
+    Raises:
+        StatementError: IDENTIFIER has another expression, so lakehold cannot tell which table the statement would change.
+    """
+    if cursor.at_words("IDENTIFIER") and cursor.source_text(cursor.peek(1)) == "(":
+        return (_without_branch(_named_by_text(cursor), cursor.catalog),)
     try:
-        target = table_reference(cursor)
+        return (_without_branch(table_reference(cursor), cursor.catalog),)
     except StatementError:
-        return ForSpark()
-    return ForSpark("RENAME", target) if cursor.at_words("RENAME", "TO") else ForSpark()
+        return ()
 
 
-def _skip_to_insert(cursor: Cursor) -> None:
-    """Skip `WITH …` or `FROM …`, which may come before an INSERT, to the INSERT outside of parentheses."""
-    depth = 0
-    while not cursor.at_end and not (depth == 0 and cursor.word() == "INSERT"):
-        text = cursor.source_text(cursor.advance())
-        depth += (text == "(") - (text == ")")
+def _named_by_text(cursor: Cursor) -> str:
+    first = cursor.peek()
+    cursor.expect("IDENTIFIER")
+    cursor.expect_symbol("(")
+    written = split(cursor.peek().text, cursor.catalog) if cursor.is_text() else ()
+    if len(written) == 1 and cursor.source_text(cursor.peek(1)) == ")" and cursor.source_text(cursor.peek(2)) != ".":
+        name = Cursor(written[0])
+        target = table_reference(name)
+        if name.at_end:
+            cursor.advance()
+            cursor.expect_symbol(")")
+            return target
+    raise cursor.error_at(
+        first,
+        "expected the name of a table",
+        hint="write the name itself; one of a table that is called identifier needs backquotes",
+    )
+
+
+def _without_branch(name: str, catalog: str) -> str:
+    """Return the name of the table whose branch `name` is: a write to `branch_main` is one to the table."""
+    table, _, last = name.rpartition(".")
+    if not last.startswith("branch_") or "." not in table:
+        return name
+    return table.removeprefix(f"{catalog}.") if table.count(".") > 1 else table
+
+
+def _skip_common_tables(cursor: Cursor) -> None:
+    """Skip `a AS (…), b (x) (…)` after WITH; their names are no keywords: a subquery may be called DELETE."""
+    if cursor.word(1) != "AS" and cursor.source_text(cursor.peek(1)) != "(":
+        cursor.accept("RECURSIVE")
+    while not cursor.at_end:
+        cursor.advance()
+        while _skip_brackets(cursor) or cursor.accept("AS") or _skip_level(cursor):
+            pass
+        if not cursor.accept_symbol(","):
+            return
+
+
+def _skip_brackets(cursor: Cursor) -> bool:
+    opened = cursor.accept_symbol("(")
+    if opened:
+        cursor.take_until(lambda: False)
+        cursor.accept_symbol(")")
+    return opened
+
+
+def _skip_level(cursor: Cursor) -> bool:
+    found = cursor.accept("MAX", "RECURSION", "LEVEL")
+    if found and not cursor.at_end:
+        cursor.advance()
+    return found
 
 
 def changes_for_spark(written: StatementText) -> tuple[PlacedChanges, ...]:

@@ -18,6 +18,9 @@ def parse_create_subscription(cursor: Cursor) -> CreateSubscription:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     first = cursor.peek()
     name = cursor.object_name("a subscription name")
+    if "." in name:
+        hint = "a subscription has no namespace, only its output table does: write INTO namespace.table"
+        raise cursor.error_at(first, f'"{name}" cannot be a name of a subscription', last=first, hint=hint)
     into: tuple[str, str] | None = None
     options: dict[str, OptionValue] = {}
     subscribe: Subscribe | None = None

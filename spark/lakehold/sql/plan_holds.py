@@ -35,7 +35,7 @@ def needs_holds(statement: Statement) -> bool:
     """Return whether the plan of `statement` depends on the holds; of Spark's statements, those that change a table."""
     if isinstance(statement, ExplainDefinition):
         statement = statement.statement
-    return isinstance(statement, _NEEDS_HOLDS) and (not isinstance(statement, ForSpark) or bool(statement.target))
+    return isinstance(statement, _NEEDS_HOLDS) and (not isinstance(statement, ForSpark) or bool(statement.targets))
 
 
 def create_hold(create: CreateHold, sql: str, holds: Holds) -> Plan:

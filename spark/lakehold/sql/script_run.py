@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from lakehold.definitions import Source, name_of
+from lakehold.definitions import Source
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.model.lake_definitions import DerivedEntry
@@ -25,7 +25,7 @@ from lakehold.sql.parse import parse_script
 from lakehold.sql.result import Result
 from lakehold.sql.run_roles import check_privileges, run_on_roles
 from lakehold.sql.run_upstream import Upstream, explain, reconciled
-from lakehold.sql.spark_statements import run_on_spark, suggesting, with_full_name
+from lakehold.sql.spark_statements import S, run_on_spark, suggesting, with_full_name
 from lakehold.sql.statement_effects import (
     BeginSubscription,
     ChangeDefinition,
@@ -54,7 +54,7 @@ from lakehold.sql.statement_effects import (
     RunOnSpark,
     SetMaxLag,
 )
-from lakehold.sql.statements import CreateTable, ParsedStatement
+from lakehold.sql.statements import CreateTable, ExplainDefinition, ParsedStatement
 from lakehold.sql.transactions import Transaction, units
 from lakehold.state.holds import Hold
 from lakehold.state.objects import DefinitionStore
@@ -171,10 +171,16 @@ class Runner:
 
     def _completed(self, parsed: ParsedStatement) -> ParsedStatement:
         """Complete the statement by the contract of its table and the session's namespace: plans cannot read either."""
-        if not isinstance(parsed.statement, CreateTable):
-            return replace(parsed, statement=with_full_name(parsed.statement, self.spark))
-        table = with_contract(parsed.statement.table, self.schemas)
-        return replace(parsed, statement=replace(parsed.statement, table=table))
+        statement = parsed.statement
+        if not isinstance(statement, ExplainDefinition):
+            return replace(parsed, statement=self._complete(statement))
+        # EXPLAIN plans the statement that would run.
+        return replace(parsed, statement=replace(statement, statement=self._complete(statement.statement)))
+
+    def _complete(self, statement: S) -> S:
+        if isinstance(statement, CreateTable):
+            return replace(statement, table=with_contract(statement.table, self.schemas))
+        return with_full_name(statement, self.spark)
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
         change = DefinitionChange([parsed], self.holds.all)
@@ -208,7 +214,7 @@ class Runner:
                             hold = made.enter_context(self.holds.created(effect.hold, change.declared))
                             held.append((effect.hold, hold))
                         elif isinstance(effect, BeginSubscription):
-                            entry = after.derived(name_of(effect.definition))
+                            entry = after.entry_of(effect.definition)
                             made.enter_context(self.subscriptions.begin(entry, change.declared))
             self._commit(change)
         notices += [e.text for plan in change.plans for e in plan.effects if isinstance(e, Notice)]

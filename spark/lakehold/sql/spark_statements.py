@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.nearest import did_you_mean
@@ -15,10 +15,21 @@ from lakehold.sql.changes_as_views import changes_as_views, without_view_names
 from lakehold.sql.dialect import too_deep
 from lakehold.sql.result import Result
 from lakehold.sql.statement_effects import RunOnSpark
-from lakehold.sql.statements import Drop, ForSpark, ObjectKind, PlacedChanges, Statement
+from lakehold.sql.statements import (
+    AlterDerived,
+    Drop,
+    ForSpark,
+    ObjectKind,
+    PlacedChanges,
+    RetainHistory,
+    ShowCreate,
+    Statement,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+S = TypeVar("S", bound=Statement)
 
 _QUOTED_NAME = re.compile(r"`[^`]+`(\.`[^`]+`)*")
 _WORD = re.compile(r"\w+")
@@ -76,18 +87,24 @@ def suggesting(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
         raise
 
 
-def with_full_name(statement: Statement, spark: Callable[[], SparkSession]) -> Statement:
-    """Replace the name of the table that `statement` changes by `namespace.table`, as Spark resolves it after USE.
+def with_full_name(statement: S, spark: Callable[[], SparkSession]) -> S:
+    """Complete the name of the table or view that `statement` changes or shows, as Spark resolves it after USE.
 
     Args:
         statement: It stays as it is if it names its table so already, or names none.
         spark: Returns the session; called only if the name is not complete.
     """
     match statement:
-        case Drop(ObjectKind.TABLE, name) if name.count(".") != 1:
+        case (
+            Drop(ObjectKind.TABLE | ObjectKind.MATERIALIZED_VIEW, name)
+            | ShowCreate(ObjectKind.TABLE | ObjectKind.MATERIALIZED_VIEW, name)
+            | AlterDerived(ObjectKind.MATERIALIZED_VIEW, name)
+            | RetainHistory(name)
+        ) if name.count(".") != 1:
             return replace(statement, name=_full_name(name, spark()))
-        case ForSpark(_, name) if name and name.count(".") != 1:
-            return replace(statement, target=_full_name(name, spark()))
+        case ForSpark(_, names) if any(name.count(".") != 1 for name in names):
+            completed = (name if name.count(".") == 1 else _full_name(name, spark()) for name in names)
+            return replace(statement, targets=tuple(completed))
         case _:
             return statement
 

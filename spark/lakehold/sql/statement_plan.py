@@ -18,7 +18,6 @@ from lakehold.definitions import (
     Subscription,
     Table,
     described,
-    name_of,
 )
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
@@ -130,9 +129,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((altered(name, resnapshot=resnapshot, definitions=definitions),))
         case ExplainDefinition(statement):
             written = replace(parsed.written, tokens=parsed.written.tokens[1:])
-            explained = plan(replace(parsed, statement=statement, written=written), definitions, holds)
-            of_spark = all(isinstance(effect, RunOnSpark) for effect in explained.effects)
-            return Plan((_on_spark(parsed) if of_spark else ExplainPlan(explained),))
+            return Plan((ExplainPlan(plan(replace(parsed, statement=statement, written=written), definitions, holds)),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions)
         case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
@@ -175,10 +172,11 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((ReadChanges(subscribe),))
         case ExplainSubscribe(subscribe):
             return Plan((ExplainChanges(subscribe),))
-        case ForSpark(verb, target, changes):
-            _check_not_fed(verb, target, definitions)
-            check_no_output(verb, target, definitions)
-            refuse_held(verb, target, holds)
+        case ForSpark(verb, targets, changes):
+            for target in targets:
+                _check_not_fed(verb, target, definitions)
+                check_no_output(verb, target, definitions)
+                refuse_held(verb, target, holds)
             return Plan((replace(_on_spark(parsed), changes=changes),))
         case other:
             assert_never(other)
@@ -319,7 +317,7 @@ def _dropping(
     with_output = drop.cascade and drop.kind is ObjectKind.SUBSCRIPTION
     for each in dropped:
         if isinstance(each, Derived):
-            yield EndSubscription(definitions.derived(name_of(each)), isinstance(each, MaterializedView) or with_output)
+            yield EndSubscription(definitions.entry_of(each), isinstance(each, MaterializedView) or with_output)
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
     views = [definition.full_name for definition in dropped if isinstance(definition, MaterializedView)]
     yield from drop_holds_on([*tables, *views, *foreign], holds, cascade=drop.cascade)

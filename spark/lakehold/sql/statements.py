@@ -259,12 +259,12 @@ class ForSpark:
 
     Attributes:
         verb: The kind of change that the statement makes (`INSERT`, `DROP`, `RENAME`, …); empty if it changes no table.
-        target: Full name of the table that the statement changes.
+        targets: Full names of the tables that the statement changes; only `FROM … INSERT … INSERT …` changes several.
         changes: Every `CHANGES(…)` in the statement, in the order of the text.
     """
 
     verb: str = ""
-    target: str = ""
+    targets: tuple[str, ...] = ()
     changes: tuple[PlacedChanges, ...] = ()
 
 
