@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lakehold.subscribe.on_spark import streamed
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.flight_sql import FlightSqlClient, batches
-from tests.published_shop import Shop
+from tests.published_shop import COLUMNS, Shop
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -244,6 +245,19 @@ def test_schemas_tables_columns_and_keys_are_listed(client: FlightSqlClient, sho
         assert client.listed(name).num_rows == 0
     facts = dict(zip(*client.listed("CommandGetSqlInfo", info=[0, 3, 504]).to_pydict().values(), strict=True))
     assert facts == {0: "lakehold", 3: True, 504: "`"}
+
+
+def test_a_damaged_table_is_listed_without_columns_beside_the_others(shop: Shop) -> None:
+    for table in ("garbled", "gone"):
+        shop.lake.catalog.create_table(f"shop.{table}", COLUMNS)
+        metadata = Path(shop.lake.catalog.load_table(f"shop.{table}").metadata_location.removeprefix("file://"))
+        metadata.unlink()
+        if table == "garbled":
+            metadata.write_text("{")
+    with served(shop.again(), Door()) as address, closing(FlightSqlClient(address)) as client:
+        listed = client.listed("CommandGetTables", db_schema_filter_pattern="shop", include_schema=True).to_pylist()
+    columns = {row["table_name"]: pa.ipc.read_schema(pa.py_buffer(row["table_schema"])).names for row in listed}
+    assert columns == {"garbled": [], "gone": [], "t": ["id", "v"]}
 
 
 def test_many_clients_read_side_by_side_and_closing_ends_them_all(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
