@@ -206,6 +206,28 @@ def test_prepared_statements_take_parameters_and_run_at_any_server(client: Fligh
         other.close()
 
 
+def test_a_parameter_may_stand_for_a_time_and_for_a_number_of_rows(client: FlightSqlClient, shop: Shop) -> None:
+    first = shop.lake.catalog.load_table("shop.t").metadata.snapshot_log[0].timestamp_ms
+    shop.write((3, "c"))
+    last = shop.lake.catalog.load_table("shop.t").metadata.snapshot_log[-1].timestamp_ms
+    for text, values, rows in (
+        ("SELECT id FROM shop.t AS OF ?", [str(first)], 2),
+        ("SELECT id FROM shop.t AS OF AT LEAST ?", ["2001-01-01"], 2),
+        ("SELECT id FROM shop.t ORDER BY id LIMIT ? OFFSET ?", ["2", 2], 1),
+        ("SUBSCRIBE shop.t AS OF ? UP TO ?", [first, str(first + 1)], 2),
+        ("SELECT * FROM CHANGES(shop.t AS OF ? UP TO ?, NET)", [str(first), last + 1], 1),
+        ("CREATE HOLD h ON shop.t AT ?", [str(first)], 0),
+        ("ALTER HOLD h ADVANCE TO ?", [last], 0),
+    ):
+        prepared = client.prepare(text).prepared_statement_handle
+        command = message("CommandPreparedStatementQuery", prepared_statement_handle=prepared)
+        answer = message("DoPutPreparedStatementResult")
+        answer.ParseFromString(client.put(command, pa.table({str(n): [value] for n, value in enumerate(values)})))
+        bound = message("CommandPreparedStatementQuery", prepared_statement_handle=answer.prepared_statement_handle)
+        assert client.reader(bound).read_all().num_rows == rows, text
+    assert [hold.at_ms for hold in shop.lake.holds.all()] == [last]
+
+
 def test_statements_on_holds_run_once_with_the_role_of_the_token(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"# clients\n{OPS} ops\n{BI} bi\n")
     shop.lake.sql("CREATE ROLE ops")
