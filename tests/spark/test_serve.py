@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lakehold.subscribe.on_spark import streamed
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.flight_sql import FlightSqlClient, batches
-from tests.published_shop import Shop
+from tests.published_shop import COLUMNS, Shop
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -205,6 +206,28 @@ def test_prepared_statements_take_parameters_and_run_at_any_server(client: Fligh
         other.close()
 
 
+def test_a_parameter_may_stand_for_a_time_and_for_a_number_of_rows(client: FlightSqlClient, shop: Shop) -> None:
+    first = shop.lake.catalog.load_table("shop.t").metadata.snapshot_log[0].timestamp_ms
+    shop.write((3, "c"))
+    last = shop.lake.catalog.load_table("shop.t").metadata.snapshot_log[-1].timestamp_ms
+    for text, values, rows in (
+        ("SELECT id FROM shop.t AS OF ?", [str(first)], 2),
+        ("SELECT id FROM shop.t AS OF AT LEAST ?", ["2001-01-01"], 2),
+        ("SELECT id FROM shop.t ORDER BY id LIMIT ? OFFSET ?", ["2", 2], 1),
+        ("SUBSCRIBE shop.t AS OF ? UP TO ?", [first, str(first + 1)], 2),
+        ("SELECT * FROM CHANGES(shop.t AS OF ? UP TO ?, NET)", [str(first), last + 1], 1),
+        ("CREATE HOLD h ON shop.t AT ?", [str(first)], 0),
+        ("ALTER HOLD h ADVANCE TO ?", [last], 0),
+    ):
+        prepared = client.prepare(text).prepared_statement_handle
+        command = message("CommandPreparedStatementQuery", prepared_statement_handle=prepared)
+        answer = message("DoPutPreparedStatementResult")
+        answer.ParseFromString(client.put(command, pa.table({str(n): [value] for n, value in enumerate(values)})))
+        bound = message("CommandPreparedStatementQuery", prepared_statement_handle=answer.prepared_statement_handle)
+        assert client.reader(bound).read_all().num_rows == rows, text
+    assert [hold.at_ms for hold in shop.lake.holds.all()] == [last]
+
+
 def test_statements_on_holds_run_once_with_the_role_of_the_token(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"# clients\n{OPS} ops\n{BI} bi\n")
     shop.lake.sql("CREATE ROLE ops")
@@ -244,6 +267,19 @@ def test_schemas_tables_columns_and_keys_are_listed(client: FlightSqlClient, sho
         assert client.listed(name).num_rows == 0
     facts = dict(zip(*client.listed("CommandGetSqlInfo", info=[0, 3, 504]).to_pydict().values(), strict=True))
     assert facts == {0: "lakehold", 3: True, 504: "`"}
+
+
+def test_a_damaged_table_is_listed_without_columns_beside_the_others(shop: Shop) -> None:
+    for table in ("garbled", "gone"):
+        shop.lake.catalog.create_table(f"shop.{table}", COLUMNS)
+        metadata = Path(shop.lake.catalog.load_table(f"shop.{table}").metadata_location.removeprefix("file://"))
+        metadata.unlink()
+        if table == "garbled":
+            metadata.write_text("{")
+    with served(shop.again(), Door()) as address, closing(FlightSqlClient(address)) as client:
+        listed = client.listed("CommandGetTables", db_schema_filter_pattern="shop", include_schema=True).to_pylist()
+    columns = {row["table_name"]: pa.ipc.read_schema(pa.py_buffer(row["table_schema"])).names for row in listed}
+    assert columns == {"garbled": [], "gone": [], "t": ["id", "v"]}
 
 
 def test_many_clients_read_side_by_side_and_closing_ends_them_all(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from lakehold.lake import Lake
 from lakehold.serve import statement_slots
 from lakehold.serve.messages import message, packed
 from lakehold.serve.serving import Door, served
@@ -131,3 +134,26 @@ def test_statements_beyond_the_limit_wait_and_are_then_refused(shop: Shop, monke
         assert waiting.result(60) == [{"one": 1}]
         followed[1].cancel()
         wait_for(lambda: client.rows("SELECT count(*) AS n FROM shop.t") == [{"n": 2}], "both slots are free")
+
+
+def test_a_client_that_leaves_just_before_its_columns_arrive_gives_its_slot_back(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_slots, "WAITS_S", 5.0)
+    left = threading.Event()
+    opened = Lake.open_subscription
+
+    def once_the_client_has_left(lake: Lake, text: str) -> Any:
+        found = opened(lake, text)
+        left.wait(60)
+        return found
+
+    monkeypatch.setattr(Lake, "open_subscription", once_the_client_has_left)
+    ticket = flight.Ticket(packed(message("TicketStatementQuery", statement_handle=b"SUBSCRIBE shop.t")))
+    with served(shop.lake, Door(max_statements=1)) as address, closing(FlightSqlClient(address)) as client:
+        for milliseconds in (500, 530, 560, 590, 620):
+            left.clear()
+            with pytest.raises(flight.FlightTimedOutError):
+                client.connection.do_get(ticket, flight.FlightCallOptions(timeout=milliseconds / 1_000)).read_all()
+            left.set()
+            assert client.rows("SELECT count(*) AS n FROM shop.t") == [{"n": 2}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,12 @@ def test_rows_of_a_view_that_were_changed_by_hand_are_found_and_shown(shop: Shop
         "difference": "only in the query",
         "columns": [],
     }
+
+
+def test_a_comparison_of_a_view_keeps_the_page_of_its_suite(shop: Shop) -> None:
+    shop.lake.publish("bi.counts")
+    page = Path(shop.lake.check("bi.counts").html_path)
+    of_suite = page.read_text()
+    shop.lake.verify("bi.counts")
+    assert page.read_text() == of_suite
+    assert {each.name for each in page.parent.iterdir()} == {page.name, f"{page.stem}-query.html"}

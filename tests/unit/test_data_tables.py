@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.types import LongType
 
-from lakehold.errors import SettingsError
+from lakehold.errors import SettingsError, UpstreamUnavailable
 from lakehold.iceberg.column_bounds import EMPTY, ColumnBounds
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.settings import load_settings
@@ -51,6 +53,15 @@ def test_a_missing_table_has_no_state(catalog: Catalog) -> None:
     assert tables.table_state("shop.orders") is None
     assert tables.table_state("nowhere.orders") is None
     assert tables.drop_table("shop.orders") is False
+
+
+def test_a_catalog_that_does_not_answer_is_named_when_its_tables_are_listed(tmp_path: Path, catalog: Catalog) -> None:
+    (database,) = tmp_path.rglob("*.db")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("DROP TABLE iceberg_tables")
+    with pytest.raises(UpstreamUnavailable, match="the lake's catalog does not answer") as raised:
+        DataTables(catalog).all_names()
+    assert raised.value.code == "catalog-unavailable"
 
 
 def test_the_batches_of_a_table_are_in_its_history(catalog: Catalog) -> None:

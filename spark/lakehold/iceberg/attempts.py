@@ -6,7 +6,8 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import BadGzipFile
 from typing import Generic, TypeVar
@@ -129,6 +130,19 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
         raise _unavailable(table_name, error) from error
 
 
+@contextmanager
+def listing() -> Iterator[None]:
+    """Turn the failure of a catalog that does not answer into an error of lakehold, while namespaces or tables are listed.
+
+    Raises:
+        UpstreamUnavailable: The catalog does not answer.
+    """
+    try:
+        yield
+    except UNANSWERED as error:
+        raise _catalog_unavailable("Listing its tables", error) from error
+
+
 def _loaded(catalog: Catalog, table_name: str) -> Table:
     try:
         return catalog.load_table(table_name)
@@ -169,10 +183,14 @@ def _is_of_store(cause: Exception) -> bool:
 def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
     if _is_of_store(cause):
         return store_failed(str(cause), f'table "{table_name}"')
+    return _catalog_unavailable(f'Reading or changing "{table_name}"', cause)
+
+
+def _catalog_unavailable(attempted: str, cause: Exception) -> UpstreamUnavailable:
     reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
     return UpstreamUnavailable(
         "the lake's catalog does not answer",
         code="catalog-unavailable",
-        detail=f'Reading or changing "{table_name}" failed: {reason}.',
+        detail=f"{attempted} failed: {reason}.",
         hint="Check the catalog and the warehouse, then run it again: nothing is done twice.",
     )

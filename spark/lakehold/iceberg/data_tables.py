@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.errors import CommitConflict
-from lakehold.iceberg.attempts import read
+from lakehold.iceberg.attempts import listing, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
@@ -174,12 +174,22 @@ class DataTables:
         return state_of(full_name, table)
 
     def all_names(self) -> list[str]:
-        """Return the full names of all tables of the catalog, also of those that other programs write."""
-        return sorted(
-            ".".join(identifier)
-            for namespace in self._catalog.list_namespaces()
-            for identifier in self._catalog.list_tables(namespace)
-        )
+        """Return the full names of all tables of the catalog, also of those that other programs write.
+
+        Raises:
+            UpstreamUnavailable: The catalog does not answer.
+        """
+        return sorted(f"{space}.{name}" for space in self.namespaces() for name in self.names_in(space))
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces of the catalog. Raises as `all_names` does."""
+        with listing():
+            return sorted(".".join(parts) for parts in self._catalog.list_namespaces())
+
+    def names_in(self, namespace: str) -> list[str]:
+        """Return the names of the tables in a namespace. Raises as `all_names` does."""
+        with listing():
+            return sorted(name for *_, name in self._catalog.list_tables(namespace))
 
     def has_namespace(self, name: str) -> bool:
         """Return whether the namespace `name` exists."""

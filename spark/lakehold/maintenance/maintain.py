@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pyiceberg.table import Table
 
-from lakehold.errors import CommitConflict, DefinitionError, LakeholdError
+from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, NotReadable
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.attempts import read, unreadable
 from lakehold.iceberg.deletion import Refusal, delete, deletion_refused
@@ -115,7 +115,8 @@ class Maintaining:
                 report = replace(report, error=self._deletion_refused(report))
         except DefinitionError as error:
             # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
-            report = replace(report, error=error) if is_named else replace(report, skipped=error)
+            may_wait = isinstance(error, NotReadable) or error.code == "table-missing"
+            report = replace(report, skipped=error) if may_wait and not is_named else replace(report, error=error)
         except LakeholdError as error:
             report = replace(report, error=self._explained(scope.full_name, error))
         except (OSError, ValueError) as error:
@@ -234,6 +235,7 @@ class Maintaining:
 
         found = removed(dry_run=True)
         if found and name not in scope.alone():
+            log.warning("%d orphans of %s stay: another table may own them, or one cannot be read", len(found), name)
             found = ()
         refusal = Refusal()
         if found and not dry_run:

@@ -19,6 +19,11 @@ def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> dict[str, s
     """Maintain tables, or all if none is named, and return the failures by name; with `dry_run` only log what would be done."""
     failures: dict[str, str] = {}
     for report in lake.maintain(tables or None, dry_run=dry_run):
+        if report.skipped is not None:
+            log.warning("skipped %s: %s", report.table, report.skipped.message)
+            continue
+        if report.error is not None:
+            failures[report.table] = text_of(report.error)
         kept = iso(report.kept_from_ms) if report.kept_from_ms is not None else "ever"
         log.info(
             "%s is readable since %s: %s snapshots, %s files and %s bytes %s, %s files rewritten, %s orphans",
@@ -31,6 +36,4 @@ def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> dict[str, s
             report.rewritten,
             report.orphans,
         )
-        if report.error is not None:
-            failures[report.table] = text_of(report.error)
     return failures

@@ -24,7 +24,7 @@ from lakehold.quality.suites import GENERATED, Suite, read_suite, write_suite
 from lakehold.quality.verdict import Outcome, Verdict
 from lakehold.quality.verdict_page import page_uri, write_page
 from lakehold.spark_sql import quoted_table
-from lakehold.state.hold_checks import DATABASE, HoldCheck
+from lakehold.state.hold_checks import DATABASE, QUERY, HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.store import Log
 from lakehold.templates import shown_path
@@ -179,7 +179,7 @@ def as_hold_check(hold_id: str, verdict: Verdict) -> HoldCheck:
         table=verdict.full_name,
         snapshot_id=verdict.snapshot_id,
         at_ms=verdict.at_ms,
-        suite=verdict.suite if verdict.suite in (GENERATED, DATABASE) else Path(verdict.suite).name,
+        suite=verdict.suite if verdict.suite in (GENERATED, DATABASE, QUERY) else Path(verdict.suite).name,
         success=verdict.success,
         statistics=verdict.statistics,
         failures=tuple(failures),

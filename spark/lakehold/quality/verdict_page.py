@@ -8,7 +8,7 @@ from lakehold.file_names import file_name_of
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict import Verdict
 from lakehold.settings import local_path
-from lakehold.state.hold_checks import DATABASE
+from lakehold.state.hold_checks import DATABASE, QUERY
 from lakehold.templates import page_template
 from lakehold.times import iso
 
@@ -18,7 +18,7 @@ def page_uri(directory: str, verdict: Verdict) -> str:
 
     A new check of the same snapshot replaces the page, and so does a new comparison the page of a comparison.
     """
-    of_comparison = f"-{DATABASE}" if verdict.suite == DATABASE else ""
+    of_comparison = f"-{verdict.suite}" if verdict.suite in (DATABASE, QUERY) else ""
     return f"{directory.rstrip('/')}/{file_name_of(verdict.full_name)}/{verdict.snapshot_id or 'no-rows'}{of_comparison}.html"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.exceptions import NoSuchTableError
 
+from lakehold.errors import DefinitionError
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.lake import Lake
 from lakehold.serve.readable_tables import ReadableTables
@@ -136,9 +136,8 @@ def _in_the_lake(lake: Lake, name: str, command: Any, readable: ReadableTables |
 
 
 def _schemas(lake: Lake, command: Any, readable: ReadableTables | None) -> list[str]:
-    named = (".".join(parts) for parts in lake.catalog.list_namespaces())
-    found = (schema for schema in named if readable is None or readable.has_schema(schema))
-    return sorted(schema for schema in found if _matches(command, "db_schema_filter_pattern", schema))
+    found = (schema for schema in lake.tables.namespaces() if readable is None or readable.has_schema(schema))
+    return [schema for schema in found if _matches(command, "db_schema_filter_pattern", schema)]
 
 
 def _tables(lake: Lake, command: Any, readable: ReadableTables | None) -> Iterator[dict[str, Any]]:
@@ -146,22 +145,29 @@ def _tables(lake: Lake, command: Any, readable: ReadableTables | None) -> Iterat
         kind = _SYSTEM_TABLE if schema == _SYSTEM_SCHEMA else _TABLE
         if command.table_types and kind not in command.table_types:
             continue
-        for *_, table in sorted(lake.catalog.list_tables(schema)):
+        for table in lake.tables.names_in(schema):
             if readable is not None and not readable.has(f"{schema}.{table}"):
                 continue
             if not _matches(command, "table_name_filter_pattern", table):
                 continue
-            row = {"db_schema_name": schema, "table_name": table, "table_type": kind}
-            try:
-                columns = {"table_schema": _columns(lake, f"{schema}.{table}")} if command.include_schema else {}
-            except NoSuchTableError:  # dropped since it was listed
-                continue
-            yield {**row, **columns}
+            row: dict[str, Any] = {"db_schema_name": schema, "table_name": table, "table_type": kind}
+            if command.include_schema:
+                columns = _columns(lake, f"{schema}.{table}")
+                if columns is None:  # dropped since it was listed
+                    continue
+                row["table_schema"] = columns
+            yield row
 
 
-def _columns(lake: Lake, full_name: str) -> bytes:
-    found = arrow_schema(readable_columns(lake.catalog.load_table(full_name).schema()))
-    return bytes(found.serialize().to_pybytes())
+def _columns(lake: Lake, full_name: str) -> bytes | None:
+    """Return the columns of a table, none if it cannot be read; None if it does not exist."""
+    try:
+        state = lake.tables.table_state(full_name)
+    except DefinitionError:
+        return bytes(pa.schema([]).serialize().to_pybytes())
+    if state is None:
+        return None
+    return bytes(arrow_schema(readable_columns(state.schema)).serialize().to_pybytes())
 
 
 def _primary_key(lake: Lake, schema: str, table: str) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,12 @@ from lakehold.sql.dialect import tokenize
 _TOO_MANY = 2
 """Rows from which they are too many: a client may send any number."""
 
+_WITHOUT_VALUE = {
+    **{"LIMIT": "0", "OFFSET": "0", "AS OF": "LATEST", "AT LEAST": "0", "UP TO": f"{2**63 - 1}"},
+    **{"ADVANCE TO": "0", "AT": "0"},
+}
+"""What stands for a parameter after these words until it has a value: NULL may not stand there."""
+
 
 def parameter_schema(text: str) -> pa.Schema:
     """Return a column for each parameter. Their types are not known: clients send what they have, and Spark casts text."""
@@ -21,8 +28,9 @@ def parameter_schema(text: str) -> pa.Schema:
 
 
 def with_nulls(text: str) -> str:
-    """Return the statement with NULL for each parameter, to find its columns."""
-    return _replaced(text, ["NULL"] * len(_places(text)))
+    """Return the statement with NULL for each parameter, or with what may stand in its place, to find its columns."""
+    places = _places(text)
+    return _replaced(text, places, [_WITHOUT_VALUE.get(place.words, "NULL") for place in places])
 
 
 def bound(text: str, batches: Iterable[pa.RecordBatch]) -> str:
@@ -40,18 +48,39 @@ def bound(text: str, batches: Iterable[pa.RecordBatch]) -> str:
     if len(rows) != 1 or len(rows[0]) != len(places):
         raise _unfit(f"It takes {len(places)} values, in one row.")
     try:
-        return _replaced(text, [literal(value) for value in rows[0]])
+        return _replaced(text, places, [_literal(place, value) for place, value in zip(places, rows[0], strict=True)])
     except TypeError as error:
         raise _unfit(f"{error}.") from None
 
 
-def _places(text: str) -> list[int]:
-    return [token.start for token in tokenize(text) if text[token.start : token.end + 1] == "?"]
+@dataclass(frozen=True)
+class _Place:
+    """The place of a parameter, and the words before it if they ask for a number or a time."""
+
+    start: int
+    words: str
 
 
-def _replaced(text: str, literals: Sequence[str]) -> str:
-    for start, value in reversed(list(zip(_places(text), literals, strict=True))):
-        text = f"{text[:start]}{value}{text[start + 1 :]}"
+def _places(text: str) -> list[_Place]:
+    tokens = tokenize(text)
+    found = []
+    for number, token in enumerate(tokens):
+        if text[token.start : token.end + 1] == "?":
+            before = " ".join(each.text.upper() for each in tokens[max(number - 2, 0) : number])
+            words = (words for words in _WITHOUT_VALUE if f" {before}".endswith(f" {words}"))
+            found.append(_Place(token.start, next(words, "")))
+    return found
+
+
+def _literal(place: _Place, value: Any) -> str:
+    """Return the literal of a value. Drivers send text: it is a number where only a number or a time may stand."""
+    is_number = place.words and isinstance(value, str) and value.isascii() and value.isdecimal()
+    return value if is_number else literal(value)
+
+
+def _replaced(text: str, places: Sequence[_Place], literals: Sequence[str]) -> str:
+    for place, value in reversed(list(zip(places, literals, strict=True))):
+        text = f"{text[: place.start]}{value}{text[place.start + 1 :]}"
     return text
 
 

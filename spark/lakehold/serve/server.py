@@ -81,7 +81,10 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
                 tables = context.get_middleware(CLIENT).access.tables
                 return flight.RecordBatchStream(listing(self._statements.lake, name, command, tables))
             stream = RowStream(self._read(context, _needed_text(name, command)), partial(self._is_over, context))
-            return flight.GeneratorStream(stream.schema(), _batches(stream))
+            schema, batches = stream.schema(), _batches(stream)
+            # Flight drops what it cannot send. A generator that has begun then ends its stream; one that has not does nothing.
+            next(batches)
+            return flight.GeneratorStream(schema, batches)
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         """Prepare a statement, which runs nothing, or forget it, which needs nothing."""
@@ -158,8 +161,10 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         return bool(context.is_cancelled())
 
 
-def _batches(stream: RowStream) -> Iterator[pa.Table]:
-    with reported():
+def _batches(stream: RowStream) -> Iterator[pa.Table | None]:
+    """Yield None, then the tables; closing the iterator after that ends the reading."""
+    with closing(stream), reported():
+        yield None
         yield from stream.tables()
 
 
