@@ -15,7 +15,7 @@ from lakehold.holds.commands import NewHold
 from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.lake import connect
-from lakehold.model.lake_definitions import DerivedEntry, Entry
+from lakehold.model.lake_definitions import Definitions, DerivedEntry, Entry
 from lakehold.sql.list_holds import HOLD_COLUMNS
 from lakehold.sql.parse import parse_script
 from lakehold.sql.run_roles import check_privileges
@@ -374,3 +374,25 @@ def test_lakeholds_own_work_needs_no_role(tmp_path: Path) -> None:
             lake.holds.drop("h")
         of_subscribers.drop("h")
         assert lake.holds.all() == ()
+
+
+def test_a_subscription_made_just_before_a_drop_commits_is_not_dropped_without_privilege(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(None).run("CREATE ROLE ops WITH SUPERUSER")
+    program("ops").run("CREATE ROLE bi")
+    bi = program("bi")
+    (parsed,) = parse_script("CREATE SUBSCRIPTION s INTO out.s AS SUBSCRIBE shop.orders")
+    assert isinstance(parsed.statement, CreateSubscription)
+    entry = Entry("made meanwhile", parsed.statement.subscription, "", 1)
+    change = bi.store.change
+
+    def overtaken(apply: Callable[[Definitions], Definitions]) -> Definitions:
+        change(lambda known: known.with_entry(entry))
+        return change(apply)
+
+    monkeypatch.setattr(bi.store, "change", overtaken)
+    with pytest.raises(PermissionDenied, match='drop subscription "s"'):
+        bi.run("DROP TABLE shop.orders CASCADE")
+    definitions = bi.store.definitions()
+    assert ("shop.orders" in definitions.tables, "s" in definitions.subscriptions) == (True, True)

@@ -29,11 +29,18 @@ class DefinitionChange:
     Args:
         statements: One statement, or those of a transaction.
         holds: Reads the holds, for the statements that need them.
+        check: Checks the privileges for each plan of each try, so that no plan is committed unchecked; it raises to refuse.
     """
 
-    def __init__(self, statements: Sequence[ParsedStatement], holds: Callable[[], Holds]) -> None:
+    def __init__(
+        self,
+        statements: Sequence[ParsedStatement],
+        holds: Callable[[], Holds],
+        check: Callable[[Plan], None] = lambda _: None,
+    ) -> None:
         self._statements = statements
         self._holds = holds
+        self._check = check
         self._ids: defaultdict[tuple[type[Definition], str], str] = defaultdict(lambda: uuid4().hex)
         self.plans: list[Plan] = []
         """The plan of each statement, as of the last try."""
@@ -45,6 +52,7 @@ class DefinitionChange:
             with locating_errors(parsed, alone=len(self._statements) == 1):
                 holds = self._holds() if needs_holds(parsed.statement) else ()
                 planned = plan(parsed, current, holds)
+                self._check(planned)
             current = apply_plan(current, planned, self._id)
             self.plans.append(planned)
         return current

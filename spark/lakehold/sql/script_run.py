@@ -183,11 +183,10 @@ class Runner:
         return with_full_name(statement, self.spark)
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
-        change = DefinitionChange([parsed], self.holds.all)
+        change = DefinitionChange([parsed], self.holds.all, self._check)
         change.apply(self.store.definitions())
         if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
             return self._run_together([parsed])
-        check_privileges(change.plans[0], self.roles.guard)
         with reconciled(change, self.store, self.upstream) as notices:
             for effect in change.plans[0].effects:
                 if isinstance(effect, SetMaxLag):
@@ -197,18 +196,20 @@ class Runner:
         result = self._apply_effects(change.plans[0])
         return replace(result, notices=(*notices, *result.notices))
 
+    def _check(self, plan: Plan) -> None:
+        check_privileges(plan, self.roles.guard)
+
     def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
         """Run statements as one commit of definitions.
 
         Their holds are stored before the commit and become visible with it, or are removed if it fails.
         """
-        change = DefinitionChange(statements, self.holds.all)
+        change = DefinitionChange(statements, self.holds.all, self._check)
         after = change.apply(self.store.definitions())
         held: list[tuple[NewHold, Hold]] = []
         with reconciled(change, self.store, self.upstream) as notices, ExitStack() as made:
             for parsed, plan in zip(statements, change.plans, strict=True):
                 with locating_errors(parsed, alone=len(statements) == 1), readable():
-                    check_privileges(plan, self.roles.guard)
                     for effect in plan.effects:
                         if isinstance(effect, PutHold):
                             hold = made.enter_context(self.holds.created(effect.hold, change.declared))
