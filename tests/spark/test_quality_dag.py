@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lakehold.lake import Lake
-from lakehold.orchestration.checking import check_tables
+from lakehold.orchestration.checking import check_holds, check_tables
 from lakehold.orchestration.ingesting import ingest
+from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 
@@ -44,3 +45,21 @@ def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_
     topics["loads"].write(tmp_path / "topics")
     assert check_tables(lake, [], [change.table for change in ingest(lake, ["shop"], None).changed]) == {}
     assert {check.table for check in lake.verdicts.values()} == {"s.loads", "s.stays"}
+
+
+def test_holds_are_checked_once_their_time_has_come(lake: Lake, tmp_path: Path) -> None:
+    topic = Topic("loads", {"id": {"type": "int64"}})
+    lake.sql(
+        f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON; BEGIN;"
+        "CREATE TABLE s.loads FROM SOURCE shop (TOPIC 'loads') ENVELOPE DEBEZIUM;"
+        "CREATE HOLD waits ON s.loads WITH (CHECK = 'record'); COMMIT"
+    )
+    assert check_holds(lake, []) == {}
+    topic.snapshot([{"id": 1}])
+    topic.write(tmp_path / "topics")
+    ingest(lake, ["shop"], None)
+    lake.sql(f"CREATE HOLD later ON s.loads AT {now_ms() + 3_600_000} WITH (CHECK = 'record')")
+    before = len(lake.verdicts.values())
+    assert (check_holds(lake, []), check_holds(lake, [])) == ({}, {})
+    checked = lake.verdicts.values()[before:]
+    assert [check.hold_id for check in checked] == [lake.holds.hold("waits").hold_id]

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.lakes import text_of
-from lakehold.times import iso
+from lakehold.times import iso, now_ms
 
 if TYPE_CHECKING:
     from lakehold.lake import Lake
     from lakehold.quality.verdict import Verdict
     from lakehold.state.hold_checks import HoldCheck
+    from lakehold.state.holds import Hold
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,14 @@ def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str]) ->
 def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
     """Check the tables of holds at the holds' times, each time once: the holds called `holds`, else those with a CHECK.
 
+    Holds that nobody named are left out until their time has come: while a table's first snapshot loads, its hold has none.
+
     Returns:
         The failures, by hold and table.
     """
-    chosen = [lake.holds.hold(name) for name in holds] or [h for h in lake.holds.all() if h.check != "off"]
+    chosen = [lake.holds.hold(name) for name in holds] or [
+        h for h in lake.holds.all() if h.check != "off" and _has_come(h)
+    ]
     done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.verdicts.values())}
     failures: dict[str, str] = {}
     for hold in chosen:
@@ -67,6 +72,10 @@ def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
             if (hold.hold_id, table.full_name, hold.at_ms) not in done:
                 failures |= _checked(lake, f"{hold.name}: {table.full_name}", table.full_name, hold.name)
     return failures
+
+
+def _has_come(hold: Hold) -> bool:
+    return hold.at_ms is not None and hold.at_ms <= now_ms()
 
 
 def _of_holds(checks: Iterable[HoldCheck]) -> list[HoldCheck]:
