@@ -77,15 +77,12 @@ class HoldChanges:
         return after
 
     def keep(self, hold: Hold) -> None:
-        """Store `hold` again if another process removed it as abandoned; rename it if another hold has its name by now."""
+        """Store `hold` again if another process removed it as abandoned; rename it if its name was taken meanwhile."""
 
         def with_it(holds: Holds) -> Holds:
-            others = tuple(each for each in holds if each.hold_id != hold.hold_id)
-            stored = next((each for each in holds if each.hold_id == hold.hold_id), None)
-            if stored is None:
-                return (*holds, replace(hold, name=free_name(holds, hold.name)))
-            renamed = replace(stored, name=free_name(others, stored.name))
-            return tuple(renamed if each is stored else each for each in holds)
+            if hold.hold_id in _ids(holds):
+                return holds
+            return (*holds, replace(hold, name=free_name(holds, hold.name)))
 
         self.store.change(with_it)
         self._tag((hold,))
