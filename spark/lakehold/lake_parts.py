@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.iceberg.deletion import wait_for_deletions
-from lakehold.iceberg.object_stores import FILES_AT_ONCE
+from lakehold.iceberg.object_stores import FILES_AT_ONCE, is_far
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BATCHES, BatchStore
@@ -266,7 +266,7 @@ class LakeParts:
 
         on_spark = OnSpark(self._spark, self.settings.catalog_name)
         shared = SharedDiffs(self.settings.shared_diffs_max_bytes)
-        driver_rows, far = self.settings.driver_diff_max_rows, not self.settings.warehouse_path
+        driver_rows, far = self.settings.driver_diff_max_rows, is_far(self.settings)
         reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
         return Subscribing(self.timelines, reading, self.settings, self._read_leases)
 

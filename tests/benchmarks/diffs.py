@@ -129,7 +129,7 @@ class FarFileIO(PyArrowFileIO):
 
 
 _FAR_MS = 20
-_FAR = {"warehouse": "far://lake", "catalog_properties": {"py-io-impl": f"{__name__}.{FarFileIO.__name__}"}}
+_FAR = {"catalog_properties": {"py-io-impl": f"{__name__}.{FarFileIO.__name__}"}}
 
 
 def _warm_times(lake: Lake, statements: Mapping[int, str], runs: int) -> dict[int, list[float]]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Barrier
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow.fs import FileSelector
 from pyiceberg.catalog import Catalog
@@ -31,6 +35,7 @@ from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.iceberg import expiry
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.model.lake_definitions import Definitions, Entry
+from lakehold.publish.output_columns import TIME_COLUMN, create_table
 from lakehold.settings import Settings
 from lakehold.state import catalog_opening, rows
 from lakehold.state.catalog_opening import open_catalog
@@ -212,6 +217,20 @@ def test_a_catalog_that_remains_unavailable_is_a_readable_error(
             with pytest.raises(UpstreamUnavailable, match="does not answer"):
                 read()
     assert table.values() == ()
+
+
+def test_the_first_output_tables_of_a_namespace_are_created_at_once(catalog: Catalog) -> None:
+    columns, at_once = pa.schema([(TIME_COLUMN, pa.int64())]), Barrier(4)
+
+    def create(name: str) -> None:
+        at_once.wait()
+        create_table(catalog, name, columns, {})
+
+    with ThreadPoolExecutor(at_once.parties) as threads:
+        for number in range(10):
+            names = [f"shop{number}.t{table}" for table in range(at_once.parties)]
+            deque(threads.map(create, names), maxlen=0)
+            assert len(catalog.list_tables(f"shop{number}")) == len(names)
 
 
 def test_a_change_to_equal_rows_commits_nothing(catalog: Catalog) -> None:

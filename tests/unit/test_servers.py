@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -69,6 +71,24 @@ class Waiting(Small):
     program = "import time; time.sleep(600)"
 
 
+class Interrupting(Waiting):
+    """A server that is healthy after 60 health checks. At the third one Ctrl-C reaches the thread that checks it."""
+
+    name = "interrupting"
+    checks = 0
+
+    def is_healthy(self) -> bool:
+        self.checks += 1
+        if self.checks == 3:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return self.checks > 60
+
+
+class AfterInterrupting(Cache):
+    name = "after-interrupting"
+    needs = ("interrupting",)
+
+
 class AfterWaiting(Cache):
     name = "after-waiting"
     needs = ("waiting",)
@@ -77,7 +97,7 @@ class AfterWaiting(Cache):
 @pytest.fixture
 def stopped(tmp_path: Path) -> Iterator[None]:
     yield
-    for kind in (Database, Cache, Application, Broken, Waiting, AfterWaiting):
+    for kind in (Database, Cache, Application, Broken, Waiting, AfterWaiting, Interrupting, AfterInterrupting):
         lifecycle.stop(kind(tmp_path), lambda _: None)
 
 
@@ -115,6 +135,14 @@ def test_an_interrupt_while_the_first_server_starts_starts_no_further_one(tmp_pa
             raise KeyboardInterrupt
 
     servers = Interrupted([Waiting(tmp_path), AfterWaiting(tmp_path), Cache(tmp_path)])
+    with pytest.raises(KeyboardInterrupt):
+        lifecycle.start_together(servers, Event(), lambda _: None)
+    assert lifecycle.status(servers[1]).state == "stopped"
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_interrupt_that_another_thread_takes_ends_the_waiting(tmp_path: Path) -> None:
+    servers = [Interrupting(tmp_path), AfterInterrupting(tmp_path)]
     with pytest.raises(KeyboardInterrupt):
         lifecycle.start_together(servers, Event(), lambda _: None)
     assert lifecycle.status(servers[1]).state == "stopped"

@@ -42,6 +42,11 @@ def jar_set(settings: Settings) -> str | None:
     return _JARS.get(_scheme(settings))
 
 
+def is_far(settings: Settings) -> bool:
+    """Return whether reading a file may take tens of milliseconds: from an object store, or by a FileIO of the user's own."""
+    return settings.warehouse_path is None or "py-io-impl" in settings.catalog_properties
+
+
 def store_properties(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the properties that a catalog needs for the warehouse's store, besides those that the user gave.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from threading import Event, Lock
 
@@ -14,6 +14,7 @@ from lakehold.servers.server import OnEvent, Server, ServerEvent, ServerStatus
 
 _HEALTHY_WITHIN_S = 240.0
 _HEALTH_CHECK_INTERVAL_S = 0.1
+_INTERRUPTED_WITHIN_S = 0.5
 _STOP_GRACE_S = 20.0
 _LOG_LINES = 12
 
@@ -91,12 +92,19 @@ def start_together(servers: Sequence[Server], cancelled: Event, on_event: OnEven
         try:
             for server in servers:
                 started[server.name] = threads.submit(start_after, [started[name] for name in server.needs], server)
-            wait(started.values(), return_when=FIRST_EXCEPTION)
+            _wait_for_all(started.values())
         finally:
             cancelled.set()
     failures = [failure for future in started.values() if (failure := future.exception())]
     if failures:
         raise next((failure for failure in failures if not isinstance(failure, Cancelled)), failures[0])
+
+
+def _wait_for_all(started: Collection[Future[None]]) -> None:
+    """Wait until all have ended or one has failed. A signal that reaches another thread does not end a wait without a timeout."""
+    done: set[Future[None]] = set()
+    while len(done) < len(started) and not any(future.exception() for future in done):
+        done, _ = wait(started, _INTERRUPTED_WITHIN_S, FIRST_EXCEPTION)
 
 
 def stop(server: Server, on_event: OnEvent) -> None:
