@@ -45,9 +45,9 @@ def holds_dag() -> None:
             return pairs(holding.advance(lake, params["advance"], holding.milliseconds(params["to"])))
 
     @task
-    def check() -> Failures:
+    def check(dag_run: Any = None) -> Failures:
         with open_lake() as lake:
-            return pairs(checking.check_holds(lake, []))
+            return pairs(checking.check_holds(lake, checking.since_ms_of(dag_run)))
 
     moved, checked = move(), check()
     moved >> checked

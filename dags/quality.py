@@ -1,9 +1,9 @@
 """Checks tables that have changed.
 
-It starts when tables change (assets `lakehold-tables`) and runs each table's suite on its current data, each snapshot once. A
-changed table is skipped while its first snapshot loads, or if it was dropped. Every 10 minutes it checks all tables, and so what
-a failed run left. The suite is the file `expectations/<table>.json`, else one generated from the table's schema and key. Verdicts
-are kept in `mz_catalog.mz_hold_checks`, each with a page.
+It starts when tables change (assets `lakehold-tables`) and runs each table's suite on its current data. A changed table is
+skipped while its first snapshot loads, or if it was dropped. Every 10 minutes it checks all tables, and so what a failed run
+left. Each snapshot is checked once, and again when a person names its table. The suite is the file `expectations/<table>.json`,
+else one generated from the table's schema and key. Verdicts are kept in `mz_catalog.mz_hold_checks`, each with a page.
 
 When a person asks for it, it also compares captured tables with their databases, and materialized views with
 their queries, row by row.
@@ -45,10 +45,10 @@ VERIFY = Param(
 )
 def quality_dag() -> None:
     @task
-    def check(params: Any = None, triggering_asset_events: Any = None) -> Failures:
+    def check(params: Any = None, triggering_asset_events: Any = None, dag_run: Any = None) -> Failures:
         with open_lake() as lake:
             changed = announced(triggering_asset_events, lake.settings.catalog_name)
-            failures = checking.check_tables(lake, params["tables"], changed)
+            failures = checking.check_tables(lake, params["tables"], changed, checking.since_ms_of(dag_run))
             if params["verify"]:
                 failures |= verifying.verify_tables(lake, params["tables"])
             return pairs(failures)

@@ -70,6 +70,21 @@ def _as_uri(value: str) -> str:
         raise ValueError(str(error).rstrip(".")) from error
 
 
+def _refuse_unreadable(address: str, *, is_url: bool) -> None:
+    """Raise `ValueError` if the address's host or port cannot be read. What is wrong is not quoted: it may be in a password."""
+    try:
+        if is_url:
+            _ = urlsplit(address).port
+        else:
+            from sqlalchemy import make_url  # noqa: PLC0415 - only these addresses need it
+
+            make_url(address)
+    except ValueError:
+        raise ValueError(
+            "its host or port cannot be read; a user name or password has % and a code for each of : / @ [ ] # ?"
+        ) from None
+
+
 def local_path(uri: str) -> Path | None:
     """Return the path of a `file:` URI of a setting; None if the URI names an object store."""
     return Path(uri.removeprefix("file://")) if uri.startswith("file://") else None
@@ -224,6 +239,15 @@ class Settings(BaseSettings):
     def _catalog_address(cls, value: str) -> str:
         if not _ADDRESS.match(value):
             raise ValueError("it must be an address such as sqlite:////data/catalog.db or https://catalog.example")
+        if not value.startswith("sqlite"):
+            _refuse_unreadable(value, is_url=value.startswith("http"))
+        return value
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _spark_address(cls, value: str | None) -> str | None:
+        if value is not None:
+            _refuse_unreadable(value, is_url=True)
         return value
 
     @field_validator("check_pages")

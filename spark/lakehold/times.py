@@ -11,6 +11,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def epoch_ms(at: datetime) -> int:
+    """Convert a time to epoch milliseconds, rounded down."""
+    return int(at.timestamp() * 1000)
+
+
 def next_timestamp(last_ms: int | None) -> int:
     """Return the timestamp for the batch after `last_ms`: the clock, but later than the last; None: there was none."""
     now = now_ms()

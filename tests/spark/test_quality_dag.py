@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,9 @@ def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_
     assert sorted(announced) == ["s.goes", "s.loads", "s.stays"]
     lake.sql("DROP TABLE s.goes")
 
-    assert check_tables(lake, [], announced) == {}
+    assert check_tables(lake, [], announced, 0) == {}
     assert {check.table for check in lake.verdicts.values()} == {"s.stays"}
-    requested = check_tables(lake, ["s.goes", "s.loads"], [])
+    requested = check_tables(lake, ["s.goes", "s.loads"], [], 0)
     assert {name: text.rpartition("code: ")[2] for name, text in requested.items()} == {
         "s.goes": "table-missing",
         "s.loads": "not-readable",
@@ -43,8 +44,42 @@ def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_
 
     topics["loads"].create({"id": 2})
     topics["loads"].write(tmp_path / "topics")
-    assert check_tables(lake, [], [change.table for change in ingest(lake, ["shop"], None).changed]) == {}
+    changed = [change.table for change in ingest(lake, ["shop"], None).changed]
+    assert check_tables(lake, [], changed, 0) == {}
     assert {check.table for check in lake.verdicts.values()} == {"s.loads", "s.stays"}
+
+
+def test_a_failing_verdict_counts_again_for_the_run_that_made_it(lake: Lake, tmp_path: Path) -> None:
+    topic = Topic("orders", {"id": {"type": "int64"}})
+    lake.sql(
+        f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON; BEGIN;"
+        "CREATE TABLE s.orders FROM SOURCE shop (TOPIC 'orders') ENVELOPE DEBEZIUM;"
+        "CREATE HOLD kept ON s.orders WITH (CHECK = 'record'); COMMIT"
+    )
+    topic.snapshot([{"id": 1}])
+    topic.write(tmp_path / "topics")
+    ingest(lake, ["shop"], None)
+    expectation = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "id", "value_set": [2]}}
+    suite = {"name": "s.orders", "expectations": [expectation], "meta": {}}
+    file = tmp_path / "expectations" / "s.orders.json"
+    file.write_text(json.dumps(suite))
+
+    due = now_ms()
+    made = check_tables(lake, [], ["s.orders"], due), check_holds(lake, due)
+    assert [list(found) for found in made] == [["s.orders"], ["kept: s.orders"]]
+    kept = len(lake.verdicts.values())
+    repeated = check_tables(lake, [], ["s.orders"], due), check_holds(lake, due)
+    for before, again in zip(made, repeated, strict=True):
+        assert list(before) == list(again)
+        assert "expect_column_values_to_be_in_set (id): expected" in "".join(again.values())
+    later = now_ms()
+    assert (check_tables(lake, [], [], later), check_holds(lake, later)) == ({}, {})
+    assert len(lake.verdicts.values()) == kept
+
+    # A person who corrects the suite and names the table sees what the new suite says.
+    file.write_text(json.dumps(suite | {"expectations": []}))
+    assert check_tables(lake, ["s.orders"], [], later) == {}
+    assert check_tables(lake, [], [], due) == {}
 
 
 def test_holds_are_checked_once_their_time_has_come(lake: Lake, tmp_path: Path) -> None:
@@ -54,12 +89,12 @@ def test_holds_are_checked_once_their_time_has_come(lake: Lake, tmp_path: Path) 
         "CREATE TABLE s.loads FROM SOURCE shop (TOPIC 'loads') ENVELOPE DEBEZIUM;"
         "CREATE HOLD waits ON s.loads WITH (CHECK = 'record'); COMMIT"
     )
-    assert check_holds(lake, []) == {}
+    assert check_holds(lake, 0) == {}
     topic.snapshot([{"id": 1}])
     topic.write(tmp_path / "topics")
     ingest(lake, ["shop"], None)
     lake.sql(f"CREATE HOLD later ON s.loads AT {now_ms() + 3_600_000} WITH (CHECK = 'record')")
     before = len(lake.verdicts.values())
-    assert (check_holds(lake, []), check_holds(lake, [])) == ({}, {})
+    assert (check_holds(lake, 0), check_holds(lake, 0)) == ({}, {})
     checked = lake.verdicts.values()[before:]
     assert [check.hold_id for check in checked] == [lake.holds.hold("waits").hold_id]

@@ -173,6 +173,26 @@ def test_a_catalog_without_an_address_is_refused(monkeypatch: pytest.MonkeyPatch
     assert "it must be an address such as sqlite:////data/catalog.db" in error.value.detail
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("catalog_uri", "postgresql://db:port12345/lake"),
+        ("catalog_uri", "https://reader:pass12345/word@catalog.example"),
+        ("catalog_uri", "http://[::12345/catalog"),
+        ("spark_remote", "sc://spark:port12345"),
+        ("spark_remote", "sc://[::12345"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"LAKEHOLD_{name.upper()}", value)
+    with pytest.raises(SettingsError, match=f'"{name}" has a value that cannot be used') as error:
+        load_settings()
+    assert "its host or port cannot be read" in error.value.detail
+    assert "12345" not in "".join(traceback.format_exception(error.value))
+
+
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 

@@ -6,12 +6,12 @@ A check runs the table's suite of Great Expectations. A hold keeps tables readab
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.lakes import text_of
-from lakehold.times import iso, now_ms
+from lakehold.times import epoch_ms, iso, now_ms
 
 if TYPE_CHECKING:
     from lakehold.lake import Lake
@@ -24,22 +24,36 @@ log = logging.getLogger(__name__)
 _LOADS_OR_IS_GONE = {"not-readable", "table-missing"}
 
 
-def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str]) -> dict[str, str]:
-    """Check the current data of the tables called `wanted`, else of those in `announced`, else of all; each snapshot once.
+def since_ms_of(dag_run: Any) -> int:
+    """Return since when failing verdicts are failures of a run: its start, or when it was due, if somebody cleared it since.
 
-    All are those that sources feed and that can be read. An announced table is skipped while its first snapshot loads, or after
-    somebody dropped it.
+    The start stays the same if Airflow repeats a task, but not if a person clears the run to see its failure again.
+
+    Args:
+        dag_run: The run, from the task's context.
+    """
+    return epoch_ms(dag_run.run_after if dag_run.clear_number else dag_run.start_date)
+
+
+def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str], since_ms: int) -> dict[str, str]:
+    """Check the current data of the tables called `wanted`, else of those in `announced`, else of all.
+
+    All are those that sources feed and that can be read. They and announced tables are checked once per snapshot. An announced
+    table is skipped while its first snapshot loads, or after somebody dropped it.
 
     Args:
         lake: The lake.
         wanted: Full names that a person chose.
         announced: Full names of tables whose changes started the run.
+        since_ms: Epoch milliseconds. Failing verdicts since then are failures of this run: its task may have crashed after it
+            kept them.
 
     Returns:
         The failures, by table: the expectations that are not met, or the error that prevented the check.
     """
     names = wanted or announced or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
-    checked = {(c.table, c.snapshot_id) for c in lake.verdicts.values() if not c.hold_id and not c.is_comparison}
+    of_tables = (check for check in lake.verdicts.values() if not check.hold_id and not check.is_comparison)
+    done = {} if wanted else {(check.table, check.snapshot_id): check for check in of_tables}
     failures: dict[str, str] = {}
     for name in names:
         try:
@@ -47,30 +61,38 @@ def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str]) ->
         except DefinitionError as error:
             failures[name] = str(error)
             continue
-        if state is not None and (name, state.snapshot_id) in checked:
-            log.info("%s: its snapshot has been checked before", name)
+        kept = done.get((name, state.snapshot_id)) if state is not None else None
+        if kept is not None:
+            failures |= _kept(name, kept, since_ms)
             continue
         failures |= _checked(lake, name, name, None, skipped=() if wanted else _LOADS_OR_IS_GONE)
     return failures
 
 
-def check_holds(lake: Lake, holds: Sequence[str]) -> dict[str, str]:
-    """Check the tables of holds at the holds' times, each time once: the holds called `holds`, else those with a CHECK.
+def check_holds(lake: Lake, since_ms: int) -> dict[str, str]:
+    """Check the tables of holds with a CHECK at the holds' times, each time once.
 
-    Holds that nobody named are left out until their time has come: while a table's first snapshot loads, its hold has none.
+    Holds are left out until their time has come: while a table's first snapshot loads, its hold has none.
+
+    Args:
+        lake: The lake.
+        since_ms: As for `check_tables`.
 
     Returns:
         The failures, by hold and table.
     """
-    chosen = [lake.holds.hold(name) for name in holds] or [
-        h for h in lake.holds.all() if h.check != "off" and _has_come(h)
-    ]
-    done = {(c.hold_id, c.table, c.at_ms) for c in _of_holds(lake.verdicts.values())}
+    done: dict[tuple[str, str, int | None], HoldCheck] = {
+        (check.hold_id, check.table, check.at_ms): check for check in lake.verdicts.values() if check.hold_id
+    }
     failures: dict[str, str] = {}
-    for hold in chosen:
+    for hold in (hold for hold in lake.holds.all() if hold.check != "off" and _has_come(hold)):
         for table in hold.tables:
-            if (hold.hold_id, table.full_name, hold.at_ms) not in done:
-                failures |= _checked(lake, f"{hold.name}: {table.full_name}", table.full_name, hold.name)
+            label = f"{hold.name}: {table.full_name}"
+            kept = done.get((hold.hold_id, table.full_name, hold.at_ms))
+            if kept is not None:
+                failures |= _kept(label, kept, since_ms)
+            else:
+                failures |= _checked(lake, label, table.full_name, hold.name)
     return failures
 
 
@@ -78,8 +100,22 @@ def _has_come(hold: Hold) -> bool:
     return hold.at_ms is not None and hold.at_ms <= now_ms()
 
 
-def _of_holds(checks: Iterable[HoldCheck]) -> list[HoldCheck]:
-    return [check for check in checks if check.hold_id]
+def _kept(label: str, check: HoldCheck, since_ms: int) -> dict[str, str]:
+    """Return the failure of a check that was made before, if this run made it; runs after it have nothing to report."""
+    if check.success or check.checked_at_ms < since_ms:
+        log.info("%s has been checked before", label)
+        return {}
+    text = "\n".join([_head(check.table, check), *(f"  {failure}" for failure in check.failures)])
+    log.error("%s", text)
+    return {label: text}
+
+
+def _head(table: str, of: Verdict | HoldCheck) -> str:
+    counted = of.statistics
+    return (
+        f"{table} at {iso(of.at_ms)} UTC: {counted['failed']} of {counted['evaluated']} expectations"
+        f" are not met (suite: {of.suite}), page: {of.html_path}"
+    )
 
 
 def _checked(lake: Lake, label: str, table: str, hold: str | None, *, skipped: Collection[str] = ()) -> dict[str, str]:
@@ -103,11 +139,7 @@ def _checked(lake: Lake, label: str, table: str, hold: str | None, *, skipped: C
 def _verdict_text(verdict: Verdict) -> str:
     from lakehold.quality.describe import examples_text, keys_text  # noqa: PLC0415 - with Spark, so not to parse a DAG file
 
-    counted = verdict.statistics
-    lines = [
-        f"{verdict.full_name} at {iso(verdict.at_ms)} UTC: {counted['failed']} of {counted['evaluated']} expectations"
-        f" are not met (suite: {verdict.suite}), page: {verdict.html_path}"
-    ]
+    lines = [_head(verdict.full_name, verdict)]
     for outcome in verdict.failed:
         about = f"{outcome.expectation} ({outcome.column})" if outcome.column else outcome.expectation
         lines.append(f"  {about}: expected {outcome.expected}, found {outcome.found}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError
 from lakehold.orchestration.lakes import text_of
-from lakehold.times import iso
+from lakehold.times import epoch_ms, iso
 
 if TYPE_CHECKING:
     from lakehold.lake import Lake
@@ -59,7 +59,7 @@ def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, st
 
 def milliseconds(iso_time: str | None) -> int | None:
     """Convert a time in ISO 8601, as the trigger form gives it, to epoch milliseconds."""
-    return None if iso_time is None else int(datetime.fromisoformat(iso_time).timestamp() * 1000)
+    return None if iso_time is None else epoch_ms(datetime.fromisoformat(iso_time))
 
 
 def _name_and_time(hold: Hold) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplet
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
-from lakehold.times import iso
+from lakehold.times import epoch_ms, iso
 
 if TYPE_CHECKING:
     from lakehold.ingest.batch import BatchReport
@@ -127,7 +127,7 @@ def changed(lake: Lake, tables: Sequence[str], touched: Mapping[str, int], since
 
     defined = lake.definitions.definitions().tables
     # Airflow gives a proxy, which is false where there was no such run, and never None.
-    since_ms = int(since.timestamp() * 1000) - CLOCKS_APART_MS if since else 0
+    since_ms = epoch_ms(since) - CLOCKS_APART_MS if since else 0
     found = []
     for name in tables:
         try:
