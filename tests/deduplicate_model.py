@@ -58,14 +58,15 @@ class Change:
         return self.position > mark or (self.in_snapshot and self.position == mark)
 
 
-def deduplicate(changes: Sequence[Change], rule: Rule, after: Position | None, not_below: Position | None) -> None:
+def deduplicate(changes: Sequence[Change], rule: Rule, truncates: Sequence[Change], not_below: Position | None) -> None:
     """Set `counts`, `applied` and `giver` of each change."""
+    candidates = [change for change in changes if is_candidate(change, changes, rule, truncates, not_below)]
     for key in {change.key for change in changes}:
         of_key = _in_order([change for change in changes if change.key == key], by_position=rule.by_position)
         highest: Position | None = None
         for change in of_key:
             change.applied, change.giver = False, None
-            change.counts = is_candidate(change, after, not_below)
+            change.counts = change in candidates
             if rule.skips_applied:
                 is_above_high_water_mark = change.counts and exceeds_high_water_mark(change, rule.high_water_marks)
                 change.counts = is_above_high_water_mark and change.lies_above(highest)
@@ -92,12 +93,20 @@ def _in_order(of_key: list[Change], *, by_position: bool) -> list[Change]:
     return [change for _, change in sorted(zip(positions, by_offset, strict=True), key=lambda placed: placed[0])]
 
 
-def is_candidate(change: Change, after: Position | None, not_below: Position | None) -> bool:
+def is_candidate(
+    change: Change, changes: Sequence[Change], rule: Rule, truncates: Sequence[Change], not_below: Position | None
+) -> bool:
+    """Return whether a change writes or deletes rows and follows the TRUNCATEs and the re-snapshot."""
     if not (change.changes_row or change.op == Op.TRUNCATE):
         return False
-    if change.position is None:
-        return True
-    return (after is None or change.position > after) and (not_below is None or change.position >= not_below)
+    last, at = _highest(truncates), change.position
+    if at is not None:
+        return (last is None or at > last) and (not_below is None or at >= not_below)
+    of_partition = [other for other in changes if other.partition == change.partition]
+    reached = _highest(other for other in of_partition if other.offset < change.offset)
+    known = [p for p in (reached, rule.high_water_marks.positions.get(change.partition)) if p is not None]
+    is_reached = all(limit is None or (known and max(known) >= limit) for limit in (last, not_below))
+    return is_reached and not any(other in of_partition and other.offset > change.offset for other in truncates)
 
 
 def exceeds_high_water_mark(change: Change, high_water_marks: HighWaterMarks) -> bool:
@@ -124,7 +133,6 @@ def statistics(changes: Sequence[Change], high_water_marks: HighWaterMarks) -> B
         null_key_parts=sum(None in c.key for c in applied),
         kept=sum(bool(c.kept) for c in applied),
         truncates=sum(c.op == Op.TRUNCATE for c in counted),
-        truncate_position=_highest(c for c in counted if c.op == Op.TRUNCATE),
         streamed_position=_highest(c for c in counted if c.phase == Phase.STREAM),
         lowest_position=min((c.position for c in counted if c.position is not None), default=None),
         before_missing=len(missing),

@@ -13,7 +13,7 @@ from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.counting import statistics_of
 from lakehold.ingest.deduplicate.engine import Engine, Rule
 from lakehold.ingest.envelope.change_columns import KEYLESS, SNAPSHOT_PHASES, Changes, Op, Phase
-from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
+from lakehold.model.high_water_marks import HighWaterMarks, Position, SnapshotProgress
 from tests import deduplicate_model as model
 from tests.deduplicate_model import COLUMNS, KEY, Change
 
@@ -86,6 +86,10 @@ high_water_marks = st.builds(
 )
 
 
+def positions_in(batch: list[Change]) -> st.SearchStrategy[Position | None]:
+    return st.sampled_from([None, *sorted({change.position for change in batch if change.position is not None})])
+
+
 def headers_of(batch: list[Change], *, is_multiset: bool = False) -> Headers:
     columns = {name: [getattr(change, name.removeprefix("_lh_")) for change in batch] for name in SCHEMA.names}
     columns["_lh_position"] = [
@@ -99,14 +103,21 @@ def headers_of(batch: list[Change], *, is_multiset: bool = False) -> Headers:
 
 
 @settings(max_examples=500, deadline=None)
-@given(batches(), st.booleans(), st.booleans(), high_water_marks, st.none() | positions, st.none() | positions)
+@given(batches(), st.booleans(), st.booleans(), high_water_marks, st.booleans(), st.data())
 def test_the_engine_deduplicates_like_the_model(
-    batch: list[Change], skips_applied: bool, by_position: bool, before: HighWaterMarks, after: Any, not_below: Any
+    batch: list[Change],
+    skips_applied: bool,
+    by_position: bool,
+    before: HighWaterMarks,
+    truncates: bool,
+    data: st.DataObject,
 ) -> None:
+    not_below = data.draw(positions_in(batch))
     rule, headers = Rule(skips_applied, by_position, before), headers_of(batch)
-    model.deduplicate(batch, rule, after, not_below)
+    emptying = [change for change in batch if truncates and change.op == Op.TRUNCATE.value]
+    model.deduplicate(batch, rule, emptying, not_below)
     engine = Engine(headers, rule)
-    decisions = engine.deduplicate(after=after, not_below=not_below)
+    decisions = engine.deduplicate(truncates=headers.is_truncate if truncates else None, not_below=not_below)
     assert decisions.counts.tolist() == [change.counts for change in batch]
     assert decisions.applied.tolist() == [change.applied for change in batch]
     givers = engine.givers(decisions, {"v"}).tolist()
@@ -118,21 +129,24 @@ def test_the_engine_deduplicates_like_the_model(
 
 
 @settings(max_examples=300, deadline=None)
-@given(batches(), high_water_marks, st.none() | positions)
+@given(batches(), high_water_marks, st.data())
 def test_without_keys_a_change_counts_above_all_that_were_sent_before(
-    batch: list[Change], before: HighWaterMarks, not_below: Any
+    batch: list[Change], before: HighWaterMarks, data: st.DataObject
 ) -> None:
+    not_below = data.draw(positions_in(batch))
     for change in batch:
         change.partition = 0
     batch.sort(key=lambda change: (change.offset, change.position or (0, 0, 0, 0)))
-    highest: Any = None
+    rule, highest = Rule(True, False, before), None
     for change in batch:
-        is_unapplied = model.is_candidate(change, None, not_below) and model.exceeds_high_water_mark(change, before)
+        is_unapplied = model.is_candidate(change, batch, rule, [], not_below) and model.exceeds_high_water_mark(
+            change, before
+        )
         change.counts = is_unapplied and change.lies_above(highest)
         if is_unapplied and change.position is not None:
             highest = max(change.position, highest or change.position)
     headers = headers_of(batch, is_multiset=True)
-    decisions = Engine(headers, Rule(True, False, before)).deduplicate(not_below=not_below)
+    decisions = Engine(headers, rule).deduplicate(not_below=not_below)
     assert decisions.counts.tolist() == [change.counts for change in batch]
     applied = [change.counts and change.changes_row for change in batch]
     assert decisions.applied.tolist() == applied, "each change is of one row"

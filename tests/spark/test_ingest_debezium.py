@@ -136,6 +136,55 @@ def test_truncate_is_applied_when_requested(
     assert [(t.inserted, t.deleted, t.repeated) for t in report.tables] == [(1, 2, repeated)]
 
 
+@both
+def test_a_truncate_empties_the_table_of_rows_that_an_ad_hoc_snapshot_sent_before(
+    shop: Shop, topic: Topic, envelope: str
+) -> None:
+    shop.table(topic, envelope, "WITH (TRUNCATE = 'apply')")
+    topic.snapshot([row(1), row(2)])
+    shop.ingest(topic)
+    topic.ad_hoc_snapshot([row(1), row(2)])
+    topic.ad_hoc_snapshot([row(3)], partition=1)
+    topic.truncate()
+    topic.create(row(2, "loaded again"), row(4, "sent before its row is read"))
+    topic.create(row(5, "loaded"), partition=1)
+    topic.ad_hoc_snapshot([row(4, "read afterwards")])
+    topic.ad_hoc_snapshot([row(5, "read afterwards")], partition=1)
+    shop.ingest(topic)
+    read = "read afterwards"
+    assert shop.rows() == [(2, "loaded again", 0), (4, read, 0), (5, read, 0)]
+
+
+def test_a_truncate_of_a_database_without_positions_keeps_what_comes_afterwards(shop: Shop, topic: Topic) -> None:
+    topic.connector = "oracle"
+    shop.table(topic, "DEBEZIUM UPSERT", "WITH (TRUNCATE = 'apply')")
+    topic.snapshot([row(1)])
+    shop.ingest(topic)
+    topic.create(row(2))
+    topic.truncate()
+    topic.create(row(3))
+    topic.truncate()
+    topic.create(row(4))
+    shop.ingest(topic)
+    assert shop.rows() == [(4, "a", 0)]
+
+
+@both
+def test_a_resnapshot_replaces_rows_that_an_ad_hoc_snapshot_sent_before(
+    shop: Shop, topic: Topic, envelope: str
+) -> None:
+    shop.table(topic, envelope)
+    topic.snapshot([row(1), row(2)])
+    shop.ingest(topic)
+    topic.ad_hoc_snapshot([row(1), row(2)])
+    topic.lsn, topic.last_commit = 5_000, None
+    topic.snapshot([row(1, "again")])
+    topic.ad_hoc_snapshot([row(1, "read afterwards")])
+    topic.create(row(3))
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "read afterwards", 0), (3, "a", 0)]
+
+
 def test_truncate_is_ignored_by_default(shop: Shop, topic: Topic) -> None:
     shop.table(topic, "DEBEZIUM")
     topic.snapshot([row(1)])

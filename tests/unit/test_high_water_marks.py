@@ -44,7 +44,6 @@ NOTHING = BatchStatistics(
     null_key_parts=0,
     kept=0,
     truncates=0,
-    truncate_position=None,
     streamed_position=None,
     lowest_position=None,
     before_missing=0,

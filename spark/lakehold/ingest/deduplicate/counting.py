@@ -36,7 +36,6 @@ def statistics_of(headers: Headers, decisions: Decisions, high_water_marks: High
         null_key_parts=_count(applied & headers.key_has_null),
         kept=_count(applied & lacks_values),
         truncates=_count(counts & headers.is_truncate),
-        truncate_position=_highest(headers, counts & headers.is_truncate),
         streamed_position=_highest(headers, counts & headers.is_streamed),
         lowest_position=headers.positions.at(int(counting_ranks.min())) if len(counting_ranks) else None,
         before_missing=_count(headers.before_missing),

@@ -60,7 +60,7 @@ def deduplicated(
         moved = advanced(high_water_marks, found, read_ends=read_ends, sequence_number=older)
     if is_resnapshot or found.truncates:
         not_below = found.snapshot_position if is_resnapshot else None
-        decisions = engine.deduplicate(after=found.truncate_position, not_below=not_below)
+        decisions = engine.deduplicate(truncates=decisions.counts & headers.is_truncate, not_below=not_below)
         # Changes that a truncate or a newer snapshot made obsolete are not repeats.
         again = statistics_of(headers, decisions, high_water_marks)
         found = replace(again, truncates=found.truncates, repeated=found.repeated)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,14 +62,18 @@ class Engine:
         self._by_key = _in_order_of_application(headers, by_position=rule.by_position)
         self._by_row = _as_sent(headers) if headers.is_multiset else self._by_key
 
-    def deduplicate(self, *, after: Position | None = None, not_below: Position | None = None) -> Decisions:
+    def deduplicate(self, *, truncates: Booleans | None = None, not_below: Position | None = None) -> Decisions:
         """Deduplicate all changes: find those that count, and those that are applied.
 
         Args:
-            after: The position of a TRUNCATE: changes at or below it do not count.
-            not_below: The position of a re-snapshot: changes below it do not count.
+            truncates: Marks TRUNCATEs: changes before the last one do not count.
+            not_below: The position of a re-snapshot in the batch: changes before it do not count.
         """
-        counts = self._candidates(after, not_below)
+        counts = self._headers.changes_row | self._headers.is_truncate
+        if truncates is not None:
+            counts &= ~self._precedes_truncate(truncates)
+        if not_below is not None:
+            counts &= self._reached >= self._headers.positions.rank_of(not_below)
         if self._rule.skips_applied:
             counts &= self._is_unapplied()
             counts &= self._lies_above(self._highest_earlier_of_row(counts))
@@ -98,15 +103,29 @@ class Engine:
             givers[wanting] = np.where(found >= 0, rows[found], -1)
         return givers
 
-    def _candidates(self, after: Position | None, not_below: Position | None) -> Booleans:
-        """Mark changes that write or delete rows, unless they precede a TRUNCATE or a re-snapshot (see `deduplicate`)."""
+    @cached_property
+    def _reached(self) -> Integers:
+        """Return the rank of each change; for one without a position, the highest that its partition has reached before it.
+
+        A row of an ad-hoc snapshot has no position. If it is later than a TRUNCATE or a re-snapshot, the partition has an earlier
+        change of its key that is later, too: the row was inserted after the TRUNCATE, or the re-snapshot has it.
+        """
         headers, ranks = self._headers, self._headers.positions.ranks
-        found = headers.changes_row | headers.is_truncate
-        if after is not None:
-            found &= (ranks == 0) | (ranks > headers.positions.rank_of(after))
-        if not_below is not None:
-            found &= (ranks == 0) | (ranks >= headers.positions.rank_of(not_below))
-        return found
+        of_partition = Groups.by(headers.partition, headers.offset)
+        highest = of_partition.by_row(of_partition.highest(ranks[of_partition.rows]))
+        before_batch = high_water_ranks(headers, self._rule.high_water_marks)
+        return np.where(ranks > 0, ranks, np.maximum(highest, before_batch))
+
+    def _precedes_truncate(self, truncates: Booleans) -> Booleans:
+        """Mark changes before the last of the TRUNCATEs: by position, and without one by what their partition shows."""
+        headers, ranks = self._headers, self._headers.positions.ranks
+        last = ranks[truncates].max(initial=0)
+        partitions, index = np.unique(headers.partition, return_inverse=True)
+        offsets = np.full(len(partitions), -1)
+        np.maximum.at(offsets, index[truncates], headers.offset[truncates])
+        without_position = (self._reached < last) | (headers.offset < offsets[index])
+        precedes: Booleans = np.where(ranks > 0, ranks <= last, without_position)
+        return precedes
 
     def _is_unapplied(self) -> Booleans:
         """Mark changes above their partition's high-water mark, without rows of a snapshot older than the one the table shows."""

@@ -58,7 +58,6 @@ class BatchStatistics:
         null_key_parts: Applied changes whose key has a null.
         kept: Applied changes that lack a value, because Debezium omits it when it did not change.
         truncates: TRUNCATEs that count.
-        truncate_position: The highest position of a TRUNCATE that counts.
         streamed_position: The highest position of a streamed change that counts.
         lowest_position: The lowest position of a change that counts.
         before_missing: Updates without the row before, repeats among them; in a table without a key all events that lack a row.
@@ -82,7 +81,6 @@ class BatchStatistics:
     null_key_parts: int
     kept: int
     truncates: int
-    truncate_position: Position | None
     streamed_position: Position | None
     lowest_position: Position | None
     before_missing: int
