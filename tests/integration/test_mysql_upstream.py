@@ -274,9 +274,11 @@ def test_the_right_of_the_user_to_read_a_table_is_found(mariadb: MariaDb) -> Non
 
 
 def test_settings_of_the_log_are_found_as_far_as_the_server_has_them(mariadb: MariaDb) -> None:
-    assert _upstream(mariadb).log_settings() == {ROW_IMAGE: WHOLE_ROWS, "log_bin_compress": "OFF"}
-    mariadb.execute("SET GLOBAL binlog_row_image = MINIMAL", "SET GLOBAL log_bin_compress = ON")
-    assert _upstream(mariadb).log_settings() == {ROW_IMAGE: "MINIMAL", "log_bin_compress": "ON"}
+    good = {ROW_IMAGE: WHOLE_ROWS, "log_bin_compress": "OFF", "binlog_format": "ROW"}
+    bad = {ROW_IMAGE: "MINIMAL", "log_bin_compress": "ON", "binlog_format": "MIXED"}
+    assert _upstream(mariadb).log_settings() == good
+    mariadb.execute(*(f"SET GLOBAL {name} = {value}" for name, value in bad.items()))
+    assert _upstream(mariadb).log_settings() == bad
 
 
 def test_foreign_keys_whose_actions_are_not_logged_are_found(mariadb: MariaDb) -> None:

@@ -24,29 +24,35 @@ class _Setting:
 
     Attributes:
         name: Its name.
-        value: The value that loses changes; the server may list it among others.
+        values: The values that lose changes; the server may list one among others.
         good: The value that loses none, in SQL.
         effect: What happens to changes, a sentence.
     """
 
     name: str
-    value: str
+    values: frozenset[str]
     good: str
     effect: str
 
 
 _LOSE_CHANGES = (
-    _Setting("log_bin_compress", "ON", "OFF", "Debezium skips MariaDB's compressed changes."),
+    _Setting(
+        "binlog_format",
+        frozenset({"MIXED", "STATEMENT"}),
+        "ROW",
+        "Changes that the server logs as statements do not arrive.",
+    ),
+    _Setting("log_bin_compress", frozenset({"ON"}), "OFF", "Debezium skips MariaDB's compressed changes."),
     _Setting(
         "binlog_row_value_options",
-        "PARTIAL_JSON",
+        frozenset({"PARTIAL_JSON"}),
         "''",
         "Debezium has no handler for an UPDATE that MySQL logs as parts of a JSON value, so it skips the UPDATE (not tested: "
         "lakehold's tests have no MySQL).",
     ),
     _Setting(
         "binlog_transaction_compression",
-        "ON",
+        frozenset({"ON"}),
         "OFF",
         "All changes of a transaction that MySQL compresses have one position, so lakehold may take the second change of a row "
         "for a repetition (not tested: lakehold's tests have no MySQL).",
@@ -83,7 +89,7 @@ def lossy_log_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def _lossy(found: Found) -> Iterator[_Setting]:
     for setting in _LOSE_CHANGES:
-        if setting.value in found.log_settings.get(setting.name, "").upper().split(","):
+        if setting.values & {*found.log_settings.get(setting.name, "").upper().split(",")}:
             yield setting
 
 
