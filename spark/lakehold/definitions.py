@@ -116,10 +116,7 @@ class Capture:
         return f"{self.topic_prefix}.transaction"
 
     def topic(self, upstream: str) -> str:
-        """Return the topic of a table `schema.table` of the database.
-
-        Characters that Kafka does not allow in a topic name become `_`, as Debezium writes them.
-        """
+        """Return the topic of a table `schema.table`, with `_` for what Kafka allows in no topic name, as Debezium writes it."""
         return f"{self.topic_prefix}.{_NOT_OF_A_TOPIC.sub('_', upstream)}"
 
 
@@ -127,9 +124,8 @@ class Capture:
 class Source:
     """`CREATE SOURCE`: one reader over topics, or over a directory of recorded messages.
 
-    `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES and for a
-    source that captures a database: their topics are those of their tables. `transaction_topic` names the topic that
-    shows where batches may end.
+    `connection` names a Kafka connection; `path` is set instead for FROM FILES. `topics` is empty for FILES and captured
+    databases: their topics are those of their tables. `transaction_topic` is the topic that shows where batches may end.
     """
 
     name: str
@@ -241,8 +237,7 @@ class Included:
 class Table:
     """`CREATE TABLE namespace.name [(columns)] FROM SOURCE s (TOPIC … | TABLE …) [KEY (…)] [INCLUDE …] ENVELOPE … [WITH (…)]`.
 
-    `upstream` is the captured table `schema.table` of the database, for a source that captures one; its topic follows
-    from it.
+    `upstream` is the table `schema.table` in the database of a source that captures one; its topic follows from it.
     """
 
     namespace: str
@@ -270,6 +265,11 @@ class Table:
     def reads_keys(self) -> bool:
         """Return whether message keys are decoded: they identify rows, or become columns."""
         return self.envelope.has_keys or any(each.what is Metadata.KEY for each in self.include)
+
+    @property
+    def applies_truncates(self) -> bool:
+        """Return whether TRUNCATE empties the table: by default if it is a captured one, which mirrors its database."""
+        return self.options.get("truncate", "apply" if self.upstream is not None else "ignore") == "apply"
 
 
 class OnLapse(StrEnum):

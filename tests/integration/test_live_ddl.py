@@ -48,8 +48,7 @@ def test_tables_of_postgres_are_equal_after_each_step_of_the_script(shop: Shop, 
         return run
 
     def creating(table: str) -> str:
-        envelope = "DEBEZIUM UPSERT" if table == "wide" else "DEBEZIUM"
-        return Shop.creating(table, f"{envelope} WITH (TRUNCATE = 'apply')")
+        return Shop.creating(table, "DEBEZIUM UPSERT" if table == "wide" else "DEBEZIUM")
 
     address = shop.database.addresses.postgres(shop.database.name)
     with psycopg.connect(address, autocommit=True) as altering, psycopg.connect(address, autocommit=True) as changing:

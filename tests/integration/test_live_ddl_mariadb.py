@@ -23,9 +23,7 @@ _SOME = {"added", "parts", "whole"}
 
 
 def _creating(table: str) -> str:
-    return (
-        f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'shop.{table}') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply')"
-    )
+    return f"CREATE TABLE shop.{table} FROM SOURCE shop (TABLE 'shop.{table}') ENVELOPE DEBEZIUM"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_empty_tables_of_postgresql_exist_in_the_lake(shop: Shop) -> None:
     assert lake.sql(f"SUBSCRIBE shop.first AS OF {line.since_ms} UP TO {line.upper_ms}").rows == []
     assert lake.sql(f"SELECT count(*) FROM shop.first AS OF {line.since_ms}").rows == [(0,)]
 
-    lake.sql(f"BEGIN; {shop.creating('joins')}; {shop.creating('truncated')} WITH (TRUNCATE = 'apply'); COMMIT")
+    lake.sql(f"BEGIN; {shop.creating('joins')}; {shop.creating('truncated')}; COMMIT")
     execute(shop.database, ["UPDATE orders SET n = 1"])
     for table in ("joins", "truncated"):
         shop.follow_until_readable(table)
@@ -85,6 +85,23 @@ def test_empty_tables_of_postgresql_exist_in_the_lake(shop: Shop) -> None:
             "the columns that the database declares equal those of the messages"
         )
     assert lake.sql(f"SELECT count(*) FROM shop.first AS OF {line.since_ms}").rows == [(0,)]
+
+
+def test_captured_tables_follow_truncate_unless_they_are_declared_to_ignore_it(shop: Shop) -> None:
+    shop.upstream("orders", "items", "log")
+    shop.lake.sql(
+        f"BEGIN; {shop.creating('orders')}; {shop.creating('items', 'DEBEZIUM UPSERT')};"
+        f"{shop.creating('log')} WITH (TRUNCATE = 'ignore'); COMMIT"
+    )
+    shop.follow_until_equal("orders", "items", "log")
+    rows = shop.rows("log")
+    execute(shop.database, ["TRUNCATE orders, items, log", "INSERT INTO orders VALUES (7, 7, 'later')"])
+    shop.follow_until_equal("orders", "items")
+    assert shop.rows("log") == rows
+    assert all(shop.lake.verify(f"shop.{table}").is_equal for table in ("orders", "items"))
+    found = shop.lake.verify("shop.log")
+    assert found.different == len(rows)
+    assert found.reasons[0].startswith("shop.log ignores TRUNCATE")
 
 
 @pytest.mark.soak

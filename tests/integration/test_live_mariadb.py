@@ -245,17 +245,14 @@ def test_a_lost_connector_of_an_earlier_lakehold_is_created_again_with_the_types
 def test_tables_are_truncated_without_waiting_for_an_end(shop: Shop) -> None:
     """Truncate tables: Debezium sends the BEGIN of a TRUNCATE, which commits by itself, but no END."""
     server = shop.server
-    shop.lake.sql(f"{CREATING_ITEMS} WITH (TRUNCATE = 'apply')")
+    shop.lake.sql(CREATING_ITEMS)
     shop.follow("shop.orders", "shop.customers", "more.items")
     server.execute("TRUNCATE more.items", "INSERT INTO more.items VALUES (7, 0, NULL)", "UPDATE shop.orders SET n = 3")
     shop.follow("shop.orders", "shop.customers", "more.items")
     server.execute("TRUNCATE more.items")
     shop.follow("shop.orders", "shop.customers", "more.items")
-
-    rows = shop.rows("shop.customers")
     server.execute("TRUNCATE shop.customers", "UPDATE shop.orders SET n = 4")
-    shop.follow("shop.orders", "more.items")
-    assert shop.rows("shop.customers") == rows, "this table ignores TRUNCATE"
+    shop.follow("shop.orders", "shop.customers", "more.items")
 
 
 def test_a_purged_log_is_reported_and_a_snapshot_has_its_changes(shop: Shop, stack: StackAddresses) -> None:

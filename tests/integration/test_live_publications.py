@@ -63,11 +63,11 @@ def test_a_partial_publication_of_somebody_else_is_refused_and_missed_changes_ar
         shop.database, ["CREATE PUBLICATION lake FOR TABLE orders (id, n) WHERE (id < 100) WITH (publish = 'insert')"]
     )
     detail = _refused(shop, shop.creating("orders"))
-    assert detail == "It does not publish delete, update. For public.orders it leaves out rows and columns."
+    assert detail == "It does not publish delete, truncate, update. For public.orders it leaves out rows and columns."
     assert (shop.topics(), shop.slots()) == (set(), 0)
 
     all_of_it = "ALTER PUBLICATION lake SET TABLE orders"
-    execute(shop.database, [all_of_it, "ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
+    execute(shop.database, [all_of_it, "ALTER PUBLICATION lake SET (publish = 'insert, update, delete, truncate')"])
     shop.lake.sql(shop.creating("orders"))
     shop.follow_until_equal("orders")
     before = shop.rows("orders")
@@ -75,10 +75,10 @@ def test_a_partial_publication_of_somebody_else_is_refused_and_missed_changes_ar
     execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert')", *_UNSEEN])
     shop.reopen()
     for _ in range(2):
-        assert _refused(shop) == "It does not publish delete, update."
+        assert _refused(shop) == "It does not publish delete, truncate, update."
     assert shop.rows("orders") == before
     assert "leaves out changes" in " ".join(status_of(shop.lake).notices)
-    execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert, update, delete')"])
+    execute(shop.database, ["ALTER PUBLICATION lake SET (publish = 'insert, update, delete, truncate')"])
     shop.follow_until_equal("orders")
     shop.follow_until_nothing_is_reported()
 

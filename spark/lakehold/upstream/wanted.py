@@ -175,7 +175,7 @@ def _config(
             ),
             **connector_config.schema_history(side, brokers, client),
         }
-    truncates = any(table.options.get("truncate") == "apply" for table in tables)
+    truncates = any(table.applies_truncates for table in tables)
     return {
         MARK: source.object_id,
         **listed,

@@ -64,9 +64,9 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
             f"{progress.open_errors} messages of the table are in error and were not applied: SELECT * FROM "
             f"mz_catalog.mz_source_errors WHERE table_name = '{table.full_name}'."
         )
-    if table.options.get("truncate") != "apply" and any(each.side is Side.ONLY_IN_LAKE for each in differences):
+    if not table.applies_truncates and any(each.side is Side.ONLY_IN_LAKE for each in differences):
         yield (
-            f"{table.full_name} ignores TRUNCATE, because it was created without WITH (TRUNCATE = 'apply'): rows that are only "
+            f"{table.full_name} ignores TRUNCATE, because it was created WITH (TRUNCATE = 'ignore'): rows that are only "
             f"in the lake go with ALTER SOURCE {full_name_text(table.source)} RESNAPSHOT."
         )
     differing = Counter(name for difference in differences for name in difference.columns)

@@ -313,7 +313,7 @@ UPDATE rekeyed SET note = 'with a key again' WHERE id = 3;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
-lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM;
 equal
 
 -- rekeyed: the key gets a second column
@@ -322,7 +322,7 @@ UPDATE rekeyed SET note = 'a key of two columns' WHERE id = 4;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
-lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM;
 equal
 
 -- rekeyed: the second column of the key is dropped
@@ -331,7 +331,7 @@ UPDATE rekeyed SET note = 'a key of one column' WHERE id = 5;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
-lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM;
 equal
 
 -- rekeyed: the primary key is dropped for good
@@ -340,7 +340,7 @@ INSERT INTO rekeyed SELECT * FROM rekeyed WHERE id < 4;
 ----
 stopped: key-changed
 lake: DROP TABLE shop.rekeyed CASCADE;
-lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM WITH (TRUNCATE = 'apply');
+lake: CREATE TABLE shop.rekeyed FROM SOURCE shop (TABLE 'shop.rekeyed') ENVELOPE DEBEZIUM;
 lake: ALTER SOURCE shop RESNAPSHOT;
 equal
 

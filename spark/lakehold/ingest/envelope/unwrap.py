@@ -263,7 +263,7 @@ def _of_events(  # noqa: PLR0913 - events, a table, and what depends on its key
     """
     writes = "op IN ('c', 'r', 'u')"
     done = {Op.UPSERT: writes, Op.DELETE: deletes}
-    if table.options.get("truncate") == "apply":
+    if table.applies_truncates:
         done[Op.TRUNCATE] = "op = 't'"
     cases = " ".join(f"WHEN {condition} THEN {literal(op)}" for op, condition in done.items())
     all_errors = {
