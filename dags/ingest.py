@@ -6,7 +6,8 @@ topics share a task, which reads and decodes the topics once; all sources withou
 committed whole or not at all: a task that was killed is simply retried, and nothing is applied twice. Each table that changed is
 announced as an asset (`lakehold-tables`), which starts the DAGs `lakehold_subscriptions` and `lakehold_quality`.
 
-A table that stops does not keep the others from continuing: it becomes a red task of its own, whose log ends with what to do.
+A table that stops, or a source that fails, does not keep the others from continuing: it becomes a red task of its own, whose log
+ends with what to do.
 Messages that cannot be applied are in `mz_catalog.mz_source_errors`.
 """
 
@@ -45,10 +46,13 @@ def ingest_dag() -> None:
             return ingesting.chosen_sources(lake, params["sources"])
 
     @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ sources }}")
-    def ingest(sources: list[str], outlet_events: Any = None, prev_start_date_success: Any = None) -> Failures:
+    def ingest(
+        sources: list[str], ti: Any = None, outlet_events: Any = None, prev_start_date_success: Any = None
+    ) -> Failures:
         label("sources", sources)
         with open_lake() as lake:
-            done = ingesting.ingest(lake, sources, prev_start_date_success)
+            is_last_try = ti.try_number > ti.max_tries
+            done = ingesting.ingest(lake, sources, prev_start_date_success, is_last_try=is_last_try)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
             report_lineage(lake, done.changed)
         return pairs(done.stopped)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from lakehold.errors import SourceBusy
 from lakehold.lake import Lake
 from lakehold.orchestration import ingesting
 from tests.many_sources import LONG, ManySources
@@ -39,3 +41,36 @@ def test_few_messages_come_first_and_sources_without_share_a_task(
     for _ in range(3):
         ingesting.ingest(lake, [LONG], None)
     assert not many.has_backlog()
+
+
+@pytest.mark.usefixtures("many")
+def test_a_source_without_its_secret_is_a_task_of_its_own_whose_error_stops_no_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_PASSWORD", "secret")
+    lake.sql("""
+        CREATE CONNECTION vault TO KAFKA (
+            BROKER '127.0.0.1:1', SECURITY_PROTOCOL 'SASL_SSL', SASL_MECHANISM 'PLAIN',
+            SASL_USERNAME 'reader', SASL_PASSWORD SECRET 'BROKER_PASSWORD'
+        );
+        CREATE SOURCE vault FROM KAFKA CONNECTION vault (TOPICS ('bills')) FORMAT JSON;
+        CREATE TABLE many.bills (k BIGINT) FROM SOURCE vault (TOPIC 'bills') KEY (k) ENVELOPE UPSERT
+    """)
+    monkeypatch.delenv("BROKER_PASSWORD")
+    assert ["vault"] in ingesting.chosen_sources(lake, [])
+
+    done = ingesting.ingest(lake, ["short0", "vault", "short1"], None)
+    assert {changed.table for changed in done.changed} == {"many.short0", "many.short1"}
+    assert list(done.stopped) == ["vault"]
+    assert done.stopped["vault"].endswith("code: secret-missing")
+
+
+@pytest.mark.usefixtures("many")
+def test_an_error_that_may_pass_is_retried_and_the_last_try_reports_what_the_others_have(lake: Lake) -> None:
+    with closing(lake.batches_together(["short0"])) as another:
+        next(another)
+        with pytest.raises(SourceBusy):
+            ingesting.ingest(lake, ["short0", "short1"], None)
+        done = ingesting.ingest(lake, ["short0", "short1"], None, is_last_try=True)
+    assert "many.short1" in {changed.table for changed in done.changed}
+    assert done.stopped["short0"].endswith("code: source-busy")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete, UpstreamError
+from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import Changed
 from lakehold.orchestration.lakes import text_of
@@ -38,7 +38,7 @@ class Ingested:
 
     Attributes:
         changed: Tables that have changed.
-        stopped: The error text by name: of each stopped table, and of each source that waits for an incomplete transaction.
+        stopped: The error text by name: of each stopped table, and of each source that was not ingested completely.
     """
 
     changed: tuple[Changed, ...]
@@ -68,12 +68,12 @@ def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
 def _pending(lake: Lake, source: str) -> int:
     try:
         return lake.pending(source)
-    except UpstreamError:
+    except LakeholdError:
         # Its task reports the error.
         return 1
 
 
-def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingested:
+def ingest(lake: Lake, sources: Sequence[str], since: datetime | None, *, is_last_try: bool = False) -> Ingested:
     """Merge the records that the topics of sources have now into their tables, and report each batch in Airflow's log.
 
     A source begins batches for `TURN_S` seconds, and leaves the rest to the next run.
@@ -83,29 +83,33 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None) -> Ingest
         sources: Their names; records that they share are read once.
         since: When the last run began that announced all its changes (as asset events of Airflow). A table that changed after
             that is announced again, in case its writer died before announcing it. None: every table with a snapshot is.
+        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too.
 
     Raises:
-        LakeholdError: The first error of a source that failed, retryable or not; the other sources were ingested. An incomplete
-            transaction is no failure here: it is in `stopped`.
+        LakeholdError: The first retryable error of a source; the other sources were ingested. An incomplete transaction is not
+            raised, as time alone may not help.
     """
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
     stopped: dict[str, str] = {}
     touched: dict[str, int] = {}
     failed: list[LakeholdError] = []
-    groups = together(sources, lake.definitions.definitions())
+    defined = lake.definitions.definitions()
+    # A person may have dropped one since the tasks were made.
+    groups = together([name for name in sources if name in defined.sources], defined)
     for report in chain.from_iterable(lake.batches_together(group, turn_s=TURN_S) for group in groups):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             for table in report.tables:
                 touched.setdefault(table.table, report.timestamp_ms)
             stopped.update({table: text_of(error) for table, error in report.stopped.items()})
-        elif isinstance(report.error, TransactionIncomplete):
-            stopped[report.source] = text_of(report.error)
-        else:
-            log.error("source %s was not ingested: %s", report.source, text_of(report.error))
+            continue
+        log.error("source %s was not ingested completely: %s", report.source, text_of(report.error))
+        if report.error.retryable and not isinstance(report.error, TransactionIncomplete):
             failed.append(report.error)
-    if failed:
+        stopped[report.source] = text_of(report.error)
+    # Airflow announces nothing for a task that failed.
+    if failed and not is_last_try:
         raise failed[0]
     if not touched:
         log.info("nothing new in %s", ", ".join(sources))
