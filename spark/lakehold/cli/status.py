@@ -63,7 +63,7 @@ def status(  # noqa: PLR0913 - a command has one argument for each option
             elif watch:
                 _watch(lake, every)
             elif output_format is None and sys.stdout.isatty():
-                from rich.console import Console
+                from lakehold.console import Console
 
                 Console(highlight=False).print(_drawn(lake))
             else:
@@ -100,9 +100,10 @@ def _write(text: str, file: str, what: str, output: Output, stdout: TextIO) -> N
 
 def _watch(lake: Lake, every_s: float) -> None:
     """Draw the lake again and again until Ctrl-C; the last picture stays on the terminal."""
-    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
+
+    from lakehold.console import Console
 
     stop = stop_on_signal()
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
