@@ -13,9 +13,9 @@ from pydantic import DirectoryPath, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 from pydantic_settings import SettingsError as SourceError
 
@@ -292,7 +292,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order the sources of settings: arguments, environment, configuration file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _file_values())
 
 
 def load_settings(**arguments: Any) -> Settings:
@@ -309,16 +309,25 @@ def load_settings(**arguments: Any) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         raise _explained(error.errors()[0], given) from error
+    except SourceError as error:
+        raise SettingsError("the settings cannot be read", detail=_causes(error), hint="Correct the value.") from error
+
+
+def _file_values() -> dict[str, Any]:
+    """Return the settings in the configuration file, if there is one."""
+    file = _config_file()
+    try:
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig")) if file is not None else {}
     except UnicodeDecodeError as error:
         raise SettingsError(
-            f'the configuration file "{_config_file()}" is not UTF-8',
-            detail=bad_byte(error),
-            hint="Convert it to UTF-8.",
+            f'the configuration file "{file}" is not UTF-8', detail=bad_byte(error), hint="Convert it to UTF-8."
         ) from error
-    except (SourceError, tomllib.TOMLDecodeError, OSError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(
-            "the settings cannot be read", detail=_causes(error), hint="Correct the value or the file."
+            f'the configuration file "{file}" is not TOML', detail=f"{error}.", hint="Correct the file."
         ) from error
+    except OSError as error:
+        raise SettingsError(f'the configuration file "{file}" cannot be read', detail=f"{error.strerror}.") from error
 
 
 def _causes(error: BaseException) -> str:

@@ -228,9 +228,10 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         runner(tmp_path).run(f"CREATE TABLE a.t {CLAUSES}")
 
 
-def test_the_file_in_the_documentation_is_a_contract(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_the_file_in_the_documentation_is_a_contract(tmp_path: Path, encoding: str) -> None:
     (text,) = re.findall(r"^```json\n(.*?)^```$", DOCUMENTATION.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "app.users.json").write_text(text)
+    (tmp_path / "app.users.json").write_text(text, encoding=encoding)
     contract = with_contract(Table("app", "users", "s", "t", Envelope.UPSERT), tmp_path)
     assert contract.key == ("id",)
     assert [column.type for column in contract.columns] == ["bigint", "string", "array<string>"]

@@ -83,6 +83,17 @@ def test_an_abandoned_batch_is_shown_when_its_lease_has_expired(shop: Shop) -> N
     assert (source.run_by, source.interrupted_ms) == (None, ms)
 
 
+def test_a_source_that_lost_its_last_table_is_neither_late_nor_interrupted(shop: Shop) -> None:
+    shop.reads()
+    shop.batch(now_ms() - HOUR_MS)
+    shop.begin(now_ms() - HOUR_MS + 1)
+    shop.lake.batches.release("feed", "me")
+    for name in ("orders", "stock"):
+        shop.lake.sql(f"DROP TABLE shop.{name}")
+    (source,) = shop.overview().sources
+    assert (source.tables, source.stopped, source.upper_ms, source.interrupted_ms) == (0, 0, None, None)
+
+
 def test_a_foreign_table_is_shown_as_long_as_something_needs_it(shop: Shop) -> None:
     assert [facts.name for facts in shop.overview().tables] == ["shop.orders", "shop.stock"]
     hold = shop.lake.holds.create(NewHold("report", None, ("shop.rates",), max_lag_ms=HOUR_MS))

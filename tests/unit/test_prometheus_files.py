@@ -20,6 +20,7 @@ FILES = DOCS / "operate" / "prometheus"
 DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 ALERTS = [rule for group in yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 PROMTOOL = which("promtool") or str(Path(sys.executable).with_name("promtool"))
+OF_NODE_EXPORTER = {"node_textfile_mtime_seconds": ("file",)}
 OF_SCRAPES = {"alertname", "alertstate", "instance", "job"}
 
 
@@ -34,7 +35,7 @@ def shown() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "expression"), [pytest.param(*each, id=each[0]) for each in shown()])
 def test_an_expression_reads_metrics_and_labels_that_exist(name: str, expression: str) -> None:
-    known, read = families(), selectors(expression)
+    known, read = families() | OF_NODE_EXPORTER, selectors(expression)
     labels = OF_SCRAPES.union(*(known[metric] for metric, _ in read))
     assert read, name
     assert all({*selected} <= {*known[metric], *OF_SCRAPES} for metric, selected in read)

@@ -112,8 +112,13 @@ def test_a_mistyped_name_is_answered_with_the_right_one(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_toml_is_an_error_for_people(tmp_path: Path, text: str) -> None:
     (tmp_path / "lakehold.toml").write_text(text)
-    with pytest.raises(SettingsError, match="the settings cannot be read"):
+    with pytest.raises(SettingsError, match=r'the configuration file "lakehold\.toml" is not TOML'):
         load_settings()
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "lakehold.toml").write_text("buckets = 7\n", encoding="utf-8-sig")
+    assert load_settings().buckets == 7
 
 
 def test_a_file_that_is_not_utf_8_is_an_error_for_people(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def test_statements_are_read_from_a_file_and_from_standard_input(tmp_path: Path,
     assert "  DROP SOURCE\n" in result.stderr
 
 
+def test_a_script_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "shop.sql"
+    file.write_text("CREATE CONNECTION kafka TO KAFKA (BROKER '127.0.0.1:1')", encoding="utf-8-sig")
+    result = CliRunner().invoke(app, ["sql", "-f", str(file), "-w", str(tmp_path / "lake")])
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["sql", "-f", str(tmp_path / "none.sql")])
     assert (result.exit_code, result.stderr.splitlines()[1]) == (1, "detail: No such file or directory.")

@@ -65,6 +65,19 @@ def test_a_terminal_is_refreshed_until_ctrl_c(tmp_path: Path) -> None:
     os.close(master)
 
 
+def test_metrics_of_a_lake_that_cannot_be_read_replace_those_of_before(tmp_path: Path) -> None:
+    file, lake = tmp_path / "lake.prom", tmp_path / "lake"
+    arguments = ["status", "--prometheus", str(file), "-w", str(lake)]
+    CliRunner().invoke(app, ["sql", "SHOW TABLES", "-w", str(lake)])
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert "\nlakehold_up 1.0\n" in file.read_text()
+    for side_file in lake.glob("catalog.db*"):
+        side_file.write_bytes(b"no database")
+    ended = CliRunner().invoke(app, arguments)
+    assert (ended.exit_code, "code: lake-unreachable" in ended.stderr) == (1, True)
+    assert [line for line in file.read_text().splitlines() if not line.startswith("#")] == ["lakehold_up 0.0"]
+
+
 def test_without_a_terminal_watching_is_refused(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["status", "--watch", "-w", str(tmp_path / "lake")])
     assert refused.exit_code == 2

@@ -129,6 +129,13 @@ def test_a_fault_of_a_file_is_reported_with_its_position(tmp_path: Path, text: s
     assert reason in refused.value.detail
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = write_suite(tmp_path, generated_suite(ORDERS))
+    suite = read_suite(tmp_path, "shop.orders")
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_suite(tmp_path, "shop.orders") == suite
+
+
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.t.json").write_bytes(b'{"name": "\xe9')
     with pytest.raises(DefinitionError, match=r"It is not UTF-8\. Byte 10, counted from 0, is 0xE9: "):

@@ -13,12 +13,13 @@ from enum import StrEnum
 from typing import Any, TextIO, assert_never
 
 import typer
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from lakehold import spark_log
 from lakehold.cli.values import as_json, as_json_text, as_text
+from lakehold.console import Console
 from lakehold.errors import LakeholdError
 from lakehold.printable import printable
 from lakehold.sql.result import Result

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TextIO
 
 import rich.progress
-from rich.console import Console
 from rich.text import Text
 
+from lakehold.console import Console
 from lakehold.printable import printable
 from lakehold.progress import LogProgress, NoProgress, Progress, Task
 

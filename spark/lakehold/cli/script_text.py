@@ -22,7 +22,7 @@ def script_text(text: str | None, file: Path | None) -> str:
     name = "standard input" if str(file) == "-" else f'file "{file}"'
     try:
         content = sys.stdin.buffer.read() if str(file) == "-" else Path(str(file)).read_bytes()
-        return io.StringIO(content.decode(), newline=None).read()
+        return io.StringIO(content.decode("utf-8-sig"), newline=None).read()
     except OSError as error:
         raise LakeholdError(f"{name} cannot be read", code="usage", detail=f"{error.strerror}.") from error
     except UnicodeDecodeError as error:

@@ -19,6 +19,7 @@ from lakehold.cli.whole_file import write_whole
 from lakehold.errors import LakeholdError
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
     from rich.console import RenderableType
 
     from lakehold.lake import Lake
@@ -53,17 +54,20 @@ def status(  # noqa: PLR0913 - a command has one argument for each option
     with reported(output):
         from lakehold.lake import connect
 
+        if prometheus is not None:
+            _write_metrics(warehouse, prometheus, sys.stdout)
+            _notice_file(output, "the metrics are", prometheus)
+            return
         with connect(warehouse) as lake:
             if html is not None:
                 from lakehold.overview import gather, render
 
-                _write(render(gather(lake)), html, "the page is", output, sys.stdout)
-            elif prometheus is not None:
-                _write(_metrics(lake), prometheus, "the metrics are", output, sys.stdout)
+                _write(render(gather(lake)), html, sys.stdout)
+                _notice_file(output, "the page is", html)
             elif watch:
                 _watch(lake, every)
             elif output_format is None and sys.stdout.isatty():
-                from rich.console import Console
+                from lakehold.console import Console
 
                 Console(highlight=False).print(_drawn(lake))
             else:
@@ -72,20 +76,35 @@ def status(  # noqa: PLR0913 - a command has one argument for each option
                 output.result(status_of(lake))
 
 
-def _metrics(lake: Lake) -> str:
-    from contextlib import closing
+def _write_metrics(warehouse: str | None, file: str, stdout: TextIO) -> None:
+    """Write the metrics of a lake; of one that cannot be read `lakehold_up 0`, in place of values from an earlier time."""
+    from contextlib import closing, suppress
 
+    from lakehold.lake import connect
+    from lakehold.metrics.status_collector import StatusReader, UnreadableCollector
+
+    try:
+        with (
+            connect(warehouse) as lake,
+            closing(StatusReader(lake, lake.settings.upstream_timeout_ms / 1000)) as reader,
+        ):
+            text = _exposition(reader)
+    except Exception:
+        with suppress(LakeholdError):
+            _write(_exposition(UnreadableCollector()), file, stdout)
+        raise
+    _write(text, file, stdout)
+
+
+def _exposition(collector: Collector) -> str:
     from prometheus_client import CollectorRegistry, generate_latest
 
-    from lakehold.metrics.status_collector import StatusReader
-
-    with closing(StatusReader(lake, lake.settings.upstream_timeout_ms / 1000)) as reader:
-        registry = CollectorRegistry()
-        registry.register(reader)
-        return generate_latest(registry).decode()
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return generate_latest(registry).decode()
 
 
-def _write(text: str, file: str, what: str, output: Output, stdout: TextIO) -> None:
+def _write(text: str, file: str, stdout: TextIO) -> None:
     """Write a text to a file; `-`: to `stdout`."""
     if file == "-":
         stdout.write(text)
@@ -95,14 +114,19 @@ def _write(text: str, file: str, what: str, output: Output, stdout: TextIO) -> N
         write_whole(Path(file), text)
     except OSError as error:
         raise LakeholdError(f'file "{file}" cannot be written', code="usage", detail=f"{error.strerror}.") from error
-    output.notice(f"{what} in {file}")
+
+
+def _notice_file(output: Output, what: str, file: str) -> None:
+    if file != "-":
+        output.notice(f"{what} in {file}")
 
 
 def _watch(lake: Lake, every_s: float) -> None:
     """Draw the lake again and again until Ctrl-C; the last picture stays on the terminal."""
-    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
+
+    from lakehold.console import Console
 
     stop = stop_on_signal()
     with Live(console=Console(highlight=False), auto_refresh=False) as live:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from lakehold.console import Console
 from lakehold.ingest.batch import BatchReport
 from lakehold.sql.result import Result
 from lakehold.stack import ServerEvent

@@ -71,6 +71,16 @@ class StatusReader(Collector):
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+class UnreadableCollector(Collector):
+    """Collects the status of a lake that cannot be read: `lakehold_up 0` alone."""
+
+    def collect(self) -> Sequence[Metric]:
+        """Make the family."""
+        found = StatusFamilies()
+        found.put("up", 0)
+        return found.families()
+
+
 class StatusCollector(Collector):
     """Collects the status for a registry of Prometheus; a lake that cannot be read is `lakehold_up 0`, and no error."""
 
@@ -95,9 +105,7 @@ class StatusCollector(Collector):
             return self._reader.collect()
         except Exception as error:  # whatever it is, the counters of the process are still shown
             log.warning("the status cannot be read: %s", error, exc_info=not isinstance(error, LakeholdError))
-            down = StatusFamilies()
-            down.put("up", 0)
-            return down.families()
+            return UnreadableCollector().collect()
 
 
 def _answer(request: Future[T]) -> T | None:

@@ -170,7 +170,7 @@ class SourceFacts:
         name: Its name.
         tables: How many it feeds.
         stopped: How many of them are stopped.
-        upper_ms: Write frontier of the tables that are in sync; None before the first batch.
+        upper_ms: Write frontier of the tables that are in sync; None before the first batch, and without tables.
         run_by: The process that holds its lease now.
         interrupted_ms: The timestamp of a batch that was begun and is not committed while no process runs it.
     """

@@ -328,12 +328,15 @@ def _source(name: str, defined: Definitions, readers: Sequence[ReaderState], at_
     # All readers of a source share its lease.
     lease = next((reader.lease for reader in own), None)
     runs = lease is not None and at_ms < lease.until_ms
-    open_batches = [reader.intent.mz_timestamp for reader in own if reader.intent is not None]
+    tables = defined.tables_of(name)
+    # Of a source that lost its last table, readers stay as they are: no ingest runs, so nothing is late or interrupted.
+    with_tables = own if tables else []
+    open_batches = [reader.intent.mz_timestamp for reader in with_tables if reader.intent is not None]
     return SourceFacts(
         name=name,
-        tables=len(defined.tables_of(name)),
+        tables=len(tables),
         stopped=sum(len(reader.tables) for reader in own if reader.error is not None),
-        upper_ms=next((reader.upper_ms for reader in own if reader.reader == MAIN_READER), None),
+        upper_ms=next((reader.upper_ms for reader in with_tables if reader.reader == MAIN_READER), None),
         run_by=lease.holder if lease is not None and runs else None,
         interrupted_ms=None if runs else min(open_batches, default=None),
     )

@@ -65,7 +65,7 @@ def read_suite(directory: Path | None, full_name: str) -> Suite | None:
         return None
     path = suite_path(directory, full_name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         json.loads(text)  # whose errors name line and column
         file = _SUITE_FILE.validate_json(text)
     except FileNotFoundError:

@@ -64,7 +64,7 @@ def read_tokens(path: Path) -> Tokens:
         SettingsError: The file cannot be read, has no token, or has a line that is none.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise _unusable(path, f"{error.strerror}.") from error
     except UnicodeDecodeError as error:

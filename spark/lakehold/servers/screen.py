@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from lakehold.console import Console
 from lakehold.servers.server import OnEvent, ServerEvent, ServerStatus
 from lakehold.servers.server_directory import default_directory, unset_directory
 

@@ -141,7 +141,7 @@ def _path(directory: Path, full_name: str) -> Path:
 
 def _read(path: Path) -> _ContractFile | None:
     try:
-        return _ContractFile.model_validate_json(path.read_text(encoding="utf-8"))
+        return _ContractFile.model_validate_json(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return None
     except ValidationError as error:
