@@ -66,16 +66,12 @@ def aggregation(
     items = splitting.items(select)
     having = splitting.clause("HAVING")
     if select.args.get("distinct"):
-        if group is not None or having:
-            raise NotSplit("it has DISTINCT over groups")
         splitting.keys = list(items)
     elif group is not None:
         splitting.keys = list(splitting.group_keys(group, items))
     finished = tuple(splitting.finished(item, whole=True) for item in items)
     splitting.check_names(having)
     condition = splitting.finished(having, whole=False) if having else ""
-    if select.args.get("distinct") and splitting.calls:
-        raise NotSplit("it has DISTINCT over aggregates")
     (statement,) = split(splitting.rows_text(), query.written.catalog)
     before = parse(statement)
     return Aggregation(

@@ -75,6 +75,9 @@ def _plan(query: QueryTree, reading: SourceReading, parse: _Parse) -> Plan:
         if is_grouped(select):
             raise NotIncremental("it has both a window and groups")
         return _touched(query, rows, scope, _partition_columns(windows, scope), parse)
+    if select.args.get("distinct") and (aggregates or select.args.get("group") or select.args.get("having")):
+        # Equal rows of several groups become one, so a row does not follow from the rows of one group.
+        raise NotIncremental("it has DISTINCT over groups")
     if _is_recomputed(query.tree):
         return _touched(query, rows, scope, _group_columns(select, scope), parse)
     found = aggregation(query, select, [name for name, _ in scope.relations], parse)
