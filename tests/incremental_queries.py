@@ -133,6 +133,7 @@ _AGGREGATES = [
     "bool_and(t.b)",
     "bool_or(t.b)",
     "count_if(t.n > 1)",
+    r"count_if(t.g RLIKE r'\w') - count_if(t.g RLIKE r'\W')",
     "sum(t.n * 2) + 1",
     "coalesce(sum(t.m), 0)",
     "max(d.name)",

@@ -103,6 +103,17 @@ def test_columns_of_two_tables_with_the_same_name_are_different_keys() -> None:
     assert found.rows.text == "SELECT t.k AS k0, d.k AS k1 FROM s.t JOIN s.d ON t.x = d.x"
 
 
+def test_text_keeps_its_case_when_expressions_are_compared() -> None:
+    found = plan_of(
+        r"SELECT count_if(c RLIKE r'\d') AS a, count_if(c RLIKE r'\D'), count_if(C rlike r'\d') AS d FROM s.t"
+    )
+    assert isinstance(found, Aggregation)
+    assert found.items == ("g0", "g1", "g0")
+    found = plan_of("""SELECT C = R"a", max(c) FROM s.t GROUP BY c = R"A", c = R"a" """)
+    assert isinstance(found, Aggregation)
+    assert found.items[0] == "k1"
+
+
 def test_a_part_of_a_union_all_does_not_compare_the_columns_of_another() -> None:
     found = plan_of("SELECT a FROM s.t, s.u WHERE b = c UNION ALL SELECT a FROM s.t, s.u")
     assert isinstance(found, RowQuery)

@@ -234,7 +234,8 @@ class _Splitting:
                 at += length
                 continue
             source = self._source(tokens[at])
-            found.append(source if source[:1] in "'\"" else source.upper())
+            # Text of any kind keeps its case, also r'\d', which is not r'\D'.
+            found.append(source if source[-1] in "'\"" else source.upper())
             at += 1
         return tuple(found)
 
