@@ -18,7 +18,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.query_sources import Scope, SourceReading, is_grouped
 from lakehold.sql.query_tree import QueryTree
-from lakehold.sql.row_by_row import unknown_call
+from lakehold.sql.row_by_row import has_inner_star, unknown_call
 from lakehold.sql.subqueries import NotIncremental, apart, own_nodes, own_selects
 from lakehold.subscribe.incremental_plan import Aggregation, Around, Plan, RowQuery, TouchedGroups, Whole
 from lakehold.subscribe.statement import Query, TableReference
@@ -59,6 +59,8 @@ def _parsed(text: str, query: QueryTree, parse: _Parse) -> Query:
 
 def _plan(query: QueryTree, reading: SourceReading, parse: _Parse) -> Plan:
     selects = list(own_selects(query.tree))
+    if has_inner_star(query.tree):
+        raise NotIncremental("it has a * inside an expression")
     own, _ = apart(query, selects)
     others = _OF_WINDOWS | _SYNTAX
     if (name := unknown_call(own, others | AGGREGATES | RECOMPUTED)) is not None:
