@@ -71,6 +71,8 @@ def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan])
         "SELECT a, count(*) FROM s.t GROUP BY ROLLUP (a)",
         "SELECT sum(b) AS a FROM s.t GROUP BY a HAVING a > 2",
         "SELECT transform(a, x -> x + 1) FROM s.t GROUP BY a",
+        "SELECT k, count(*) FROM s.t LEFT JOIN s.u USING (k) GROUP BY u.k, t.k",
+        "SELECT max(a) FROM s.t LEFT JOIN s.u USING (k) GROUP BY t.k + 1, u.k + 1 HAVING k + 1 > 2",
         "SELECT to_json(struct(*)) FROM s.t",
         "SELECT a FROM s.t WHERE xxhash64(b, *) > 2",
         "SELECT t.a, struct(u.*) AS b FROM s.t JOIN s.u ON t.k = u.k",
@@ -108,6 +110,12 @@ def test_columns_of_two_tables_with_the_same_name_are_different_keys() -> None:
     assert isinstance(found, Aggregation)
     assert found.items == ("k1", "k0", "g0")
     assert found.rows.text == "SELECT t.k AS k0, d.k AS k1 FROM s.t JOIN s.d ON t.x = d.x"
+
+
+def test_a_key_that_is_written_the_same_comes_before_keys_that_are_similar() -> None:
+    found = plan_of("SELECT k, u.k, count(*) FROM s.t LEFT JOIN s.u USING (k) GROUP BY u.k, k")
+    assert isinstance(found, Aggregation)
+    assert found.items == ("k1", "k0", "g0")
 
 
 def test_text_keeps_its_case_when_expressions_are_compared() -> None:

@@ -219,9 +219,12 @@ class _Splitting:
         """Return the number of the key that `tokens` are: one that is written the same, or with or without its table."""
         words = self._words(tokens)
         keys = [self._words(key) for key in self.keys]
-        same = (place for place, key in enumerate(keys) if key == words)
-        similar = (place for place, key in enumerate(keys) if _are_similar(key, words))
-        return next(same, next(similar, None))
+        if words in keys:
+            return keys.index(words)
+        similar = {key: place for place, key in enumerate(keys) if _are_similar(key, words)}
+        if len(similar) > 1:
+            raise NotSplit(f"{self.text(tokens)} may be one of several keys of its groups")
+        return next(iter(similar.values()), None)
 
     def _words(self, tokens: Tokens) -> tuple[Word, ...]:
         """Return words by which two expressions can be compared; a column is one word."""
