@@ -124,6 +124,7 @@ def test_a_view_stops_when_a_name_of_its_query_belongs_to_another_column(
     stopping = {
         "bi.rows": ("", "SELECT id, s FROM shop.t" if change == "inside" else "SELECT id, v FROM shop.t"),
         "bi.keyed": ("KEY (id)", "SELECT * FROM shop.t"),
+        "bi.bodies": ("", "SELECT id, to_json(struct(*)) AS body FROM shop.t"),
     }
     for name, (clauses, query) in stopping.items():
         lake.sql(f"CREATE MATERIALIZED VIEW {name} {clauses} AS {query}")

@@ -36,6 +36,7 @@ def plan_of(query: str) -> Plan:
         ("SELECT any(b) FROM s.t", Aggregation),
         ("SELECT a, a IS DISTINCT FROM b FROM s.t GROUP BY a, 2", Aggregation),
         ("SELECT DISTINCT a, b FROM s.t", Aggregation),
+        ("SELECT a, t.*, count(*) OVER (PARTITION BY a) FROM s.t", TouchedGroups),
         ("SELECT any_value(a) FROM s.t GROUP BY a", TouchedGroups),
         ("SELECT count(DISTINCT b) FROM s.t GROUP BY a", TouchedGroups),
         ("SELECT rank() OVER (PARTITION BY a, b ORDER BY c), max(d) OVER (PARTITION BY a) FROM s.t", TouchedGroups),
@@ -70,6 +71,19 @@ def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan])
         "SELECT a, count(*) FROM s.t GROUP BY ROLLUP (a)",
         "SELECT sum(b) AS a FROM s.t GROUP BY a HAVING a > 2",
         "SELECT transform(a, x -> x + 1) FROM s.t GROUP BY a",
+        "SELECT k, count(*) FROM s.t LEFT JOIN s.u USING (k) GROUP BY u.k, t.k",
+        "SELECT max(a) FROM s.t LEFT JOIN s.u USING (k) GROUP BY t.k + 1, u.k + 1 HAVING k + 1 > 2",
+        "SELECT to_json(struct(*)) FROM s.t",
+        "SELECT a FROM s.t WHERE xxhash64(b, *) > 2",
+        "SELECT t.a, struct(u.*) AS b FROM s.t JOIN s.u ON t.k = u.k",
+        "SELECT a, max(struct(*)) FROM s.t GROUP BY a",
+        "SELECT b FROM (SELECT a, array(*) AS b FROM s.t)",
+        "SELECT a, count(b, *) FROM s.t GROUP BY a",
+        "SELECT DISTINCT count(DISTINCT b) FROM s.t GROUP BY a",
+        "SELECT DISTINCT any_value(b) FROM s.t GROUP BY a, c",
+        "SELECT DISTINCT a FROM s.t GROUP BY a, b",
+        "SELECT DISTINCT max(a) FROM s.t",
+        "SELECT n FROM (SELECT DISTINCT a, count(DISTINCT b) AS n FROM s.t GROUP BY a, c)",
         "SELECT sum(n) OVER (ORDER BY k) FROM s.t",
         "SELECT sum(n) OVER (PARTITION BY struct_column.k) FROM s.t",
         "SELECT a FROM (SELECT a FROM s.t ORDER BY b LIMIT 3)",
@@ -96,6 +110,23 @@ def test_columns_of_two_tables_with_the_same_name_are_different_keys() -> None:
     assert isinstance(found, Aggregation)
     assert found.items == ("k1", "k0", "g0")
     assert found.rows.text == "SELECT t.k AS k0, d.k AS k1 FROM s.t JOIN s.d ON t.x = d.x"
+
+
+def test_a_key_that_is_written_the_same_comes_before_keys_that_are_similar() -> None:
+    found = plan_of("SELECT k, u.k, count(*) FROM s.t LEFT JOIN s.u USING (k) GROUP BY u.k, k")
+    assert isinstance(found, Aggregation)
+    assert found.items == ("k1", "k0", "g0")
+
+
+def test_text_keeps_its_case_when_expressions_are_compared() -> None:
+    found = plan_of(
+        r"SELECT count_if(c RLIKE r'\d') AS a, count_if(c RLIKE r'\D'), count_if(C rlike r'\d') AS d FROM s.t"
+    )
+    assert isinstance(found, Aggregation)
+    assert found.items == ("g0", "g1", "g0")
+    found = plan_of("""SELECT C = R"a", max(c) FROM s.t GROUP BY c = R"A", c = R"a" """)
+    assert isinstance(found, Aggregation)
+    assert found.items[0] == "k1"
 
 
 def test_a_part_of_a_union_all_does_not_compare_the_columns_of_another() -> None:

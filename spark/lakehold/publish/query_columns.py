@@ -19,7 +19,7 @@ QUERY_COLUMNS = "lakehold.query-columns"
 
 QueryColumns = Mapping[str, Mapping[str, int]]
 
-_ALL_ROWS = re.compile(r"\(\s*\*\s*\)")
+_ALL_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"\*|\bnatural\b", re.IGNORECASE)
 
 

@@ -66,16 +66,12 @@ def aggregation(
     items = splitting.items(select)
     having = splitting.clause("HAVING")
     if select.args.get("distinct"):
-        if group is not None or having:
-            raise NotSplit("it has DISTINCT over groups")
         splitting.keys = list(items)
     elif group is not None:
         splitting.keys = list(splitting.group_keys(group, items))
     finished = tuple(splitting.finished(item, whole=True) for item in items)
     splitting.check_names(having)
     condition = splitting.finished(having, whole=False) if having else ""
-    if select.args.get("distinct") and splitting.calls:
-        raise NotSplit("it has DISTINCT over aggregates")
     (statement,) = split(splitting.rows_text(), query.written.catalog)
     before = parse(statement)
     return Aggregation(
@@ -223,9 +219,12 @@ class _Splitting:
         """Return the number of the key that `tokens` are: one that is written the same, or with or without its table."""
         words = self._words(tokens)
         keys = [self._words(key) for key in self.keys]
-        same = (place for place, key in enumerate(keys) if key == words)
-        similar = (place for place, key in enumerate(keys) if _are_similar(key, words))
-        return next(same, next(similar, None))
+        if words in keys:
+            return keys.index(words)
+        similar = {key: place for place, key in enumerate(keys) if _are_similar(key, words)}
+        if len(similar) > 1:
+            raise NotSplit(f"{self.text(tokens)} may be one of several keys of its groups")
+        return next(iter(similar.values()), None)
 
     def _words(self, tokens: Tokens) -> tuple[Word, ...]:
         """Return words by which two expressions can be compared; a column is one word."""
@@ -238,7 +237,8 @@ class _Splitting:
                 at += length
                 continue
             source = self._source(tokens[at])
-            found.append(source if source[:1] in "'\"" else source.upper())
+            # Text of any kind keeps its case, also r'\d', which is not r'\D'.
+            found.append(source if source[-1] in "'\"" else source.upper())
             at += 1
         return tuple(found)
 

@@ -18,7 +18,7 @@ from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.query_sources import Scope, SourceReading, is_grouped
 from lakehold.sql.query_tree import QueryTree
-from lakehold.sql.row_by_row import unknown_call
+from lakehold.sql.row_by_row import has_inner_star, unknown_call
 from lakehold.sql.subqueries import NotIncremental, apart, own_nodes, own_selects
 from lakehold.subscribe.incremental_plan import Aggregation, Around, Plan, RowQuery, TouchedGroups, Whole
 from lakehold.subscribe.statement import Query, TableReference
@@ -59,6 +59,8 @@ def _parsed(text: str, query: QueryTree, parse: _Parse) -> Query:
 
 def _plan(query: QueryTree, reading: SourceReading, parse: _Parse) -> Plan:
     selects = list(own_selects(query.tree))
+    if has_inner_star(query.tree):
+        raise NotIncremental("it has a * inside an expression")
     own, _ = apart(query, selects)
     others = _OF_WINDOWS | _SYNTAX
     if (name := unknown_call(own, others | AGGREGATES | RECOMPUTED)) is not None:
@@ -75,6 +77,9 @@ def _plan(query: QueryTree, reading: SourceReading, parse: _Parse) -> Plan:
         if is_grouped(select):
             raise NotIncremental("it has both a window and groups")
         return _touched(query, rows, scope, _partition_columns(windows, scope), parse)
+    if select.args.get("distinct") and (aggregates or select.args.get("group") or select.args.get("having")):
+        # Equal rows of several groups become one, so a row does not follow from the rows of one group.
+        raise NotIncremental("it has DISTINCT over groups")
     if _is_recomputed(query.tree):
         return _touched(query, rows, scope, _group_columns(select, scope), parse)
     found = aggregation(query, select, [name for name, _ in scope.relations], parse)

@@ -29,6 +29,8 @@ def select_list_offset(query: QueryTree) -> int | None:
     select = query.tree
     if not (isinstance(select, exp.Select) and _is_plain(select) and unknown_call(query) is None):
         return None
+    if has_inner_star(select):
+        return None
     cursor = Cursor(query.written)
     if not cursor.accept("SELECT"):
         return None
@@ -50,6 +52,18 @@ def _is_plain(select: exp.Select) -> bool:
         and not source.alias_column_names
         and not any(node is not select and isinstance(node, exp.Query | exp.QueryTransform) for node in select.walk())
     )
+
+
+def has_inner_star(tree: exp.Expr) -> bool:
+    """Return whether a `*` inside an expression stands for columns: over a diff it would also stand for timestamp and diff."""
+    for star in tree.find_all(exp.Star):
+        columns = star.parent if isinstance(star.parent, exp.Column) else star
+        around = columns.parent
+        is_item = isinstance(around, exp.Select) and columns.arg_key == "expressions"
+        counts_rows = isinstance(around, exp.Count) and columns is star and not around.expressions
+        if not (is_item or counts_rows):
+            return True
+    return False
 
 
 def unknown_call(query: QueryTree, others: Collection[str] = ()) -> str | None:
