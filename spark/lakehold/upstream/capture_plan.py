@@ -67,6 +67,7 @@ from lakehold.upstream.refusals import (
     refuse_denied,
     refuse_foreign,
     refuse_lost,
+    refuse_misidentified,
     refuse_partial,
     refuse_partial_rows,
     refuse_unfit,
@@ -99,6 +100,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
+        refuse_misidentified(wanted, found)
         refuse_partitions(wanted, found.database)
         refuse_unlogged_leaves(wanted, found.database)
         refuse_parents(wanted, found.database)

@@ -12,7 +12,7 @@ from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
-from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, Found, FoundDatabase
+from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
 from lakehold.upstream.gaps import (
     cannot_snapshot_alone,
     failing_tables,
@@ -28,7 +28,14 @@ from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.log_settings import WHOLE_ROWS, lossy_log_hints, row_image
 from lakehold.upstream.lost_values import lost_values_hints
-from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, unlogged_leaf_hints, weak_leaves
+from lakehold.upstream.partitions import (
+    NOT_FULL,
+    full_identity,
+    is_misidentified,
+    silent_hints,
+    unlogged_leaf_hints,
+    weak_leaves,
+)
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
@@ -50,6 +57,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     found_hints = [
         *_of_connector(wanted, found),
         *lossy_log_hints(wanted, found),
+        *misidentified_hints(wanted, found),
         *gone_hints(wanted, found),
         *_missed_hints(wanted, found),
     ]
@@ -79,6 +87,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
     yield from weak_leaf_hints(wanted, found.database)
+    yield from misidentified_hints(wanted, found)
     yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)
     yield from unrepaired_hints(wanted, found)
@@ -239,6 +248,18 @@ def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
         found.connector is not None and found.connector.has_position and table in joining_tables(wanted, found)
     )
     return is_late and cannot_snapshot_alone(table, found) and not snapshot.is_first and not snapshot.succeeded
+
+
+def misidentified_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each captured table whose deleted rows cannot be recognised."""
+    for table in wanted.tables:
+        if is_misidentified(table, found.database, found.columns.get(table.upstream, ())):
+            weak = weak_leaves(found.database, table.upstream, {OTHER_COLUMNS})
+            yield (
+                f"deletes of {'some partitions of ' if weak else ''}table {table.upstream} are lost, or hit other rows: REPLICA "
+                f"IDENTITY names an index that lacks columns of the key. {full_identity(table.upstream, weak)}; then ALTER "
+                f"SOURCE {object_text(wanted.source)} RESNAPSHOT"
+            )
 
 
 def weak_leaf_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:
