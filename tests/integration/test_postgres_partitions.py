@@ -10,7 +10,7 @@ import pytest
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
 from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import UNLOGGED, FoundLeaf, FoundTable
+from lakehold.upstream.found import OTHER_COLUMNS, UNLOGGED, FoundLeaf, FoundTable
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
@@ -100,6 +100,26 @@ def test_a_partition_that_is_added_later_does_not_log_whole_rows(connection: psy
             "n",
         ),
         (["id int PRIMARY KEY, n int", "ALTER TABLE t REPLICA IDENTITY NOTHING"], "n"),
+        (
+            ["id int PRIMARY KEY, n int NOT NULL UNIQUE", "ALTER TABLE t REPLICA IDENTITY USING INDEX t_n_key"],
+            OTHER_COLUMNS,
+        ),
+        (
+            [
+                "id int PRIMARY KEY, n int NOT NULL",
+                "CREATE UNIQUE INDEX by_n ON t (n, id)",
+                "ALTER TABLE t REPLICA IDENTITY USING INDEX by_n",
+            ],
+            "i",
+        ),
+        (
+            [
+                "id int PRIMARY KEY, n int NOT NULL",
+                "CREATE UNIQUE INDEX more ON t (n) INCLUDE (id)",
+                "ALTER TABLE t REPLICA IDENTITY USING INDEX more",
+            ],
+            OTHER_COLUMNS,
+        ),
         (["id int, n int", "ALTER TABLE t REPLICA IDENTITY FULL"], "f"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
 from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import CreatePublication, CreateTopic
+from lakehold.upstream.capture_steps import CreatePublication, CreateTopic, RecordMissed, RequestSnapshot
 from lakehold.upstream.declared_columns import refuse_columns
 from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.found import NOTHING, Found, FoundPublication, FoundTable
@@ -231,6 +231,36 @@ def test_a_joining_table_of_mariadb_without_a_key_gets_the_hint_before_the_conne
     (hint,) = plan(goal, world.inspect(goal)).hints
     assert "table shop.b has no primary key, so it cannot be snapshotted alone" in hint
     assert "ALTER SOURCE shop RESNAPSHOT" in hint
+
+
+def _keyed_by(kind: str, text: str) -> tuple[FoundColumn, ...]:
+    return FoundColumn("k", text, FoundType(kind, text), is_nullable=False, is_key=True), *_columns("v")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("enum", "enum('sms','email')"), ("set", "set('x','a')"), ("bit", "bit(4)"), ("float", "float")],
+)
+def test_a_table_of_mariadb_that_debezium_would_read_in_part_is_never_snapshotted_alone(kind: str, text: str) -> None:
+    world = World(frozenset({"shop.a", "shop.b", "shop.c"}), is_mariadb=True)
+    world.columns = {"shop.a": _columns("id"), "shop.b": _keyed_by(kind, text), "shop.c": _keyed_by("bit", "bit(1)")}
+    assert reconcile(world, target({"a1": "shop.a"}, capture=OF_MARIADB))
+    goal = target({"a1": "shop.a", "b1": "shop.b"}, capture=OF_MARIADB, new=["b1"])
+    found = plan(goal, world.inspect(goal))
+    assert not any(isinstance(step, RequestSnapshot) for step in found.steps)
+    assert RecordMissed(goal.capture.topic_prefix, {"b1": "shop.b"}) in found.steps
+    (hint,) = found.hints
+    assert f"table shop.b has k ({text}) in its primary key" in hint
+    assert "so it cannot be snapshotted alone" in hint
+    reconcile(world, goal)
+    standing = replace(goal, declared=None)
+    assert plan(standing, world.inspect(standing)).steps == (), "it is recorded once"
+    (hint,) = plan(standing, world.inspect(standing)).hints
+    assert hint.endswith("by which Debezium would lose rows, so only ALTER SOURCE shop RESNAPSHOT brings them")
+
+    other = target({"a1": "shop.a", "b1": "shop.b", "c1": "shop.c"}, capture=OF_MARIADB, new=["c1"])
+    requested = [step.upstream for step in plan(other, world.inspect(other)).steps if isinstance(step, RequestSnapshot)]
+    assert requested == ["shop.c"]
 
 
 def test_a_topic_without_keys_has_one_partition() -> None:

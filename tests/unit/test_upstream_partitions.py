@@ -8,8 +8,9 @@ import pytest
 
 from lakehold.errors import UpstreamError
 from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.found import FULL, NOTHING, UNLOGGED, Found, FoundLeaf, FoundTable
-from lakehold.upstream.hints import fault_hints
+from lakehold.upstream.found import FULL, NOTHING, OTHER_COLUMNS, UNLOGGED, Found, FoundLeaf, FoundTable
+from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.hints import fault_hints, misidentified_hints
 from lakehold.upstream.wanted import Wanted
 from tests.upstream_world import World, reconcile, target
 
@@ -49,6 +50,46 @@ def test_a_partition_that_is_added_later_is_reported_before_one_of_its_rows_chan
     )
     assert plan(goal, found).hints == (hint,)
     assert [*fault_hints(goal, found)] == [hint]
+
+
+def _with_identity(world: World, goal: Wanted, identity: str, *leaves: FoundLeaf) -> Found:
+    found = world.inspect(goal)
+    assert found.database is not None
+    table = FoundTable(identity, has_key=True, leaves=leaves)
+    columns = tuple(FoundColumn(n, "integer", FoundType("int4", "integer"), is_key=n == "id") for n in ("id", "code"))
+    database = replace(found.database, tables={**found.database.tables, "public.root": table})
+    return replace(found, database=database, columns={"public.root": columns})
+
+
+@pytest.mark.parametrize(
+    ("leaves", "of", "way_out"),
+    [
+        ((), "", "ALTER TABLE public.root REPLICA IDENTITY FULL"),
+        (
+            (FoundLeaf("public.a", FULL), FoundLeaf("public.b", OTHER_COLUMNS)),
+            "partitions of ",
+            f"ALTER TABLE public.b REPLICA IDENTITY FULL. {SETTING}",
+        ),
+    ],
+)
+def test_an_index_that_lacks_columns_of_the_key_identifies_no_deleted_row(
+    leaves: tuple[FoundLeaf, ...], of: str, way_out: str
+) -> None:
+    world, goal, new = World(frozenset({"public.root"})), target(ROOT), target(ROOT, new=[*ROOT])
+    with pytest.raises(UpstreamError, match=f'{of}table "public.root" logs? other columns than the key') as refusal:
+        plan(new, _with_identity(world, new, OTHER_COLUMNS, *leaves))
+    assert refusal.value.code == "replica-identity"
+    assert refusal.value.hint == f"{way_out}; then create the table again."
+    assert reconcile(world, goal)
+    found = _with_identity(world, goal, OTHER_COLUMNS, *leaves)
+    (hint,) = (hint for hint in fault_hints(goal, found) if hint.startswith("deletes of "))
+    assert hint in plan(goal, found).hints
+    assert hint.endswith(f"{way_out}; then ALTER SOURCE shop RESNAPSHOT")
+    # The lake has a key of its own, whose columns come from the row before.
+    keyed = replace(new, tables=tuple(replace(table, key=("code",)) for table in new.tables))
+    assert not [*misidentified_hints(keyed, _with_identity(world, keyed, OTHER_COLUMNS, *leaves))]
+    plan(keyed, _with_identity(world, keyed, OTHER_COLUMNS, *leaves))
+    plan(new, _with_identity(world, new, "i"))
 
 
 def test_of_many_partitions_some_are_named() -> None:

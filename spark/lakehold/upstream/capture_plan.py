@@ -28,6 +28,7 @@ from lakehold.upstream.capture_steps import (
     ForgetPosition,
     RecordFirstSnapshot,
     RecordMembers,
+    RecordMissed,
     RecordShapes,
     RecordSyncPoint,
     RequestSnapshot,
@@ -43,13 +44,14 @@ from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
 from lakehold.upstream.gaps import (
+    cannot_snapshot_alone,
     existing_tables,
-    has_no_key,
     is_keyless,
     is_recreated,
     is_unpublishable,
     joining_tables,
     tables_missing_changes,
+    unordered_key,
     unread_tables,
     unrecorded_members,
     unrecorded_shapes,
@@ -65,6 +67,7 @@ from lakehold.upstream.refusals import (
     refuse_denied,
     refuse_foreign,
     refuse_lost,
+    refuse_misidentified,
     refuse_partial,
     refuse_partial_rows,
     refuse_unfit,
@@ -97,6 +100,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
+        refuse_misidentified(wanted, found)
         refuse_partitions(wanted, found.database)
         refuse_unlogged_leaves(wanted, found.database)
         refuse_parents(wanted, found.database)
@@ -117,7 +121,9 @@ def plan(wanted: Wanted, found: Found) -> Steps:
     signals = tuple(_signal_table(wanted, found))
     copied = tuple(slot_to_copy(wanted, found))
     is_stopped = (
-        bool(signals or copied) or is_recreated(wanted, found) or any(not has_no_key(table, found) for table in out)
+        bool(signals or copied)
+        or is_recreated(wanted, found)
+        or any(not cannot_snapshot_alone(table, found) for table in out)
     )
     is_published = found.database is None or found.database.publication is not None
     steps = (
@@ -306,7 +312,11 @@ def _snapshots(wanted: Wanted, found: Found, tables: tuple[CapturedTable, ...], 
         # The topic of a table whose changes were missed has rows that are deleted upstream.
         has_gaps = {repeat.upstream for repeat in found.repeats.values()}
         for table in tables:
-            yield again(table, wanted) if table.upstream in has_gaps else snapshot_request(table, wanted)
+            if unordered_key(table.upstream, found):
+                # Unlike that of a table without a key, Debezium would not refuse the request.
+                yield RecordMissed(prefix, {table.object_id: table.upstream})
+            else:
+                yield again(table, wanted) if table.upstream in has_gaps else snapshot_request(table, wanted)
 
 
 def _released(wanted: Wanted, found: Found) -> Iterator[Step]:

@@ -78,6 +78,8 @@ class FoundPublication:
 
 NOTHING = "n"
 """The replica identity of a table whose updated and deleted rows PostgreSQL does not log."""
+OTHER_COLUMNS = "o"
+"""The replica identity of a table that names an index which lacks columns of the key: a deleted row cannot be recognised."""
 FULL = "f"
 """The replica identity of a table of which PostgreSQL logs the whole row before a change."""
 
@@ -102,8 +104,8 @@ class FoundTable:
     """A table of the database.
 
     Attributes:
-        replica_identity: What PostgreSQL logs of a row before a change: `d` the primary key, `f` all, `n` nothing, `i` an index.
-            Of a partitioned table that of the partition with the least.
+        replica_identity: What PostgreSQL logs of a row before a change: `d` the primary key, `f` all, `n` nothing, `i` an index,
+            `o` an index that lacks columns of the key. Of a partitioned table that of the partition with the least.
         has_key: The table has a primary key, or a unique index that Debezium takes in its place.
         is_owned: The source's user owns the table, which putting it into a publication requires.
         ancestors: The tables that this one is a partition of, near or far.
@@ -244,7 +246,7 @@ class FoundSnapshot:
         requested: How often a snapshot of the table was requested.
         succeeded: The connector reported that the snapshot is complete.
         failures: Reasons of failures, one for each that the connector reported.
-        missed: Changes of the table were missed since, and no snapshot of it alone could be taken, as it has no key.
+        missed: Changes of the table were missed since, and no snapshot of it alone could be taken.
         sync_point: The log position from which a table that joined is consistent with the others; None: none was recorded.
         failed_in_row: Failures since the last success or first snapshot; those of a table without a key do not count.
         again_ms: When to request a snapshot again after such a failure, epoch milliseconds; 0: there was none.

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.mysql_types import is_ordered
 from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
 from lakehold.upstream.unfit import TABLE_KINDS, unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -57,8 +59,10 @@ def joining_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     present = existing_tables(wanted, found)
     for table in wanted.tables:
         snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
-        is_had = snapshot.is_first or snapshot.succeeded
-        is_due = not _is_under_way(snapshot, has_no_key(table, found)) and not _waits(table.upstream, wanted, found)
+        is_had = snapshot.is_first or snapshot.succeeded or snapshot.missed
+        is_due = not _is_under_way(snapshot, cannot_snapshot_alone(table, found)) and not _waits(
+            table.upstream, wanted, found
+        )
         if table.upstream in present and not is_had and is_due:
             yield table
 
@@ -109,6 +113,12 @@ def is_keyless(upstream: str, found: Found) -> bool:
     return bool(columns) and not any(column.is_key for column in columns)
 
 
+def unordered_key(upstream: str, found: Found) -> tuple[FoundColumn, ...]:
+    """Return the columns in the key of a table of MySQL or MariaDB by which Debezium cannot read its rows in chunks."""
+    columns = found.columns.get(upstream, ()) if found.database is None else ()
+    return tuple(column for column in columns if column.is_key and not is_ordered(column))
+
+
 def whole_row_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     """Yield the tables without a key that only events of whole rows can follow."""
     for table in wanted.tables:
@@ -138,7 +148,11 @@ def tables_to_retry(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
     unrepaired = {table.upstream for table in wanted.tables if _lacks_repeat(table.object_id, found)}
     one_of_each = {table.upstream: table for table in wanted.tables}
     for name in existing_tables(wanted, found):
-        if name in unrepaired and not has_no_key(one_of_each[name], found) and not _waits(name, wanted, found):
+        if (
+            name in unrepaired
+            and not cannot_snapshot_alone(one_of_each[name], found)
+            and not _waits(name, wanted, found)
+        ):
             yield one_of_each[name]
 
 
@@ -147,7 +161,7 @@ def failing_tables(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTable
     one_of_each = {table.upstream: table for table in wanted.tables}
     for name in existing_tables(wanted, found):
         failures = [snapshot.failures[-1] for snapshot in _snapshots(name, wanted, found) if snapshot.again_ms]
-        if failures and not has_no_key(one_of_each[name], found):
+        if failures and not cannot_snapshot_alone(one_of_each[name], found):
             yield one_of_each[name], failures[-1]
 
 
@@ -184,7 +198,7 @@ def unrepairable_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]
     """Yield the tables with missed changes that cannot be snapshotted alone."""
     present = existing_tables(wanted, found)
     for table in wanted.tables:
-        if table.upstream in present and has_no_key(table, found) and _lacks_repeat(table.object_id, found):
+        if table.upstream in present and cannot_snapshot_alone(table, found) and _lacks_repeat(table.object_id, found):
             yield table
 
 
@@ -222,7 +236,7 @@ def repairs(repeats: Mapping[str, FoundRepeat], wanted: Wanted) -> Mapping[str, 
 
 
 def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the tables, as the database names them, that need a snapshot of their own; `has_no_key` says which can have none."""
+    """Return the tables, as the database names them, that need a snapshot of their own, including those that can have none."""
     needing = (
         *joining_tables(wanted, found),
         *tables_missing_changes(wanted, found),
@@ -232,13 +246,13 @@ def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:
     return tuple(sorted({table.upstream for table in needing}))
 
 
-def has_no_key(table: CapturedTable, found: Found) -> bool:
+def cannot_snapshot_alone(table: CapturedTable, found: Found) -> bool:
     """Return whether no snapshot of the table alone can be taken: it lacks a key, as far as is known, or its rows in the lake do.
 
-    Debezium snapshots no table alone that has no key. In a table of the lake that was written without a key, the rows of such a
-    snapshot could not be distinguished from those that it has.
+    Debezium snapshots no table alone that has no key, and loses rows of one with an `unordered_key`. In a table of the lake that
+    was written without a key, the rows of such a snapshot could not be distinguished from those that it has.
     """
-    if table.upstream in found.multisets:
+    if table.upstream in found.multisets or unordered_key(table.upstream, found):
         return True
     if found.database is not None and table.upstream in found.database.tables:
         return not found.database.tables[table.upstream].has_key
@@ -295,6 +309,6 @@ def _waits(name: str, wanted: Wanted, found: Found) -> bool:
     return now_ms is not None and any(now_ms < snapshot.again_ms for snapshot in _snapshots(name, wanted, found))
 
 
-def _is_under_way(snapshot: FoundSnapshot, has_no_key: bool) -> bool:
+def _is_under_way(snapshot: FoundSnapshot, is_alone_refused: bool) -> bool:
     """Return whether a snapshot was requested and not answered. One that needs a key counts as such until the table has one."""
-    return snapshot.requested > len(snapshot.failures) or (has_no_key and _NO_KEY in snapshot.failures)
+    return snapshot.requested > len(snapshot.failures) or (is_alone_refused and _NO_KEY in snapshot.failures)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from lakehold.definitions import Envelope, full_name_text, object_text
 from lakehold.errors import TableGone
 from lakehold.upstream.found import Found
-from lakehold.upstream.gaps import has_no_key, missing_tables, returned_tables
+from lakehold.upstream.gaps import cannot_snapshot_alone, missing_tables, returned_tables
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -36,8 +36,8 @@ def waits_of_returned(wanted: Wanted, found: Found) -> Mapping[str, TableGone]:
             f'table "{table.full_name}" waits for a snapshot',
             table=table.full_name,
             detail=f"The database has a table {table.upstream} again, with rows that no change brought.",
-            hint=f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT: without a primary key it is not snapshotted alone."
-            if has_no_key(table, found)
+            hint=f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT: it cannot be snapshotted alone."
+            if cannot_snapshot_alone(table, found)
             else "Ingest: the table continues once the snapshot is complete.",
         )
         for table in returned_tables(wanted, found)

@@ -12,14 +12,15 @@ from lakehold.definitions import ConnectionType, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
-from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, Found, FoundDatabase
+from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
 from lakehold.upstream.gaps import (
+    cannot_snapshot_alone,
     failing_tables,
-    has_no_key,
     joining_tables,
     silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
+    unordered_key,
     unrepairable_tables,
     whole_row_tables,
 )
@@ -27,7 +28,14 @@ from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.log_settings import WHOLE_ROWS, lossy_log_hints, row_image
 from lakehold.upstream.lost_values import lost_values_hints
-from lakehold.upstream.partitions import NOT_FULL, full_identity, silent_hints, unlogged_leaf_hints, weak_leaves
+from lakehold.upstream.partitions import (
+    NOT_FULL,
+    full_identity,
+    is_misidentified,
+    silent_hints,
+    unlogged_leaf_hints,
+    weak_leaves,
+)
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
@@ -49,6 +57,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     found_hints = [
         *_of_connector(wanted, found),
         *lossy_log_hints(wanted, found),
+        *misidentified_hints(wanted, found),
         *gone_hints(wanted, found),
         *_missed_hints(wanted, found),
     ]
@@ -78,6 +87,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
     yield from weak_leaf_hints(wanted, found.database)
+    yield from misidentified_hints(wanted, found)
     yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)
     yield from unrepaired_hints(wanted, found)
@@ -120,7 +130,7 @@ def _loses_changes(version: str) -> bool:
 def _will_wait(wanted: Wanted, found: Found) -> bool:
     """Return whether a table joins, beside others, a connector that has no signal table."""
     has_position = found.connector is not None and found.connector.has_position
-    new = {table.upstream for table in joining_tables(wanted, found) if not has_no_key(table, found)}
+    new = {table.upstream for table in joining_tables(wanted, found) if not cannot_snapshot_alone(table, found)}
     return has_position and not wants_signal_table(wanted) and bool(new) and new != {*wanted.upstream_tables}
 
 
@@ -197,14 +207,17 @@ def unfit_hints(wanted: Wanted, found: Found) -> Iterator[str]:
 
 def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
-        f"{_keyless(table, found)}, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
-        if has_no_key(table, found)
+        f"{_why_not_alone(table, found)}, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
+        if cannot_snapshot_alone(table, found)
         else "a new snapshot brings its rows, and at its end lakehold deletes those that were deleted meanwhile"
     )
     return f"{_missed(table)}: {way_out}"
 
 
-def _keyless(table: CapturedTable, found: Found) -> str:
+def _why_not_alone(table: CapturedTable, found: Found) -> str:
+    if columns := unordered_key(table.upstream, found):
+        names = ", ".join(f"{column.name} ({column.text})" for column in columns)
+        return f"it has {names} in its primary key, by which Debezium would lose rows"
     tables = found.database.tables if found.database is not None else {}
     has_key = table.upstream in tables and tables[table.upstream].has_key
     return "it had no primary key when the lake began it" if has_key else "it has no primary key"
@@ -218,8 +231,8 @@ def _missed(table: CapturedTable) -> str:
 def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[str]:
     if _lacks_snapshot(table, wanted, found):
         yield (
-            f"table {table.upstream} {_keyless(table, found).removeprefix('it ')}, so it cannot be snapshotted alone. It gets "
-            "changes from now on. "
+            f"table {table.upstream} {_why_not_alone(table, found).removeprefix('it ')}, so it cannot be "
+            "snapshotted alone. It gets changes from now on. "
             f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots all tables, and makes it readable"
         )
     if row_image(found) != WHOLE_ROWS and table in whole_row_tables(wanted, found):
@@ -229,12 +242,24 @@ def _of_table(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[st
 
 
 def _lacks_snapshot(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
-    """Return whether a table without a key joins, or joined, a connector that is past its first snapshot."""
+    """Return whether a table that cannot be snapshotted alone joins, or joined, a connector that is past its first snapshot."""
     snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
     is_late = snapshot.requested > 0 or (
         found.connector is not None and found.connector.has_position and table in joining_tables(wanted, found)
     )
-    return is_late and has_no_key(table, found) and not snapshot.is_first and not snapshot.succeeded
+    return is_late and cannot_snapshot_alone(table, found) and not snapshot.is_first and not snapshot.succeeded
+
+
+def misidentified_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each captured table whose deleted rows cannot be recognised."""
+    for table in wanted.tables:
+        if is_misidentified(table, found.database, found.columns.get(table.upstream, ())):
+            weak = weak_leaves(found.database, table.upstream, {OTHER_COLUMNS})
+            yield (
+                f"deletes of {'some partitions of ' if weak else ''}table {table.upstream} are lost, or hit other rows: REPLICA "
+                f"IDENTITY names an index that lacks columns of the key. {full_identity(table.upstream, weak)}; then ALTER "
+                f"SOURCE {object_text(wanted.source)} RESNAPSHOT"
+            )
 
 
 def weak_leaf_hints(wanted: Wanted, database: FoundDatabase | None) -> Iterator[str]:

@@ -91,6 +91,19 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
 """Types by their `DATA_TYPE` in the information schema."""
 
 
+_UNORDERED = frozenset({"enum", "set", "float"})
+
+
+def is_ordered(column: FoundColumn) -> bool:
+    """Return whether the server sorts a column's values as it compares them with those that Debezium reads.
+
+    Debezium reads a single table in chunks: the rows after the last key that it has, in the order of the key. The server sorts
+    members of ENUM and SET by their number and compares them as text. It compares BIT with bytes as text. FLOAT has digits that
+    a value lacks once it is read: the last row is greater than itself, and the snapshot never ends.
+    """
+    return column.type.name not in _UNORDERED and not (column.type.name == "bit" and column.type.arguments[:1] > (1,))
+
+
 def sent(column: FoundColumn) -> SentType:
     """Return the type in which Debezium sends a column."""
     rule = TYPES.get(column.type.name)

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lakehold.definitions import ConnectionType, full_name_text
 from lakehold.errors import UpstreamError
-from lakehold.upstream.found import NOTHING, UNLOGGED, FoundDatabase, FoundLeaf
+from lakehold.upstream.found import NOTHING, OTHER_COLUMNS, UNLOGGED, FoundDatabase, FoundLeaf
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
-NOT_FULL = frozenset({NOTHING, "i", "d"})
+NOT_FULL = frozenset({NOTHING, OTHER_COLUMNS, "i", "d"})
 """The replica identities of tables whose updates may lack the row before."""
 _NAMED_AT_MOST = 5
 
@@ -59,6 +60,17 @@ def weak_leaves(database: FoundDatabase | None, upstream: str, identities: Colle
     """Return the partitions of a table that are logged by one of some replica identities; none of a plain table."""
     leaves = database.tables[upstream].leaves if database is not None else ()
     return [leaf.name for leaf in leaves if not leaf.unlogged and leaf.replica_identity in identities]
+
+
+def is_misidentified(table: CapturedTable, database: FoundDatabase | None, columns: Sequence[FoundColumn]) -> bool:
+    """Return whether PostgreSQL logs other columns of deleted rows than those of the key, so that others are deleted or none.
+
+    Columns that KEY names have nothing to do with the primary key: the table takes their values from the row before.
+    """
+    if database is None or table.upstream not in database.tables:
+        return False
+    is_key_given = bool(table.key) and {*table.key} != {column.name for column in columns if column.is_key}
+    return database.tables[table.upstream].replica_identity == OTHER_COLUMNS and not is_key_given
 
 
 def full_identity(upstream: str, leaves: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ from lakehold.upstream.found import (
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.postgres_columns import KEY_INDEX, columns_of
+from lakehold.upstream.postgres_columns import columns_of, key_index_sql
 from lakehold.upstream.postgres_failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres_initial_values import initial_values
 from lakehold.upstream.postgres_partitions import identity_sql, leaves_of, weakest_identity
@@ -73,7 +73,7 @@ _TABLES = f"""
                 JOIN pg_class h ON h.oid = i.inhrelid JOIN pg_namespace hn ON hn.oid = h.relnamespace
                 WHERE i.inhparent = c.oid ORDER BY 1
            ) ELSE '{{}}' END
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL ({key_index_sql("c")}) k ON true
     WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', %s)
     ORDER BY 2
 """

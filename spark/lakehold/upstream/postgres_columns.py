@@ -10,19 +10,25 @@ from psycopg.rows import dict_row
 
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
-KEY_INDEX = """
+_KEY_INDEX = """
     SELECT (i.indkey::int2[])[0 : i.indnkeyatts - 1] AS columns, i.indisprimary, i.indisprimary OR (
                i.indpred IS NULL AND i.indisvalid AND i.indnkeyatts = i.indnatts AND NOT EXISTS (
-                   SELECT FROM pg_attribute n WHERE n.attrelid = c.oid AND n.attnum = ANY(i.indkey) AND NOT n.attnotnull)
+                   SELECT FROM pg_attribute n WHERE n.attrelid = {of}.oid AND n.attnum = ANY(i.indkey) AND NOT n.attnotnull)
            ) AS tells_rows_apart
     FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
-    WHERE i.indrelid = c.oid AND i.indisunique AND i.indexprs IS NULL
+    WHERE i.indrelid = {of}.oid AND i.indisunique AND i.indexprs IS NULL
     ORDER BY i.indisprimary DESC, i.indisclustered DESC, x.relname LIMIT 1
 """
-"""The index of a table `c` whose columns Debezium takes for the message key: that of the primary key, else the first unique one.
 
-Debezium takes it even if it has nulls or leaves rows out, and so does not identify all rows.
-"""
+
+def key_index_sql(of: str) -> str:
+    """Write the query for the index of `pg_class` row `of` whose columns Debezium takes for the message key.
+
+    That is the index of the primary key, else the first unique one. Debezium takes it even if it has nulls or leaves rows out,
+    and so does not identify all rows.
+    """
+    return _KEY_INDEX.format(of=of)
+
 
 _COLUMNS = f"""
     WITH RECURSIVE attribute AS (
@@ -32,7 +38,7 @@ _COLUMNS = f"""
                coalesce(k.tells_rows_apart AND a.attnum = ANY(k.columns), false) AS is_key
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-        LEFT JOIN LATERAL ({KEY_INDEX}) k ON true
+        LEFT JOIN LATERAL ({key_index_sql("c")}) k ON true
         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname || '.' || c.relname = ANY(%s)
     ), below AS (
         SELECT attrelid, attnum, atttypid AS type, atttypmod AS modifier, attndims::int AS dimensions FROM attribute

@@ -8,18 +8,25 @@ from typing import Any
 
 import psycopg
 
-from lakehold.upstream.found import UNLOGGED, FoundLeaf
+from lakehold.upstream.found import FULL, NOTHING, OTHER_COLUMNS, UNLOGGED, FoundLeaf
+from lakehold.upstream.postgres_columns import key_index_sql
 
-_WEAKEST_FIRST = "nidf"
+_WEAKEST_FIRST = (NOTHING, OTHER_COLUMNS, "i", "d", FULL)
 _UNLOGGED = {"u": UNLOGGED, "f": "foreign table"}
 
 
 def identity_sql(of: str) -> str:
-    """Write the SQL of the replica identity of `pg_class` row `of`; without the index that it names, it is that of nothing."""
+    """Write the SQL of the replica identity of `pg_class` row `of`, as `FoundTable` has it.
+
+    Without the index that it names, it is that of nothing.
+    """
     index = f"SELECT FROM pg_index r WHERE r.indrelid = {of}.oid AND"
     return (
         f"CASE WHEN {of}.relreplident = 'd' AND NOT EXISTS ({index} r.indisprimary AND r.indimmediate)"
-        f" OR {of}.relreplident = 'i' AND NOT EXISTS ({index} r.indisreplident) THEN 'n' ELSE {of}.relreplident::text END"
+        f" OR {of}.relreplident = 'i' AND NOT EXISTS ({index} r.indisreplident) THEN '{NOTHING}'"
+        f" WHEN {of}.relreplident = 'i' AND EXISTS ({index} r.indisreplident AND NOT"
+        f" (SELECT columns FROM ({key_index_sql(of)}) k) <@ (r.indkey::int2[])[0 : r.indnkeyatts - 1]) THEN '{OTHER_COLUMNS}'"
+        f" ELSE {of}.relreplident::text END"
     )
 
 

@@ -12,11 +12,11 @@ from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failover, slot_lost
-from lakehold.upstream.found import NOTHING, Found, FoundDatabase
+from lakehold.upstream.found import NOTHING, OTHER_COLUMNS, Found, FoundDatabase
 from lakehold.upstream.gaps import existing_tables, is_unpublishable, whole_row_tables
 from lakehold.upstream.identifier_quoting import identifier_text
 from lakehold.upstream.log_settings import WHOLE_ROWS, row_image
-from lakehold.upstream.partitions import full_identity, weak_leaves
+from lakehold.upstream.partitions import full_identity, is_misidentified, weak_leaves
 from lakehold.upstream.publication_gaps import is_completed, narrowed, unpublished_operations
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.wanted import MARK, Wanted
@@ -107,6 +107,22 @@ def refuse_unpublishable(wanted: Wanted, found: Found) -> None:
                 detail="PostgreSQL refuses UPDATE and DELETE of a published table, for everybody, if neither a primary key "
                 "that is not DEFERRABLE nor REPLICA IDENTITY says what it logs of the row before. So lakehold does not publish "
                 "the table.",
+                hint=f"{full_identity(table.upstream, weak)}; then create the table again.",
+            )
+
+
+def refuse_misidentified(wanted: Wanted, found: Found) -> None:
+    """Refuse a declared table whose deleted rows PostgreSQL logs without columns of the key."""
+    for table in wanted.tables:
+        columns = found.columns.get(table.upstream, ())
+        if table.object_id in (wanted.declared or ()) and is_misidentified(table, found.database, columns):
+            weak = weak_leaves(found.database, table.upstream, {OTHER_COLUMNS})
+            raise UpstreamError(
+                f'{"partitions of " if weak else ""}table "{table.upstream}" {"log" if weak else "logs"} other columns than the '
+                "key of deleted rows",
+                code="replica-identity",
+                detail="REPLICA IDENTITY names an index that lacks columns of the key, so PostgreSQL does not log them when a "
+                "row is deleted or gets another key: the row would stay in the lake, or another one would be deleted.",
                 hint=f"{full_identity(table.upstream, weak)}; then create the table again.",
             )
 

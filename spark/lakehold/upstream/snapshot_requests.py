@@ -8,7 +8,7 @@ from lakehold.model.offsets import Offsets
 from lakehold.upstream.capture_steps import RecordMissed, Repeat, RequestSnapshot, Step
 from lakehold.upstream.found import Found
 from lakehold.upstream.gaps import (
-    has_no_key,
+    cannot_snapshot_alone,
     silently_changed,
     tables_awaiting_repair,
     tables_to_retry,
@@ -27,7 +27,7 @@ def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iter
     between they still count as out of the publication, and the request is made again.
     """
     silent = dict(silently_changed(wanted, found))
-    names = {table.upstream for table in (*out, *silent) if has_no_key(table, found)}
+    names = {table.upstream for table in (*out, *silent) if cannot_snapshot_alone(table, found)}
     keyless = {table.object_id: table.upstream for table in wanted.tables if table.upstream in names}
     gone = {table.object_id: table.upstream for table in unrecorded_gone(wanted, found)}
     if keyless or gone:
@@ -48,9 +48,9 @@ def missed(wanted: Wanted, found: Found, out: tuple[CapturedTable, ...]) -> Iter
 def requested(table: CapturedTable, wanted: Wanted, found: Found) -> Iterator[Step]:
     """Plan a snapshot of a table that lacks no changes, but whose rows have values that no message shows.
 
-    A table without a key cannot be snapshotted alone: a record that its changes were missed is planned instead.
+    If the table cannot be snapshotted alone, a record that its changes were missed is planned instead.
     """
-    if has_no_key(table, found):
+    if cannot_snapshot_alone(table, found):
         fed = [each for each in wanted.tables if each.upstream == table.upstream]
         yield RecordMissed(wanted.capture.topic_prefix, {each.object_id: each.upstream for each in fed})
     else:
