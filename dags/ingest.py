@@ -18,7 +18,7 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
-from lakehold.orchestration.assets import TABLES, announce
+from lakehold.orchestration.assets import TABLES, Announced, announce
 from lakehold.orchestration.failures import Failures, failed, gathered, pairs, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
@@ -38,26 +38,26 @@ SOURCES = Param(
 
 @dag("lakehold_ingest", schedule=SCHEDULES.ingest_schedule, params={"sources": SOURCES}, doc_md=__doc__, **STANDARD)
 def ingest_dag() -> None:
-    @task(outlets=[TABLES])
-    def sources(params: Any = None, outlet_events: Any = None, prev_start_date_success: Any = None) -> list[list[str]]:
+    @task(inlets=[TABLES], outlets=[TABLES])
+    def sources(params: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> list[dict[str, Any]]:
         with open_lake() as lake:
-            others = ingesting.changed_by_others(lake, prev_start_date_success)
-            announce(outlet_events, TABLES, lake.settings.catalog_name, others)
-            return ingesting.chosen_sources(lake, params["sources"])
+            catalog_name = lake.settings.catalog_name
+            announced = Announced.read(inlet_events, catalog_name, len(lake.definitions.definitions().tables))
+            announce(outlet_events, TABLES, catalog_name, ingesting.changed_by_others(lake, announced))
+            groups = ingesting.chosen_sources(lake, params["sources"])
+            return [{"sources": each, "announced": announced.of(ingesting.tables_of(lake, each))} for each in groups]
 
     @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ sources }}")
-    def ingest(
-        sources: list[str], ti: Any = None, outlet_events: Any = None, prev_start_date_success: Any = None
-    ) -> Failures:
+    def ingest(sources: list[str], announced: dict[str, Any], ti: Any = None, outlet_events: Any = None) -> Failures:
         label("sources", sources)
         with open_lake() as lake:
             is_last_try = ti.try_number > ti.max_tries
-            done = ingesting.ingest(lake, sources, prev_start_date_success, is_last_try=is_last_try)
+            done = ingesting.ingest(lake, sources, Announced(**announced), is_last_try=is_last_try)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
             report_lineage(lake, done.changed)
         return pairs(done.stopped)
 
-    ingested = ingest.expand(sources=sources())
+    ingested = ingest.expand_kwargs(sources())
     tables = failed.override(task_id="table").expand(failure=gathered.override(task_id="stopped_tables")(ingested))
     [ingested, tables] >> watch()
 

@@ -103,9 +103,11 @@ def _serve() -> None:
     bag = DagBag(DAGS)
     bag.collect_dags(EXAMPLES)
     sync_bag_to_db(bag, "dags-folder", None)
+    # A run in this process leaves its values in the parameters of the DAG.
+    defaults = {dag_id: dag.params.dump() for dag_id, dag in bag.dags.items()}
     for line in sys.stdin:
         dag_id, params = json.loads(line)
-        print(json.dumps(_ran(bag.dags[dag_id], params)), file=answers, flush=True)
+        print(json.dumps(_ran(bag.dags[dag_id], defaults[dag_id] | params)), file=answers, flush=True)
 
 
 def _ran(dag: Any, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from pyarrow import parquet
+from pyiceberg.table.snapshots import Operation
 
 from lakehold.holds.commands import NewHold
 from tests.dags.conftest import Orchestrated
@@ -41,6 +42,35 @@ def test_ingest_announces_changed_tables_and_a_broken_table_is_red_alone(orchest
     last = run.log[run.log.rindex("shop.rates: table") :]
     assert "hint: Correct the producer" in last
     assert "code: bad-input" in last
+
+
+def test_each_change_is_announced_once_while_a_table_is_stopped_and_others_write(orchestrated: Orchestrated) -> None:
+    shop, lake, airflow = orchestrated.records, orchestrated.lake, orchestrated.airflow
+    run = airflow.run("lakehold_ingest")
+    assert (run.labels["table[0]"], run.state, run.events) == ("shop.rates", "failed", ())
+
+    before = lake.catalog.load_table("shop.orders").metadata.current_snapshot_id
+    shop.write("orders", (2, "paid"))
+    lake.ingest("shop")
+    lake.sql(f"CREATE SOURCE till FROM FILES '{shop.directory}' FORMAT JSON")
+    lake.sql("CREATE TABLE till.orders (id BIGINT, v STRING) FROM SOURCE till (TOPIC 'orders') ENVELOPE UPSERT")
+    run = airflow.run("lakehold_ingest", sources=["till"])
+    assert (run.state, [name for name, _ in run.events]) == ("success", ["orchestrated.till.orders"])
+    lake.sql("DROP SOURCE till CASCADE")
+    ((name, extra),) = airflow.run("lakehold_ingest").events
+    assert (name, extra["previous_snapshot_id"]) == ("orchestrated.shop.orders", str(before))
+    assert airflow.run("lakehold_ingest").events == ()
+
+    options = "options => map('rewrite-all', 'true')"
+    lake.spark.sql(f"CALL orchestrated.system.rewrite_data_files(table => 'shop.orders', {options})")
+    newest = lake.catalog.load_table("shop.orders").current_snapshot()
+    assert newest is not None
+    assert newest.summary is not None
+    assert newest.summary.operation is Operation.REPLACE
+    assert airflow.run("lakehold_ingest").events == ()
+    shop.write("orders", (2, "new"))
+    ((_, after),) = airflow.run("lakehold_ingest").events
+    assert after["previous_snapshot_id"] == extra["snapshot_id"]
 
 
 def test_sources_over_the_same_topics_are_one_task(orchestrated: Orchestrated) -> None:

@@ -10,6 +10,8 @@ import pytest
 from lakehold.errors import SourceBusy
 from lakehold.lake import Lake
 from lakehold.orchestration import ingesting
+from lakehold.orchestration.assets import Announced
+from lakehold.times import now_ms
 from tests.many_sources import LONG, ManySources
 
 pytestmark = pytest.mark.spark
@@ -27,7 +29,7 @@ def test_few_messages_come_first_and_sources_without_share_a_task(
     lake: Lake, many: ManySources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ingesting.chosen_sources(lake, []) == [["short0"], ["short1"], ["short2"], [LONG]]
-    done = ingesting.ingest(lake, many.short, None)
+    done = ingesting.ingest(lake, many.short, Announced())
     assert {changed.table for changed in done.changed} == {f"many.{name}" for name in many.short}
     assert ingesting.chosen_sources(lake, []) == [[LONG], [*many.short]]
     many.send("short1")
@@ -35,12 +37,35 @@ def test_few_messages_come_first_and_sources_without_share_a_task(
     assert ingesting.chosen_sources(lake, ["short0"]) == [["short0"]]
 
     monkeypatch.setattr(ingesting, "TURN_S", 0)
-    assert [changed.table for changed in ingesting.ingest(lake, [LONG], None).changed] == [f"many.{LONG}"]
+    assert [changed.table for changed in ingesting.ingest(lake, [LONG], Announced()).changed] == [f"many.{LONG}"]
     assert many.has_backlog()
     assert ingesting.chosen_sources(lake, [])[-2] == [LONG]
     for _ in range(3):
-        ingesting.ingest(lake, [LONG], None)
+        ingesting.ingest(lake, [LONG], Announced())
     assert not many.has_backlog()
+
+
+def test_later_commits_than_the_announced_one_are_changes_also_if_that_one_is_expired_or_not_known(
+    lake: Lake, many: ManySources
+) -> None:
+    ingesting.ingest(lake, many.short, Announced())
+    oldest_event = now_ms()
+    assert ingesting.ingest(lake, many.short, Announced({}, oldest_event)).changed == ()
+    many.send("short1")
+    lake.ingest("short1")
+    (change,) = ingesting.ingest(lake, many.short, Announced({}, oldest_event)).changed
+    assert (change.table, change.previous_snapshot_id is None) == ("many.short1", False)
+
+    def is_reported(snapshot_id: int, at_ms: int) -> bool:
+        known = Announced({"many.short1": (str(snapshot_id), at_ms)}, now_ms())
+        return bool(ingesting.ingest(lake, many.short, known).changed)
+
+    expired = 1
+    assert is_reported(expired, oldest_event)
+    assert not is_reported(expired, change.at_ms)
+    assert change.previous_snapshot_id is not None
+    assert is_reported(change.previous_snapshot_id, 0)
+    assert not is_reported(change.snapshot_id, 0)
 
 
 @pytest.mark.usefixtures("many")
@@ -59,7 +84,7 @@ def test_a_source_without_its_secret_is_a_task_of_its_own_whose_error_stops_no_o
     monkeypatch.delenv("BROKER_PASSWORD")
     assert ["vault"] in ingesting.chosen_sources(lake, [])
 
-    done = ingesting.ingest(lake, ["short0", "vault", "short1"], None)
+    done = ingesting.ingest(lake, ["short0", "vault", "short1"], Announced())
     assert {changed.table for changed in done.changed} == {"many.short0", "many.short1"}
     assert list(done.stopped) == ["vault"]
     assert done.stopped["vault"].endswith("code: secret-missing")
@@ -70,7 +95,7 @@ def test_an_error_that_may_pass_is_retried_and_the_last_try_reports_what_the_oth
     with closing(lake.batches_together(["short0"])) as another:
         next(another)
         with pytest.raises(SourceBusy):
-            ingesting.ingest(lake, ["short0", "short1"], None)
-        done = ingesting.ingest(lake, ["short0", "short1"], None, is_last_try=True)
+            ingesting.ingest(lake, ["short0", "short1"], Announced())
+        done = ingesting.ingest(lake, ["short0", "short1"], Announced(), is_last_try=True)
     assert "many.short1" in {changed.table for changed in done.changed}
     assert done.stopped["short0"].endswith("code: source-busy")

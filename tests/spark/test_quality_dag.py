@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakehold.lake import Lake
+from lakehold.orchestration.assets import Announced
 from lakehold.orchestration.checking import check_holds, check_tables
 from lakehold.orchestration.ingesting import ingest
 from lakehold.times import now_ms
@@ -31,7 +32,7 @@ def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_
         lake.sql(f"CREATE TABLE s.{name} FROM SOURCE shop (TOPIC '{name}') ENVELOPE DEBEZIUM")
         topic.snapshot([{"id": 1}], ended=name != "loads")
         topic.write(tmp_path / "topics")
-    announced = [change.table for change in ingest(lake, ["shop"], None).changed]
+    announced = [change.table for change in ingest(lake, ["shop"], Announced()).changed]
     assert sorted(announced) == ["s.goes", "s.loads", "s.stays"]
     lake.sql("DROP TABLE s.goes")
 
@@ -45,7 +46,7 @@ def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_
 
     topics["loads"].create({"id": 2})
     topics["loads"].write(tmp_path / "topics")
-    changed = [change.table for change in ingest(lake, ["shop"], None).changed]
+    changed = [change.table for change in ingest(lake, ["shop"], Announced()).changed]
     assert check_tables(lake, [], changed, 0) == {}
     assert {check.table for check in lake.verdicts.values()} == {"s.loads", "s.stays"}
 
@@ -59,7 +60,7 @@ def test_a_failing_verdict_counts_again_for_the_run_that_made_it(lake: Lake, tmp
     )
     topic.snapshot([{"id": 1}])
     topic.write(tmp_path / "topics")
-    ingest(lake, ["shop"], None)
+    ingest(lake, ["shop"], Announced())
     expectation: dict[str, Any] = {"type": "expect_column_values_to_be_in_set"}
     expectation["kwargs"] = {"column": "id", "value_set": [2]}
     suite = {"name": "s.orders", "expectations": [expectation], "meta": {}}
@@ -95,7 +96,7 @@ def test_holds_are_checked_once_their_time_has_come(lake: Lake, tmp_path: Path) 
     assert check_holds(lake, 0) == {}
     topic.snapshot([{"id": 1}])
     topic.write(tmp_path / "topics")
-    ingest(lake, ["shop"], None)
+    ingest(lake, ["shop"], Announced())
     lake.sql(f"CREATE HOLD later ON s.loads AT {now_ms() + 3_600_000} WITH (CHECK = 'record')")
     before = len(lake.verdicts.values())
     assert (check_holds(lake, 0), check_holds(lake, 0)) == ({}, {})

@@ -5,11 +5,13 @@ DAGs that depend on a table start with these events, and need no sensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, AssetAll, AssetOrTimeSchedule, CronTriggerTimetable
+
+from lakehold.times import epoch_ms
 
 TABLES = AssetAlias("lakehold-tables", group="lakehold")
 """All tables that sources feed or subscriptions read: a DAG with this schedule runs after each change of any of them."""
@@ -84,6 +86,45 @@ def announced(triggering_asset_events: Mapping[Any, Iterable[Any]], catalog_name
         catalog_name: Name of the lake's catalog.
     """
     # Not from `extra`: an event that a person or a program sends through Airflow's API has none of lakehold's.
-    assets = [event.asset for events in triggering_asset_events.values() for event in events]
-    uri, name = f"lakehold://{catalog_name}/", f"{catalog_name}."
-    return sorted({asset.name.removeprefix(name) for asset in assets if asset.uri.startswith(uri)})
+    found = (_table_of(event.asset, catalog_name) for events in triggering_asset_events.values() for event in events)
+    return sorted({table for table in found if table is not None})
+
+
+def _table_of(asset: Any, catalog_name: str) -> str | None:
+    is_table = asset.uri.startswith(f"lakehold://{catalog_name}/")
+    return str(asset.name).removeprefix(f"{catalog_name}.") if is_table else None
+
+
+@dataclass(frozen=True)
+class Announced:
+    """The newest snapshot of each table that an event of `TABLES` has announced. Airflow keeps the event if its task succeeds.
+
+    Attributes:
+        newest: Id and commit time of the snapshot, by the table's full name. Ids are text, so that XCom can keep them.
+        since_ms: A table that is not in `newest` has no event since this time; 0: it has none at all. Epoch milliseconds.
+    """
+
+    newest: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    since_ms: int = 0
+
+    @classmethod
+    def read(cls, inlet_events: Any, catalog_name: str, table_count: int) -> Announced:
+        """Read the newest events, which are enough for several runs that change all tables.
+
+        Args:
+            inlet_events: The inlet events of the context of a task that has `TABLES` as an inlet.
+            catalog_name: Name of the lake's catalog.
+            table_count: Number of the lake's tables.
+        """
+        limit = 4 * table_count + 50
+        events = list(inlet_events[TABLES].ascending(ascending=False).limit(limit))
+        newest: dict[str, tuple[str, int]] = {}
+        for event in events:
+            table, extra = _table_of(event.asset, catalog_name), event.extra or {}
+            if table is not None and {"snapshot_id", "at_ms"} <= extra.keys():
+                newest.setdefault(table, (extra["snapshot_id"], extra["at_ms"]))
+        return cls(newest, epoch_ms(events[-1].timestamp) if len(events) == limit else 0)
+
+    def of(self, tables: Collection[str]) -> dict[str, Any]:
+        """Return the part for `tables` as XCom keeps it: the arguments of another `Announced`."""
+        return asdict(Announced({name: self.newest[name] for name in tables if name in self.newest}, self.since_ms))

@@ -6,27 +6,25 @@ Airflow calls a changed table an asset event, which starts other DAGs (`assets.p
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
 from lakehold.model.shared_sources import together
-from lakehold.orchestration.assets import Changed
+from lakehold.orchestration.assets import Announced, Changed
 from lakehold.orchestration.lakes import text_of
-from lakehold.times import epoch_ms, iso
+from lakehold.times import iso
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+
     from lakehold.ingest.batch import BatchReport
     from lakehold.lake import Lake
+    from lakehold.timeline.versions import Version
 
 log = logging.getLogger(__name__)
-
-CLOCKS_APART_MS = 60_000
-"""How much the clocks of Airflow and of the writers may differ, in milliseconds."""
-
 
 TURN_S = 60
 """How long a task begins batches: the next run, which brings what other sources have got meanwhile, waits for all tasks."""
@@ -73,7 +71,7 @@ def _pending(lake: Lake, source: str) -> int:
         return 1
 
 
-def ingest(lake: Lake, sources: Sequence[str], since: datetime | None, *, is_last_try: bool = False) -> Ingested:
+def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_try: bool = False) -> Ingested:
     """Merge the records that the topics of sources have now into their tables, and report each batch in Airflow's log.
 
     A source begins batches for `TURN_S` seconds, and leaves the rest to the next run.
@@ -81,8 +79,8 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None, *, is_las
     Args:
         lake: The lake.
         sources: Their names; records that they share are read once.
-        since: When the last run began that announced all its changes (as asset events of Airflow). A table that changed after
-            that is announced again, in case its writer died before announcing it. None: every table with a snapshot is.
+        announced: The snapshots that were announced. A table with a later change is reported, also if another run or program
+            made it.
         is_last_try: Whether this is not called again for a retryable error: the result then has that error, too.
 
     Raises:
@@ -92,7 +90,7 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None, *, is_las
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
     stopped: dict[str, str] = {}
-    touched: dict[str, int] = {}
+    touched: set[str] = set()
     failed: list[LakeholdError] = []
     defined = lake.definitions.definitions()
     # A person may have dropped one since the tasks were made.
@@ -100,8 +98,7 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None, *, is_las
     for report in chain.from_iterable(lake.batches_together(group, turn_s=TURN_S) for group in groups):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
-            for table in report.tables:
-                touched.setdefault(table.table, report.timestamp_ms)
+            touched.update(table.table for table in report.tables)
             stopped.update({table: text_of(error) for table, error in report.stopped.items()})
             continue
         log.error("source %s was not ingested completely: %s", report.source, text_of(report.error))
@@ -113,25 +110,27 @@ def ingest(lake: Lake, sources: Sequence[str], since: datetime | None, *, is_las
         raise failed[0]
     if not touched:
         log.info("nothing new in %s", ", ".join(sources))
+    return Ingested(tuple(changed(lake, tables_of(lake, sources), touched, announced)), stopped)
+
+
+def tables_of(lake: Lake, sources: Sequence[str]) -> list[str]:
+    """Return the full names of the tables that sources feed."""
     defined = lake.definitions.definitions()
-    fed = [entry.definition.full_name for source in sources for entry in defined.tables_of(source)]
-    return Ingested(tuple(changed(lake, fed, touched, since)), stopped)
+    return [entry.definition.full_name for source in sources for entry in defined.tables_of(source)]
 
 
-def changed(lake: Lake, tables: Sequence[str], touched: Mapping[str, int], since: datetime | None) -> list[Changed]:
-    """Return the tables that are `touched`, or whose newest snapshot is not older than `since`.
+def changed(lake: Lake, tables: Collection[str], touched: Collection[str], announced: Announced) -> list[Changed]:
+    """Return the tables that are `touched`, or whose rows may have changed since they were announced.
 
     Args:
         lake: The lake.
         tables: Full names; tables without a snapshot are skipped.
-        touched: The timestamp of the first batch of this run that changed a table, by full name.
-        since: As for `ingest`.
+        touched: Those of them that this run changed.
+        announced: The snapshots that were announced.
     """
     from lakehold.timeline.versions import versions  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
     defined = lake.definitions.definitions().tables
-    # Airflow gives a proxy, which is false where there was no such run, and never None.
-    since_ms = epoch_ms(since) - CLOCKS_APART_MS if since else 0
     found = []
     for name in tables:
         try:
@@ -142,10 +141,10 @@ def changed(lake: Lake, tables: Sequence[str], touched: Mapping[str, int], since
         newest = state.table.current_snapshot() if state is not None else None
         if state is None or newest is None:
             continue
-        if name not in touched and newest.timestamp_ms < since_ms:
-            continue
         shown = versions(state.table, defined[name].definition.source if name in defined else None)
-        before = [version for version in shown if version.mz_timestamp < touched.get(name, since_ms)]
+        before, since = _parted(state.table, shown, *announced.newest.get(name, ("", announced.since_ms)))
+        if name not in touched and not _may_change_rows(state.table, since):
+            continue
         found.append(
             Changed(
                 name,
@@ -158,11 +157,35 @@ def changed(lake: Lake, tables: Sequence[str], touched: Mapping[str, int], since
     return found
 
 
-def changed_by_others(lake: Lake, since: datetime | None) -> list[Changed]:
-    """Return the tables of other writers that subscriptions or durable clients read, and that have changed since `since`."""
+def _parted(
+    table: IcebergTable, shown: Sequence[Version], snapshot_id: str, at_ms: int
+) -> tuple[Sequence[Version], Sequence[Version]]:
+    """Divide versions into those until the snapshot that was announced last, and those after it.
+
+    If that snapshot is expired or not known, its commit time divides them. It needs no tolerance for clocks: where not all events
+    are known, the oldest of them is several runs old.
+    """
+    places = [place for place, version in enumerate(shown, 1) if str(version.snapshot_id) == snapshot_id]
+    if not places:
+        committed = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+        places = [place for place, version in enumerate(shown, 1) if committed.get(version.snapshot_id, 0) <= at_ms]
+    place = places[-1] if places else 0
+    return shown[:place], shown[place:]
+
+
+def _may_change_rows(table: IcebergTable, since: Sequence[Version]) -> bool:
+    """Return whether one of these versions is more than a compaction, which keeps all rows."""
+    from pyiceberg.table.snapshots import Operation  # noqa: PLC0415 - Airflow imports this to read the DAGs
+
+    snapshots = (table.snapshot_by_id(version.snapshot_id) for version in since)
+    return any(s is None or s.summary is None or s.summary.operation is not Operation.REPLACE for s in snapshots)
+
+
+def changed_by_others(lake: Lake, announced: Announced) -> list[Changed]:
+    """Return the tables of other writers that subscriptions or durable clients read, and that have changed."""
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
-    return changed(lake, sorted(held - {*defined.tables, *defined.views}), {}, since)
+    return changed(lake, sorted(held - {*defined.tables, *defined.views}), (), announced)
 
 
 @dataclass(frozen=True)
@@ -190,18 +213,19 @@ def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
+def backfill(lake: Lake, tables: Sequence[str], announced: Announced) -> Filled:
     """Bring tables of a source, and others that catch up with them, in sync with the rest of the source.
+
+    The tables are reported as changed also if a try that died has changed them.
 
     Raises:
         LakeholdError: An error that may pass stopped the backfill.
     """
-    touched: dict[str, int] = {}
+    touched = {*tables}
 
     def batch(report: BatchReport) -> None:
         _log_batch(report)
-        for table in report.tables:
-            touched.setdefault(table.table, report.timestamp_ms)
+        touched.update(table.table for table in report.tables)
 
     reports = lake.backfill(tables, batch)
     for report in reports:
@@ -209,7 +233,7 @@ def backfill(lake: Lake, tables: Sequence[str]) -> Filled:
             raise report.error
         if report.is_there and report.since_ms is not None:
             log.info("%s is readable from %s UTC on", report.table, iso(report.since_ms))
-    found = changed(lake, sorted({*touched, *tables}), {**dict.fromkeys(tables, 0), **touched}, datetime.now(UTC))
+    found = changed(lake, sorted(touched), touched, announced)
     return Filled(tuple(found), {r.table: text_of(r.error) if r.error is not None else "" for r in reports})
 
 
