@@ -213,8 +213,7 @@ def _answer(connection: Connection, captured: frozenset[str] | None, timeout_s: 
             from lakehold.kafka.client import shared_client
             from lakehold.kafka.connection_options import kafka_options
 
-            # Unlike a list of all topics, this request reports a refused login at once.
-            shared_client(kafka_options(options), timeout_s).describe({"lakehold"})
+            shared_client(kafka_options(options), timeout_s).check_login()
             return Answer("Kafka answers")
         case ConnectionType.SCHEMA_REGISTRY:
             from lakehold.kafka.registry import registry_of
