@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from lakehold.servers import HOST
 from lakehold.stack.parts.kafka import Kafka
@@ -43,6 +52,9 @@ class _SecuredKafka(Kafka):
             {
                 **given,
                 "inter.broker.listener.name": "PLAINTEXT",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "allow.everyone.if.no.acl.found": "true",
+                "super.users": "User:ANONYMOUS",
                 **{name: ",".join([given[name], *addresses]) for name in ("listeners", "advertised.listeners")},
                 "listener.security.protocol.map": ",".join([given["listener.security.protocol.map"], *protocols]),
                 **{k: v for name, (_, _, issued) in listeners.items() for k, v in _stores(name, authority, issued)},
@@ -78,6 +90,19 @@ class SecuredBroker(Broker):
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         upsertion = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
         self.admin.alter_user_scram_credentials([upsertion])[USER].result(60)
+
+    def deny(self, topic: str) -> None:
+        """Deny the user a topic."""
+        rule = AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            f"User:{USER}",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.DENY,
+        )
+        self.admin.create_acls([rule])[rule].result(60)
 
 
 @pytest.fixture(scope="session")

@@ -126,10 +126,12 @@ def _spark_connect(remote: str, timeout_s: float) -> str:
 
 
 def _lake(settings: Settings, open_lake: Callable[[], Lake], found: list[Lake]) -> str:
-    path = settings.warehouse_path
-    if path is not None and not path.exists():
-        return f"there is none at {path} yet: the first statement makes it"
-    lake = open_lake()
+    try:
+        lake = open_lake()
+    except LakeholdError as error:
+        if error.code != "lake-missing":
+            raise
+        return f"there is none in {settings.warehouse} yet: the first statement makes it"
     defined = lake.definitions.definitions()
     found.append(lake)
     return f"{settings.warehouse}: {len(defined.sources)} source(s), {len(defined.tables)} table(s)"
@@ -213,8 +215,7 @@ def _answer(connection: Connection, captured: frozenset[str] | None, timeout_s: 
             from lakehold.kafka.client import shared_client
             from lakehold.kafka.connection_options import kafka_options
 
-            # Unlike a list of all topics, this request reports a refused login at once.
-            shared_client(kafka_options(options), timeout_s).describe({"lakehold"})
+            shared_client(kafka_options(options), timeout_s).check_login()
             return Answer("Kafka answers")
         case ConnectionType.SCHEMA_REGISTRY:
             from lakehold.kafka.registry import registry_of

@@ -49,6 +49,7 @@ class Lake(LakeChanges):
     Args:
         settings: How it is opened.
         spark: A session to use, classic or Connect; None makes one at the first use.
+        must_exist: Whether opening creates and changes nothing.
 
     Attributes:
         catalog, tables: The Iceberg catalog, and its tables.
@@ -56,10 +57,10 @@ class Lake(LakeChanges):
         batches: Reads how far the sources' tables are, and records batches.
     """
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+    def __init__(self, settings: Settings, spark: SparkSession | None = None, *, must_exist: bool = False) -> None:
         self.settings = settings
         self._session = LakeSession(settings, spark)
-        self._parts = LakeParts(settings, self._session.get)
+        self._parts = LakeParts(settings, self._session.get, must_exist=must_exist)
         self.catalog = self._parts.catalog
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
@@ -375,3 +376,12 @@ def connect(
     return Lake(
         load_settings(warehouse=warehouse, spark_remote=spark_remote, catalog_uri=catalog_uri, **settings), spark
     )
+
+
+def open_existing(warehouse: str | None = None) -> Lake:
+    """Open a lake that exists, for commands that only read: opening creates and changes nothing.
+
+    Raises:
+        SettingsError: There is no lake, or it is of an earlier lakehold.
+    """
+    return Lake(load_settings(warehouse=warehouse), must_exist=True)

@@ -64,12 +64,13 @@ class LakeParts:
     Args:
         settings: How it is opened.
         spark: Returns the session, which takes seconds to start at the first call.
+        must_exist: Whether opening creates and changes nothing.
     """
 
-    def __init__(self, settings: Settings, spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, settings: Settings, spark: Callable[[], SparkSession], *, must_exist: bool) -> None:
         self.settings = settings
         self._spark = spark
-        self.catalog = open_catalog(settings)
+        self.catalog = open_catalog(settings, must_exist=must_exist)
         self.state = IcebergState(self.catalog)
         self.definitions = DefinitionStore(self.state)
         self.batches = BatchStore(self.state)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.doctor import examine
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from tests.certificates import Authority
@@ -82,6 +83,17 @@ def test_a_source_is_read_over_tls(
     define(lake, options(secured_broker), topic)
     lake.ingest("shop")
     assert sorted(lake.sql(f"SELECT id FROM {lake.settings.catalog_name}.s.t").rows) == [(0,), (1,), (2,)]
+
+
+def test_a_user_with_rights_on_the_topics_of_a_source_only_is_in_order(
+    make_lake: LakeFactory, secured_broker: SecuredBroker, topic: str
+) -> None:
+    lake = make_lake()
+    define(lake, sasl(secured_broker), topic)
+    secured_broker.deny("lakehold")
+    found = {checked: (state, text) for checked, state, text, _ in examine(lake.settings, lambda: lake)}
+    assert found["connection kafka"] == ("ok", "Kafka answers")
+    assert found["topics of shop"][0] == "ok"
 
 
 def _other_authority(broker: SecuredBroker, directory: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from lakehold.cli.app import app
 from lakehold.cli.status_picture import picture
+from lakehold.lake import connect
 from lakehold.overview.lag import Advance, InputChange, follower_lag, lag_of
 from lakehold.state.batch_protocol import Batch
 from tests.doc_pages import page
@@ -51,6 +52,7 @@ def test_notices_come_last() -> None:
 
 
 def test_a_terminal_is_refreshed_until_ctrl_c(tmp_path: Path) -> None:
+    connect(str(tmp_path / "lake")).close()
     master, slave = pty.openpty()
     command = [str(Path(sys.executable).with_name("lakehold")), "status", "--watch", "--every", "0.1"]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=slave, stdout=slave, stderr=subprocess.PIPE)

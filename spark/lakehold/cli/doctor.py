@@ -25,13 +25,15 @@ def doctor(*, output_format: Format = None, quiet: Quiet = False, warehouse: War
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.doctor import COLUMNS, examine
-        from lakehold.lake import connect
+        from lakehold.lake import open_existing
         from lakehold.settings import load_settings
         from lakehold.sql.result import Result
 
         rows = []
         with open_progress(sys.stderr, quiet=quiet).task("examining", unit="things") as task, ExitStack() as opened:
-            for row in examine(load_settings(warehouse=warehouse), lambda: opened.enter_context(connect(warehouse))):
+            for row in examine(
+                load_settings(warehouse=warehouse), lambda: opened.enter_context(open_existing(warehouse))
+            ):
                 rows.append(row)
                 task.advance()
         output.result(Result(COLUMNS, rows))

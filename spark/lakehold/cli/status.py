@@ -52,13 +52,13 @@ def status(  # noqa: PLR0913 - a command has one argument for each option
         )
     output = open_output(output_format, sys.stdout, sys.stderr)
     with reported(output):
-        from lakehold.lake import connect
+        from lakehold.lake import open_existing
 
         if prometheus is not None:
             _write_metrics(warehouse, prometheus, sys.stdout)
             _notice_file(output, "the metrics are", prometheus)
             return
-        with connect(warehouse) as lake:
+        with open_existing(warehouse) as lake:
             if html is not None:
                 from lakehold.overview import gather, render
 
@@ -80,12 +80,12 @@ def _write_metrics(warehouse: str | None, file: str, stdout: TextIO) -> None:
     """Write the metrics of a lake; of one that cannot be read `lakehold_up 0`, in place of values from an earlier time."""
     from contextlib import closing, suppress
 
-    from lakehold.lake import connect
+    from lakehold.lake import open_existing
     from lakehold.metrics.status_collector import StatusReader, UnreadableCollector
 
     try:
         with (
-            connect(warehouse) as lake,
+            open_existing(warehouse) as lake,
             closing(StatusReader(lake, lake.settings.upstream_timeout_ms / 1000)) as reader,
         ):
             text = _exposition(reader)

@@ -102,8 +102,16 @@ class KafkaClient:
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         """Fetch a description of each of `topics` that exists."""
-        if not topics:
-            return {}
+        return self._described(topics, _ABSENT) if topics else {}
+
+    def check_login(self) -> None:
+        """Check that a broker answers and takes the login, which need not have rights on any topic.
+
+        Unlike a list of all topics, a description of one reports a refused login at once.
+        """
+        self._described({"lakehold"}, _ABSENT | {KafkaError.TOPIC_AUTHORIZATION_FAILED})
+
+    def _described(self, topics: Collection[str], left_out: Collection[int]) -> dict[str, TopicDescription]:
         found: dict[str, TopicDescription] = {}
         with self._explained():
             futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_s)
@@ -111,7 +119,7 @@ class KafkaClient:
                 try:
                     found[topic] = self._result(future)
                 except KafkaException as error:
-                    if error.args[0].code() not in _ABSENT:
+                    if error.args[0].code() not in left_out:
                         raise
         return found
 

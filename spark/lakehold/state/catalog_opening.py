@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
+from sqlalchemy import inspect, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -28,7 +29,7 @@ from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties, shown_c
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.settings import Settings, local_path
-from lakehold.state.format_version import FORMAT_VERSION, KEEPER, PROPERTY, format_version, refuse_newer
+from lakehold.state.format_version import FORMAT_VERSION, KEEPER, PROPERTY, format_version, refuse_newer, refuse_older
 from lakehold.state.schema_files import SYSTEM_NAMESPACE, TableSchema, system_tables
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,9 @@ OPEN_ATTEMPTS = 6
 
 _WAREHOUSE = "lakehold.warehouse"
 """The property of `KEEPER` with the warehouse in which the lake was created."""
+
+_TABLES = "iceberg_tables"
+"""The table of a catalog's database that lists the tables of its lakes."""
 
 _DIRECTORY = f"/{KEEPER.replace('.', '/')}"
 _S3_SCHEME = re.compile(r"^s3[an]?://")
@@ -52,11 +56,16 @@ _MAY_PASS = (
 )
 
 
-def open_catalog(settings: Settings) -> Catalog:
+def open_catalog(settings: Settings, *, must_exist: bool = False) -> Catalog:
     """Open the lake's catalog with its system tables; a lake that does not exist is created.
 
+    Args:
+        settings: How it is opened.
+        must_exist: Create and change nothing.
+
     Raises:
-        SettingsError: The catalog does not answer or the warehouse cannot be written.
+        SettingsError: The catalog does not answer or the warehouse cannot be written; or the lake must exist and does not,
+            or is of an earlier lakehold.
         UpstreamUnavailable: The object store that the warehouse is in does not work.
     """
     opening = Retrying(
@@ -67,27 +76,51 @@ def open_catalog(settings: Settings) -> Catalog:
         reraise=True,
     )
     try:
-        return opening(_open, settings)
+        return opening(_open, settings, must_exist)
     except (*_MAY_PASS, SQLAlchemyError, RESTError, OSError, ImportError) as error:
         raise _cannot_open(settings, error) from error
 
 
-def _open(settings: Settings) -> Catalog:
-    if settings.warehouse_path:
+def _open(settings: Settings, must_exist: bool) -> Catalog:
+    if must_exist:
+        _refuse_missing_file(settings)
+    elif settings.warehouse_path:
         settings.warehouse_path.mkdir(parents=True, exist_ok=True)
     # PyArrow takes them from the environment only.
     os.environ.update(checksum_variables(settings))
-    catalog = load_catalog(settings.catalog_name, **pyiceberg_properties(settings))
+    creates = {"init_catalog_tables": "false"} if must_exist else {}
+    catalog = load_catalog(settings.catalog_name, **pyiceberg_properties(settings) | creates)
     try:
-        if isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
+        if must_exist and isinstance(catalog, SqlCatalog) and not inspect(catalog.engine).has_table(_TABLES):
+            raise _missing(settings)
+        if not must_exist and isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
             _write_ahead(catalog)
         if isinstance(catalog, RememberingSqlCatalog):
             catalog.read_ahead([schema.table for schema in system_tables()])
-        _bring_up_to_date(catalog, settings)
+        if must_exist:
+            _refuse_unfit(catalog, settings)
+        else:
+            _bring_up_to_date(catalog, settings)
     except BaseException:
         catalog.close()
         raise
     return catalog
+
+
+def _refuse_missing_file(settings: Settings) -> None:
+    """Raise `SettingsError` if the catalog is an SQLite file that does not exist: connecting would create it."""
+    file = make_url(settings.catalog_uri).database if is_sqlite(settings.catalog_uri) else None
+    if file is not None and not Path(file).exists():
+        raise _missing(settings)
+
+
+def _refuse_unfit(catalog: Catalog, settings: Settings) -> None:
+    """Raise `SettingsError` unless the catalog has the lake, in this format."""
+    keeper = _load(catalog, KEEPER)
+    if keeper is None:
+        raise _missing(settings)
+    _refuse_foreign(catalog, keeper, settings)
+    refuse_older(keeper.properties, settings.warehouse)
 
 
 def _write_ahead(catalog: SqlCatalog) -> None:
@@ -100,8 +133,7 @@ def _bring_up_to_date(catalog: Catalog, settings: Settings) -> None:
     """Create missing system tables and columns, unless a later lakehold has written the lake; then the lake has this format."""
     keeper = _load(catalog, KEEPER)
     if keeper is not None:
-        refuse_newer(keeper.properties, settings.warehouse)
-        _refuse_other_warehouse(catalog, keeper, settings)
+        _refuse_foreign(catalog, keeper, settings)
     for schema in system_tables():
         table = keeper if schema.table == KEEPER else _load(catalog, schema.table)
         if table is None:
@@ -112,6 +144,12 @@ def _bring_up_to_date(catalog: Catalog, settings: Settings) -> None:
         with catalog.load_table(KEEPER).transaction() as transaction:
             transaction.set_properties({PROPERTY: str(FORMAT_VERSION)})
         logger.info("the lake has format %s now", FORMAT_VERSION)
+
+
+def _refuse_foreign(catalog: Catalog, keeper: Table, settings: Settings) -> None:
+    """Raise `SettingsError` if a later lakehold has written the lake, or the catalog's lake is another one."""
+    refuse_newer(keeper.properties, settings.warehouse)
+    _refuse_other_warehouse(catalog, keeper, settings)
 
 
 def _refuse_other_warehouse(catalog: Catalog, keeper: Table, settings: Settings) -> None:
@@ -166,6 +204,16 @@ def _evolve(table: Table, schema: TableSchema) -> None:
         for field in missing:
             update.add_column(field.name, field.field_type, doc=field.doc)
     logger.info("added %s to %s", ", ".join(field.name for field in missing), schema.table)
+
+
+def _missing(settings: Settings) -> LakeholdError:
+    return SettingsError(
+        f'there is no lake in "{settings.warehouse}"',
+        code="lake-missing",
+        detail=f'The catalog "{shown_catalog(settings)}" has no lake "{settings.catalog_name}". Nothing was created.',
+        hint="Check warehouse, catalog_uri and catalog_name. The first statement makes a new lake, such as: "
+        'lakehold sql "SHOW SOURCES"',
+    )
 
 
 def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:

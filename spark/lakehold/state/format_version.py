@@ -39,3 +39,20 @@ def refuse_newer(properties: Mapping[str, str], warehouse: str | None) -> None:
             detail=f"It has format {found}; this lakehold knows the formats up to {FORMAT_VERSION}. Nothing was changed.",
             hint="Upgrade lakehold here, as where the lake was opened last; or restore the backup from before the upgrade.",
         )
+
+
+def refuse_older(properties: Mapping[str, str], warehouse: str | None) -> None:
+    """Check that a lake which is not to be changed has the format of this lakehold.
+
+    Raises:
+        SettingsError: An earlier lakehold has written it.
+    """
+    found = format_version(properties)
+    if found < FORMAT_VERSION:
+        raise SettingsError(
+            f'the lake in "{warehouse}" is of an earlier lakehold',
+            code="lake-older",
+            detail=f"It has format {found}; this lakehold writes format {FORMAT_VERSION}. Nothing was changed.",
+            hint="Stop all processes of the earlier lakehold. Then a statement brings the lake to this format, such as: "
+            'lakehold sql "SHOW SOURCES"',
+        )
