@@ -98,8 +98,8 @@ class GroupedRows(DiffedRows):
         Raises:
             _NotHere: The next changes have to be found in another way.
             Inexact: The same.
-            PySparkException: The same, unless the query itself fails: Spark may filter rows by HAVING before it computes values that
-                fail, but a state is of all groups.
+            PySparkException: The same, unless the query itself fails. Spark may filter rows by HAVING before it computes values,
+                but a state is of all groups.
         """
         state: GroupState | None = None
         for diffs in self.rows_before.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
@@ -110,6 +110,9 @@ class GroupedRows(DiffedRows):
             found = self._finished(list(self._changed_groups(state, consolidated(diffs), timelines)))
             if found.num_rows:
                 yield found
+        if state is None:
+            # The snapshots changed no rows of the groups: what was kept describes the last one, too.
+            state = self.reading.groups.take(self._place(timelines, after_exclusive_ms))
         if state is not None:
             self._remember(timelines, until_exclusive_ms - 1, state)
 
