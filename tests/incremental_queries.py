@@ -102,6 +102,7 @@ _FROM = [
     "r.region x JOIN r.fact t ON x.region = t.k LEFT JOIN r.dim d ON d.k = t.k",
     "r.fact t, r.dim d WHERE t.k = d.k AND t.n IS NOT NULL",
     "r.fact t JOIN r.dim d USING (k)",
+    "r.fact t JOIN r.dim d USING (k) JOIN r.region x USING (region)",
 ]
 _KEYS = [
     "t.g",

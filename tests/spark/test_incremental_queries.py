@@ -6,6 +6,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -114,6 +115,32 @@ def test_a_state_of_another_time_zone_is_not_gone_on_with(make_lake: LakeFactory
     finally:
         lake.sql(f"SET TIME ZONE '{zone}'")
     assert [row[1:] for row in later.rows] == [(-1, 5, 1), (1, 5, 2)]
+
+
+def test_groups_that_a_change_leaves_as_they_are_are_not_aggregated_again(make_lake: LakeFactory) -> None:
+    lake = make_lake(foreign_lag_ms=0)
+    lake.sql(
+        "CREATE NAMESPACE s; CREATE TABLE s.t (k INT, n INT) USING iceberg; INSERT INTO s.t VALUES (1, 10), (2, 20)"
+    )
+    query = "SELECT k, sum(n) AS total FROM s.t WHERE n > 0 GROUP BY k"
+    assert len(changes_after(lake, query, 0)) == 2
+    lake.sql("INSERT INTO s.t VALUES (1, -1)")
+    assert changes_after(lake, query, 1) == []
+    lake.sql("CALL system.rewrite_data_files(table => 's.t', options => map('min-input-files', '2'))")
+    assert changes_after(lake, query, 2) == []
+    # Without the files of the rows before, the groups can only be those that were kept.
+    for path in lake.catalog.load_table("s.t").inspect.data_files()["file_path"].to_pylist():
+        Path(path.removeprefix("file:")).unlink()
+    lake.sql("INSERT INTO s.t VALUES (1, 5)")
+    assert changes_after(lake, query, 3) == [exact((4, -1, 1, 10)), exact((4, 1, 1, 15))]
+
+
+def changes_after(lake: Lake, query: str, at_ms: int) -> list[str]:
+    """Read the changes of a query from the number of a version on."""
+    relation, timelines = opened(lake, query)
+    assert isinstance(relation, GroupedRows), relation
+    until_ms = max(timeline.upper_ms for timeline in timelines.values())
+    return rows_of(relation.changes(timelines, at_ms, until_ms, Sorting()))
 
 
 _PRICED = "s.orders o JOIN s.rates r ON o.k = r.k"

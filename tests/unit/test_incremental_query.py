@@ -36,6 +36,8 @@ def plan_of(query: str) -> Plan:
         ("SELECT any(b) FROM s.t", Aggregation),
         ("SELECT a, a IS DISTINCT FROM b FROM s.t GROUP BY a, 2", Aggregation),
         ("SELECT DISTINCT a, b FROM s.t", Aggregation),
+        ("SELECT a FROM s.t WHERE a LIKE ANY ('a%', 'b%') OR a NOT ILIKE SOME ('c%')", RowQuery),
+        ("SELECT a LIKE ANY ('a%'), any(b) FROM s.t WHERE c LIKE ALL ('a%') GROUP BY a", Aggregation),
         ("SELECT a, t.*, count(*) OVER (PARTITION BY a) FROM s.t", TouchedGroups),
         ("SELECT any_value(a) FROM s.t GROUP BY a", TouchedGroups),
         ("SELECT count(DISTINCT b) FROM s.t GROUP BY a", TouchedGroups),
@@ -134,6 +136,22 @@ def test_a_part_of_a_union_all_does_not_compare_the_columns_of_another() -> None
     assert isinstance(found, RowQuery)
     assert found.equalities == (Equality(ColumnName(None, "b", 0), ColumnName(None, "c", 0)),)
     assert [source.select for source in found.sources] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("join", ["LEFT ANTI JOIN", "LEFT SEMI JOIN", "SEMI JOIN", "RIGHT OUTER JOIN", "FULL JOIN"])
+def test_the_reason_names_the_join_as_it_is_written(join: str) -> None:
+    assert plan_of(f"SELECT a FROM s.t {join} s.u ON t.k = u.k") == Whole(f"it has a {join}")
+
+
+def test_every_using_of_a_chain_of_joins_compares_columns() -> None:
+    found = plan_of("SELECT * FROM s.o LEFT JOIN s.c USING (cid, x) JOIN s.p USING (pid) LEFT JOIN s.q USING (CID)")
+    assert isinstance(found, RowQuery)
+    assert found.equalities == (
+        Equality(ColumnName(0, "cid"), ColumnName(1, "cid"), 0),
+        Equality(ColumnName(0, "x"), ColumnName(1, "x"), 0),
+        Equality(ColumnName(None, "pid", 0, last=1), ColumnName(2, "pid")),
+        Equality(ColumnName(0, "cid"), ColumnName(3, "CID"), 1),
+    )
 
 
 def test_columns_of_subqueries_are_followed_to_their_tables() -> None:

@@ -12,6 +12,7 @@ from sqlglot import Token, exp
 
 from lakehold.sql.dialect import StatementText, split
 from lakehold.sql.query_tree import QueryTree
+from lakehold.sql.row_by_row import is_quantified_like
 from lakehold.sql.subqueries import own_nodes
 from lakehold.subscribe.incremental_plan import AggregateCall, Aggregation
 from lakehold.subscribe.statement import Query
@@ -286,6 +287,8 @@ class _Splitting:
         return before[:-1] if self._source(before[-1]).upper() == "AS" else before
 
     def _is_call(self, tokens: Tokens, at: int) -> bool:
+        if at and is_quantified_like(self._source(tokens[at - 1]).upper(), self._source(tokens[at]).upper()):
+            return False
         is_word = self._source(tokens[at])[0].isalpha()
         return is_word and at + 1 < len(tokens) and self._source(tokens[at + 1]) == "("
 

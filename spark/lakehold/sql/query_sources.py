@@ -37,6 +37,7 @@ class Scope:
     tree: exp.Select
     number: int
     relations: list[tuple[str, int | Scope | None]] = field(default_factory=list)
+    _shared: dict[str, ColumnName | None] = field(default_factory=dict)
 
     def column(self, column: exp.Expr) -> ColumnName | None:
         """Return the column of a table that an expression is; None if it may be something else, such as a field of a struct."""
@@ -51,6 +52,20 @@ class Scope:
         if not qualifier and all(isinstance(relation, int) for relation in named):
             return ColumnName(None, column.name, self.number)
         return None
+
+    def left_of_using(self, name: str) -> ColumnName | None:
+        """Return the column that USING compares with one of the last relation: the only one before it with this name.
+
+        Columns that USING compared before are one, which is that of the first relation.
+        """
+        if name.lower() not in self._shared:
+            *before, _ = (relation for _, relation in self.relations)
+            found = _column_of(before[0], name) if len(before) == 1 else None
+            tables = [relation for relation in before if isinstance(relation, int)]
+            if len(before) > 1 and len(tables) == len(before):
+                found = ColumnName(None, name, self.number, last=tables[-1])
+            self._shared[name.lower()] = found
+        return self._shared[name.lower()]
 
     def output(self, name: str) -> ColumnName | None:
         """Return the column of a table that the SELECT shows as `name`."""
@@ -173,16 +188,14 @@ class SourceReading:
             raise NotIncremental("it has a NATURAL or another special join")
         is_left = side == "LEFT" and kind in {"", "OUTER"}
         if not (is_left or (not side and kind in _INNER)):
-            raise NotIncremental(f"it has a {side or kind} JOIN")
+            raise NotIncremental(f"it has a {f'{side} {kind}'.strip()} JOIN")
         number: int | None = None
         if is_left:
             number, self._left_joins = self._left_joins, self._left_joins + 1
         self._relation(scope, join.this, subqueries, left_joins if number is None else (*left_joins, number))
-        using = join.args.get("using") or ()
-        if len(scope.relations) == _QUALIFIED:
-            for identifier in using:
-                ends = [_column_of(relation, identifier.name) for _, relation in scope.relations]
-                self._equalities += _equality(ends[0], ends[1], number)
+        for identifier in join.args.get("using") or ():
+            right = _column_of(scope.relations[-1][1], identifier.name)
+            self._equalities += _equality(scope.left_of_using(identifier.name), right, number)
         if (on := join.args.get("on")) is not None:
             self._equalities += _equalities(on, scope, number)
 

@@ -75,12 +75,19 @@ def unknown_call(query: QueryTree, others: Collection[str] = ()) -> str | None:
     """
     cursor = Cursor(query.written)
     while not cursor.at_end:
-        if cursor.source_text(cursor.peek(1)) == "(" and not _may_stand_before_brackets(cursor, others):
+        if is_quantified_like(cursor.word(), cursor.word(1)):
+            cursor.advance()
+        elif cursor.source_text(cursor.peek(1)) == "(" and not _may_stand_before_brackets(cursor, others):
             return cursor.source_text(cursor.peek())
         if cursor.source_text(cursor.peek()) == "|>":
             return "|>"
         cursor.advance()
     return None
+
+
+def is_quantified_like(word: str, following: str) -> bool:
+    """Return whether two words are `LIKE ANY` or the like, in which `ANY` is no call of an aggregate."""
+    return word in {"LIKE", "ILIKE"} and following in {"ANY", "SOME", "ALL"}
 
 
 def _may_stand_before_brackets(cursor: Cursor, others: Collection[str]) -> bool:

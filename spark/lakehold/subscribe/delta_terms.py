@@ -187,6 +187,7 @@ class RowTerms:
             for place, source in enumerate(self.query.sources)
             for field in self.schemas[source.full_name].fields
             if (column.source == place if column.source is not None else column.select == source.select)
+            and (column.last is None or place <= column.last)
             and field.name.lower() == column.name.lower()
         ]
         return found[0] if len(found) == 1 else None

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from lakehold.arrow_frames import frame_of
+from lakehold.spark_errors import is_sparks
 from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.delta_terms import CARRIED, DIFF, TIME, as_diffs, run_over_diffs
 from lakehold.subscribe.diffed_rows import DiffedRows
@@ -32,6 +33,11 @@ _Dated = tuple[int, int, Key, Values]
 
 class _NotHere(Exception):
     """A signal that the next changes have to be found in another way."""
+
+
+def _has_another_way(error: Exception) -> bool:
+    """Return whether the query may succeed in another way than from a state."""
+    return isinstance(error, _NotHere | Inexact) or is_sparks(error)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class GroupedRows(DiffedRows):
         try:
             state = self._state(timelines, at_ms)
             found = self._finished([(at_ms, 1, key, values) for key, values in state.groups.items()])
-        except (_NotHere, Inexact):
+        except Exception as error:
+            if not _has_another_way(error):
+                raise
             yield from self.whole.rows(timelines, at_ms, sorting)
             return
         self._remember(timelines, at_ms, state)
@@ -79,7 +87,9 @@ class GroupedRows(DiffedRows):
             for found in self.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
                 done_ms = pc.max(found.column(0)).as_py()
                 yield sorting.sort_here(found, self.reading.spark.session)
-        except (_NotHere, Inexact):
+        except Exception as error:
+            if not _has_another_way(error):
+                raise
             yield from self.otherwise.changes(timelines, done_ms, until_exclusive_ms, sorting)
 
     def diffs(self, timelines: TimelinesByName, after_exclusive_ms: int, until_exclusive_ms: int) -> Iterator[pa.Table]:
@@ -88,6 +98,8 @@ class GroupedRows(DiffedRows):
         Raises:
             _NotHere: The next changes have to be found in another way.
             Inexact: The same.
+            PySparkException: The same, unless the query itself fails. Spark may filter rows by HAVING before it computes values,
+                but a state is of all groups.
         """
         state: GroupState | None = None
         for diffs in self.rows_before.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
@@ -98,6 +110,9 @@ class GroupedRows(DiffedRows):
             found = self._finished(list(self._changed_groups(state, consolidated(diffs), timelines)))
             if found.num_rows:
                 yield found
+        if state is None:
+            # The snapshots changed no rows of the groups: what was kept describes the last one, too.
+            state = self.reading.groups.take(self._place(timelines, after_exclusive_ms))
         if state is not None:
             self._remember(timelines, until_exclusive_ms - 1, state)
 

@@ -77,11 +77,13 @@ class ColumnName:
         source: The place of its table among the plan's sources; None if the query does not say.
         name: The column's name.
         select: The number of the SELECT whose FROM has its table, if `source` is None.
+        last: The place of the last source that may be its table, if `source` is None; None for all of the FROM.
     """
 
     source: int | None
     name: str
     select: int = 0
+    last: int | None = None
 
 
 @dataclass(frozen=True)
