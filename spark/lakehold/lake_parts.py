@@ -191,6 +191,7 @@ class LakeParts:
             self.settings,
             self._guard,
             lambda: self._merge_writing,
+            self.another_session,
         )
 
     @cached_property

@@ -247,7 +247,7 @@ class Settings(BaseSettings):
     @classmethod
     def _spark_address(cls, value: str | None) -> str | None:
         if value is not None:
-            _refuse_unreadable(value, is_url=True)
+            _refuse_unreadable(value.partition(";")[0], is_url=True)
         return value
 
     @field_validator("check_pages")

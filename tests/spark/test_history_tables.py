@@ -11,6 +11,7 @@ from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.failpoints import Point
 from lakehold.ingest.write import write_audit_publish
 from lakehold.publish import history_publisher
+from lakehold.publish.history_table import HistoryTable
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.history_tables import Range, assert_shows, ranges
@@ -190,6 +191,7 @@ def test_retain_output_removes_ranges_that_ended(shop: Shop) -> None:
     shop.write((1, "b"))
     shop.lake.publish("s")
     output = shop.lake.subscriptions.publisher("s")._output
+    assert isinstance(output, HistoryTable)
     end = next(row[-1] for row in history(shop) if row[-1] is not None)
     assert output.remove_rows_before(end)
     assert len(history(shop)) == 3

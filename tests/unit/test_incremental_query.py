@@ -28,6 +28,33 @@ def plan_of(query: str) -> Plan:
 
 
 @pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("SELECT a, sum(x) FROM s.t GROUP BY A", ("a",)),
+        ("SELECT sum(x) AS x, upper(a) AS u FROM s.t GROUP BY 2", ("u",)),
+        ("SELECT upper(a) AS u, b, count(DISTINCT x) FROM s.t GROUP BY b, u", ("b", "u")),
+        ("SELECT t.a, u.a AS `b c`, sum(x) FROM s.t JOIN s.u USING (k) GROUP BY t.a, u.a", ("a", "b c")),
+        ("WITH y AS (SELECT * FROM s.t) SELECT a AS b, b AS a, sum(x) FROM y GROUP BY a, b", ("b", "a")),
+        ("SELECT a, sum(x) FROM s.t GROUP BY a, b", ()),
+        # GROUP BY may mean the column of the table here, and several values of it have one upper case.
+        ("SELECT upper(a) AS a, sum(x) FROM s.t GROUP BY a", ()),
+        ("SELECT a AS b, sum(x) FROM s.t GROUP BY b, a", ()),
+        ("SELECT a, sum(x) FROM s.t GROUP BY a WITH ROLLUP", ()),
+        ("SELECT a, explode(collect_list(x)) AS x FROM s.t GROUP BY a", ()),
+        ("SELECT a COLLATE UTF8_LCASE AS a, sum(x) FROM s.t GROUP BY 1", ()),
+        ("SELECT *, sum(x) FROM s.t GROUP BY 1", ()),
+        ("SELECT upper(a), sum(x) FROM s.t GROUP BY upper(a)", ()),
+        ("SELECT sum(x) FROM s.t", ()),
+    ],
+)
+def test_a_query_with_groups_has_their_columns_as_its_key_if_its_text_shows_them(
+    query: str, key: tuple[str, ...]
+) -> None:
+    (statement,) = split(query)
+    assert parse_query(statement, repeatable=True).key == key
+
+
+@pytest.mark.parametrize(
     ("query", "kind"),
     [
         ("SELECT a FROM s.t WHERE b > 1", RowQuery),

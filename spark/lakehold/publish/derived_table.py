@@ -101,10 +101,6 @@ class DerivedTable(ABC):
     def published(self, table: Table | None = None) -> Published | None:
         """Return how far the table is complete; None if nothing has been published."""
 
-    @abstractmethod
-    def remove_rows_before(self, before_ms: int) -> bool:
-        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it."""
-
     def check_continues(self, table: Table, expected: Published | None, epoch: int) -> None:
         """Check that the table ends where a commit continues, and that no later publisher has taken over.
 
@@ -120,3 +116,11 @@ class DerivedTable(ABC):
                 detail=f"Expected it to end at {expected.position_ms if expected else 'nothing'}; {who}.",
                 hint="Nothing was published twice. Run it again when the other one has finished.",
             )
+
+
+class OutputOfSubscription(DerivedTable, ABC):
+    """The table of a subscription. It keeps old rows only as long as RETAIN OUTPUT says; a view always has all rows."""
+
+    @abstractmethod
+    def remove_rows_before(self, before_ms: int) -> bool:
+        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it."""

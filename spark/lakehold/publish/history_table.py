@@ -25,7 +25,7 @@ from lakehold.ingest.decode.unify import TypeConflict, unify
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
+from lakehold.publish.derived_table import RESTARTED_PROPERTY, OutputOfSubscription, Published
 from lakehold.publish.history_ranges import (
     IS_CURRENT,
     RANGE_COLUMNS,
@@ -69,7 +69,7 @@ class Merge:
     restarted_at_ms: int | None = None
 
 
-class HistoryTable(MergedTable):
+class HistoryTable(MergedTable, OutputOfSubscription):
     """The history that one subscription keeps.
 
     Args:

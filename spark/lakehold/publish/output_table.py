@@ -23,7 +23,7 @@ from lakehold.publish.derived_table import (
     EPOCH_PROPERTY,
     PUBLISHER_PROPERTY,
     RESTARTED_PROPERTY,
-    DerivedTable,
+    OutputOfSubscription,
     Published,
 )
 from lakehold.publish.output_columns import DAY_MS, create_table, evolve_table, unfit_refused
@@ -52,7 +52,7 @@ class Publication:
     restarted_at_ms: int | None = None
 
 
-class OutputTable(DerivedTable):
+class OutputTable(OutputOfSubscription):
     """The output of one subscription."""
 
     owner_property = SUBSCRIPTION_PROPERTY

@@ -16,7 +16,7 @@ from lakehold.definitions import OnLapse, Subscription, described, name_of
 from lakehold.errors import LakeholdError, SubscriberLapsed
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
-from lakehold.publish.derived_table import DerivedTable, Published
+from lakehold.publish.derived_table import DerivedTable, OutputOfSubscription, Published
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.metrics import COMMITS, FAILURES, ROWS
@@ -187,10 +187,12 @@ class Publisher(ABC):
 
     def _remove_old_rows(self) -> None:
         """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
-        definition = self._entry.definition
-        retain_ms = definition.retain_output_ms if isinstance(definition, Subscription) else None
-        if retain_ms is not None and not self._output.remove_rows_before(now_ms() - retain_ms):
-            logger.info("%s changed while old rows were being removed; they are removed later", self._output.full_name)
+        match self._entry.definition, self._output:
+            case Subscription(retain_output_ms=int(retain_ms)), OutputOfSubscription() as output:
+                if not output.remove_rows_before(now_ms() - retain_ms):
+                    logger.info(
+                        "%s changed while old rows were being removed; they are removed later", output.full_name
+                    )
 
 
 class SubscriptionPublisher(Publisher):

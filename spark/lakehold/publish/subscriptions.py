@@ -7,8 +7,9 @@ Methods import what reads and writes, so that a process which only lists them lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described, full_name_text
@@ -27,6 +28,7 @@ from lakehold.times import iso, now_ms
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
 
     from lakehold.publish.durable import DurableClient
     from lakehold.publish.follower import Follower
@@ -66,6 +68,7 @@ class Subscriptions:
         settings: Says how long a lease lasts.
         guard: Checks the privileges of programs that open durable clients.
         writing: Returns what writes to the tables of views and histories.
+        another_session: Opens another Spark session.
     """
 
     catalog: Catalog
@@ -77,6 +80,7 @@ class Subscriptions:
     settings: Settings
     guard: Guard
     writing: Callable[[], MergeWriting]
+    another_session: Callable[[], AbstractContextManager[SparkSession]]
 
     @contextmanager
     def begin(self, entry: DerivedEntry, tables: Mapping[str, str]) -> Iterator[None]:
@@ -260,12 +264,39 @@ class Subscriptions:
             except NotReadable:
                 return None
         opened = follower.from_snapshot(at_ms)
+        self._check_elsewhere(follower, at_ms, definition)
         columns, output = opened.subscription.relation.columns, self._output(entry)
         if isinstance(definition, MaterializedView):
             column_types(definition.full_name, columns)  # raises if a table cannot have them
         elif isinstance(output, HistoryTable):
             output.check(columns)
         return at_ms
+
+    def _check_elsewhere(self, follower: Follower, at_ms: int, definition: Derived) -> None:
+        """Check that a statement that this session understands is understood by other sessions, which will publish it.
+
+        Raises:
+            DefinitionError: It has a temporary function or variable of this session.
+        """
+        from pyspark.errors import AnalysisException
+
+        from lakehold.spark_errors import described as described_error
+
+        if isinstance(follower.statement.relation, str):
+            return
+        with ExitStack() as opened:
+            session = cache(lambda: opened.enter_context(self.another_session()))
+            elsewhere = replace(follower, subscribing=follower.subscribing.elsewhere(session))
+            try:
+                elsewhere.from_snapshot(at_ms)
+            except AnalysisException as error:
+                raise DefinitionError(
+                    f"{described(definition)} uses a temporary function or variable",
+                    code="session-only",
+                    detail=f"Only the session of this statement has it, and other sessions publish. In those, "
+                    f"{described_error(error)}",
+                    hint="Write its expression or its value into the query.",
+                ) from None
 
     def _progress(self, entry: DerivedEntry, subscribers: Mapping[str, Subscriber]) -> tuple[Any, ...]:
         subscriber = subscribers.get(entry.object_id)

@@ -203,9 +203,11 @@ class RowChanges(Appended):
             raise LakeholdError(
                 f'materialized view "{self.full_name}" lacks rows that its query had',
                 code="view-differs",
-                detail=f"{pc.sum(copies).as_py()} rows are to be removed, and the table has {found.num_rows} of them: another "
-                "program has changed the table. Nothing was written.",
-                hint="Drop the view and create it again.",
+                detail=f"{pc.sum(copies).as_py()} rows are to be removed, and the table has {found.num_rows} of them. Either "
+                "another program has changed the table, or the query has values that depend on the order in which Spark reads "
+                "rows, as the last digits of sums of DOUBLE do. Nothing was written.",
+                hint="Drop the view and create it again. If its query has such values, add KEY (column, …), by which rows are "
+                "found whatever their other values are; or compute values that do not depend on the order: sums of DECIMAL.",
             )
         equal_rows.remove(self.spark, self.name, found, self.summary, self.reading)
 

@@ -32,6 +32,11 @@ from lakehold.subscribe.subscription_opening import Opened
 
 logger = logging.getLogger(__name__)
 
+_NOT_OF_COLUMNS = frozenset(
+    {"FAILED_TO_LOAD_ROUTINE", "ROUTINE_NOT_FOUND", "UNRESOLVED_ROUTINE", "UNRESOLVED_VARIABLE"}
+)
+"""Conditions of Spark's errors with which a query cannot be opened although its tables have the columns that it names."""
+
 
 class ViewPublisher(MergingPublisher):
     """A publisher that merges the output of a view's query into the view's table.
@@ -101,6 +106,8 @@ class ViewPublisher(MergingPublisher):
         try:
             opened, epoch = self._open(follower)
         except AnalysisException as error:
+            if (error.getCondition() or "").partition(".")[0] in _NOT_OF_COLUMNS:
+                raise
             raise other_columns(full_name, described(error)) from None
         except DefinitionError as error:
             if error.code not in ("column-missing", "column-ambiguous"):

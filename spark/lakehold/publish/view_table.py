@@ -147,10 +147,6 @@ class ViewTable(MergedTable):
         writes = _writes(changes, chunks, properties, violations, replaces=replaces)
         return self._run_together(writes, properties, becomes, changes, confirm)
 
-    def remove_rows_before(self, before_ms: int) -> bool:
-        """Raise an error: a view has no RETAIN OUTPUT."""
-        raise NotImplementedError
-
     def key_violations(self) -> int:
         """Return how many keys have several rows now."""
         table = self.table()

@@ -35,6 +35,7 @@ def parse_create_view(cursor: Cursor) -> CreateMaterializedView:
                 query = _query(cursor)
     if query is None:
         raise cursor.error("AS SELECT")
+    key = key or query.key
     if options.get("on_key_violation") == OnKeyViolation.KEEP and not key:
         raise cursor.error_at(with_token, "ON KEY VIOLATION 'keep' needs a key", hint="add KEY (column, …)")
     if options.get(FORMAT_VERSION, NEWEST_FORMAT) != NEWEST_FORMAT and (

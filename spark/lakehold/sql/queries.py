@@ -9,12 +9,14 @@ from sqlglot import Token, exp
 from lakehold.errors import StatementError
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
+from lakehold.sql.group_key import group_key
 from lakehold.sql.incremental_query import incremental_plan
 from lakehold.sql.parse_changes import at_changes
 from lakehold.sql.plain_query import plain_select
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
 from lakehold.sql.row_by_row import select_list_offset
+from lakehold.subscribe.incremental_plan import Whole
 from lakehold.subscribe.statement import Query, TableReference
 
 COMPUTED_TABLES = frozenset({"IDENTIFIER", "STREAM", "TABLE"})
@@ -55,7 +57,8 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
     offset = select_list_offset(query)
     plain = plain_select(query) if offset is not None else None
     plan = incremental_plan(query, tables, lambda written: parse_query(written, repeatable=False))
-    return Query(written.text, tables, offset, plain, plan)
+    key = () if isinstance(plan, Whole) else group_key(query.tree)
+    return Query(written.text, tables, offset, plain, plan, key)
 
 
 def missing_namespace(cursor: Cursor, token: Token) -> StatementError:

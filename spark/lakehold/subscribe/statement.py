@@ -43,6 +43,7 @@ class Query:
             run over diffs. None for any other query.
         plain: The query's content, if it only selects columns and compares them with constants.
         plan: How the changes of its result are found.
+        key: Columns of which each row of its result has other values; empty if none are known.
     """
 
     text: str
@@ -50,6 +51,7 @@ class Query:
     columns_at: int | None = None
     plain: PlainSelect | None = None
     plan: Plan = field(default_factory=lambda: Whole("it was not planned"), repr=False)
+    key: tuple[str, ...] = field(default=(), repr=False)
 
     def over(self, tables: Mapping[str, str], views: Mapping[str, str] | None = None, columns: str = "") -> str:
         """Rewrite the text to read other relations.

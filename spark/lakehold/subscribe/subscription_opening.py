@@ -5,7 +5,7 @@ The command line, SQL, `lake.follow`, publishers and durable clients all open a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
@@ -20,6 +20,7 @@ from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.output_shape import Output
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
+from lakehold.subscribe.remembered import Remembered
 from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
 from lakehold.subscribe.statement import Raw, Subscribe, refuse_history
 from lakehold.subscribe.subscription import Subscription, Window, window
@@ -125,6 +126,11 @@ class Subscribing:
         """Return the same for another session, in which all that Spark reads is read."""
         on_spark = replace(self.reading.spark, session=lambda: session)
         return replace(self, reading=replace(self.reading, spark=on_spark))
+
+    def elsewhere(self, session: Callable[[], SparkSession]) -> Subscribing:
+        """Return the same for a session that is opened when it is needed, and that shares no cached queries."""
+        on_spark = replace(self.reading.spark, session=session)
+        return replace(self, reading=replace(self.reading, spark=on_spark, opened=Remembered(1)))
 
     def open(self, statement: Subscribe, *, is_users: bool = True) -> Opened:
         """Open `statement` on the lake as it is now.

@@ -116,7 +116,9 @@ def file_layout(layout: Layout, key: Sequence[str], columns: Sequence[ColumnType
     """
     named = {column.name: column for column in columns}
     partitions = tuple(_of_table(field, named) for field in layout.partitioned_by)
-    order = tuple(_sorted(field, named) for field in layout.sorted_by) or tuple(SortField(name) for name in key)
+    order = tuple(_sorted(field, named) for field in layout.sorted_by)
+    # Iceberg orders by simple values only; a view may have a key of others.
+    order = order or tuple(SortField(name) for name in key if named[name].type.is_primitive)
     bucketed = next((name for name in key if isinstance(named[name].type, _BUCKETED_TYPES)), None)
     if not partitions and bucketed is not None:
         partitions = (PartitionField("bucket", bucketed, layout.buckets),)
