@@ -186,3 +186,31 @@ def test_a_unique_index_over_nulls_is_no_key(shop: Shop) -> None:
     execute(shop.database, ["UPDATE nulls SET v = 'y' WHERE v = 'c'", "INSERT INTO nulls VALUES (2, NULL)"])
     follow(shop, "nulls")
     assert shop.lake.verify("shop.nulls").is_equal
+
+
+def test_rows_that_exchange_a_deferrable_key_all_stay(shop: Shop) -> None:
+    execute(
+        shop.database,
+        [
+            "CREATE TABLE steps (pos int PRIMARY KEY DEFERRABLE, what text)",
+            "ALTER TABLE steps REPLICA IDENTITY FULL",
+            "INSERT INTO steps SELECT i, 'step ' || i FROM generate_series(1, 5) i",
+        ],
+    )
+    (notice,) = shop.lake.sql(shop.creating("steps")).notices
+    assert notice.startswith("the key of table public.steps is DEFERRABLE, so shop.steps has no key")
+    follow(shop, "steps")
+    execute(
+        shop.database,
+        [
+            "UPDATE steps SET pos = pos + 1",
+            "UPDATE steps SET pos = CASE pos WHEN 2 THEN 3 ELSE 2 END WHERE pos IN (2, 3)",
+            "INSERT INTO steps VALUES (1, 'first')",
+            "DELETE FROM steps WHERE pos = 6",
+            "UPDATE steps SET what = 'changed' WHERE pos = 4",
+        ],
+    )
+    follow(shop, "steps")
+    assert shop.lake.verify("shop.steps").is_equal
+    execute(shop.database, ["UPDATE steps SET pos = 6 - pos"])
+    follow(shop, "steps")

@@ -134,6 +134,9 @@ def test_the_key_of_a_table_is_the_primary_key_or_the_unique_index_that_debezium
         "of_values": ("", ""),
         "shadowed": ("CONSTRAINT z1 UNIQUE (a), CONSTRAINT y1 UNIQUE (c)", ""),
         "first": ("CONSTRAINT y2 UNIQUE (a), CONSTRAINT z2 UNIQUE (c)", "a"),
+        "deferrable": ("PRIMARY KEY (b, a) DEFERRABLE", ""),
+        "deferred": ("UNIQUE (a) DEFERRABLE INITIALLY DEFERRED", ""),
+        "besides": ("PRIMARY KEY (a), UNIQUE (b) DEFERRABLE", "a"),
         "none": ("", ""),
     }
     with psycopg.connect(postgres_server.addresses.postgres()) as connection:
@@ -153,7 +156,10 @@ def test_the_key_of_a_table_is_the_primary_key_or_the_unique_index_that_debezium
     assert {name: database.tables[name].has_key for name in names} == {
         f"k.{name}": bool(columns) for name, (_, columns) in keys.items()
     }
-    assert {name for name in names if database.tables[name].replica_identity == "d"} == {"k.primary", "k.including"}
+    deferrable = {name: database.tables[name].deferrable_key for name in names if database.tables[name].deferrable_key}
+    assert deferrable == {"k.deferrable": ("a", "b"), "k.deferred": ("a",)}
+    logged = {name for name in names if database.tables[name].replica_identity == "d"}
+    assert logged == {"k.primary", "k.including", "k.besides"}
 
 
 def test_the_right_of_the_user_to_read_a_table_is_found(postgres_server: Postgres, login: Login) -> None:

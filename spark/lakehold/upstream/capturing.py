@@ -37,7 +37,7 @@ from lakehold.upstream.fitting import fitted
 from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot
+from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot, tables_with_deferrable_key
 from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.journal import Journal
 from lakehold.upstream.lost_values import lossy_columns
@@ -281,7 +281,8 @@ class Capturing:
             self._applied_positions[wanted.source_id] = wanted.applied_position
         # Not what the lake has applied of the new timeline since: the connector reconnects by itself.
         found = replace(found, applied_position=self._applied_positions.get(wanted.source_id, wanted.applied_position))
-        found = replace(found, multisets=self._multisets(wanted, tables_to_snapshot(wanted, found)))
+        inspected = {*tables_to_snapshot(wanted, found), *tables_with_deferrable_key(wanted, found)}
+        found = replace(found, multisets=self._multisets(wanted, inspected))
         self._stops[wanted.source_id] = stops_of(wanted, found)
         if isinstance(systems.database, MysqlUpstream):
             found = replace(found, log_settings=systems.database.log_settings())

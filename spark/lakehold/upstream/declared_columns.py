@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pyiceberg.types import StringType
 
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import folded, name_fault
@@ -85,10 +86,14 @@ def _refuse_keyless(table: CapturedTable, columns: Sequence[FoundColumn], wanted
     if table.key or table.needs_before or any(column.is_key for column in columns):
         return
     upstream = table_text(table.upstream, wanted.capture.database)
+    deferrable = (
+        "A DEFERRABLE key does not count: until a transaction commits, several rows may have one of its values. "
+    )
     raise UpstreamError(
         f'table "{table.upstream}" has no primary key',
         code="key-missing",
         detail=f'Table "{table.full_name}" keeps the newest state of each row, so its rows need a key. '
+        f"{deferrable if wanted.capture.database is ConnectionType.POSTGRES else ''}"
         f"Its columns: {', '.join(field_name(column.name, wanted.config) for column in columns)}.",
         hint=f"Name columns that identify its rows in the statement: KEY (column, …). Or give it a key: ALTER TABLE {upstream} "
         "ADD PRIMARY KEY (column, …). Or use ENVELOPE DEBEZIUM, which needs no key.",

@@ -106,7 +106,8 @@ class FoundTable:
     Attributes:
         replica_identity: What PostgreSQL logs of a row before a change: `d` the primary key, `f` all, `n` nothing, `i` an index,
             `o` an index that lacks columns of the key. Of a partitioned table that of the partition with the least.
-        has_key: The table has a primary key, or a unique index that Debezium takes in its place.
+        has_key: The table has a primary key, or a unique index that Debezium takes in its place, and its values identify rows.
+        deferrable_key: The columns of this key if it is DEFERRABLE: several rows may have its values until they are committed.
         is_owned: The source's user owns the table, which putting it into a publication requires.
         ancestors: The tables that this one is a partition of, near or far.
         heirs: The tables that inherit from this one (`INHERITS`); partitions do not count.
@@ -115,6 +116,7 @@ class FoundTable:
 
     replica_identity: str
     has_key: bool
+    deferrable_key: tuple[str, ...] = ()
     is_owned: bool = True
     ancestors: tuple[str, ...] = ()
     heirs: tuple[str, ...] = ()
@@ -358,7 +360,8 @@ class Found:
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
-        multisets: Names upstream of tables whose table in the lake has no key; inspected for tables that need a snapshot alone.
+        multisets: Names upstream of tables whose table in the lake has no key; inspected for tables that need a snapshot alone
+            or have a DEFERRABLE key.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
         applied_position: The highest log position that the lake had applied when the database was last seen to write `log`; None:

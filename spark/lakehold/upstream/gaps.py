@@ -246,6 +246,12 @@ def tables_to_snapshot(wanted: Wanted, found: Found) -> tuple[str, ...]:
     return tuple(sorted({table.upstream for table in needing}))
 
 
+def tables_with_deferrable_key(wanted: Wanted, found: Found) -> frozenset[str]:
+    """Return the tables, as the database names them, with a DEFERRABLE key."""
+    tables = found.database.tables if found.database is not None else {}
+    return frozenset(name for name in wanted.upstream_tables if name in tables and tables[name].deferrable_key)
+
+
 def cannot_snapshot_alone(table: CapturedTable, found: Found) -> bool:
     """Return whether no snapshot of the table alone can be taken: it lacks a key, as far as is known, or its rows in the lake do.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lakehold.definitions import ConnectionType, object_text
+from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
+from lakehold.upstream.field_names import field_name
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
 from lakehold.upstream.gaps import (
@@ -20,6 +21,7 @@ from lakehold.upstream.gaps import (
     silently_changed,
     tables_awaiting_repair,
     tables_missing_changes,
+    tables_with_deferrable_key,
     unordered_key,
     unrepairable_tables,
     whole_row_tables,
@@ -62,7 +64,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         *_missed_hints(wanted, found),
     ]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
-    found_hints += unlogged_leaf_hints(wanted, found.database)
+    found_hints += [*unlogged_leaf_hints(wanted, found.database), *deferrable_key_hints(wanted, found)]
     found_hints += failover_hints(wanted, found.database)
     found_hints += [*unfit_hints(wanted, found), *unrepaired_hints(wanted, found), *failing_hints(wanted, found)]
     found_hints += [hint for table in about for hint in _of_table(table, wanted, found)]
@@ -90,6 +92,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from misidentified_hints(wanted, found)
     yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)
+    yield from deferrable_key_hints(wanted, found)
     yield from unrepaired_hints(wanted, found)
     yield from failing_hints(wanted, found)
     yield from coming_hints(wanted, found)
@@ -205,6 +208,34 @@ def unfit_hints(wanted: Wanted, found: Found) -> Iterator[str]:
             )
 
 
+def deferrable_key_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each table whose DEFERRABLE key the lake takes for a key, unless a statement is about others.
+
+    A statement also says that a table which it declares has no key for this reason.
+    """
+    deferrable, declared = tables_with_deferrable_key(wanted, found), wanted.declared
+    for table in (table for table in wanted.tables if table.upstream in deferrable):
+        what, in_lake = f"the key of table {table.upstream} is DEFERRABLE", full_name_text(table.full_name)
+        if declared is not None and table.object_id not in declared:
+            continue
+        if _has_deferrable_key(table, wanted, found):
+            yield (
+                f"{what}: rows that exchange its values in one transaction get lost in {in_lake}. Drop {in_lake} and create it "
+                "again with ENVELOPE DEBEZIUM, without KEY; or make the constraint NOT DEFERRABLE, and "
+                f"ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings lost rows"
+            )
+        elif declared and not table.key:
+            yield f"{what}, so {in_lake} has no key: until a transaction commits, several rows may have one of its values"
+
+
+def _has_deferrable_key(table: CapturedTable, wanted: Wanted, found: Found) -> bool:
+    """Return whether a table of the lake identifies rows by a key that is DEFERRABLE upstream."""
+    if table.key and found.database is not None:
+        key = found.database.tables[table.upstream].deferrable_key
+        return {*table.key} == {field_name(name, wanted.config) for name in key}
+    return table.object_id in wanted.lake and table.upstream not in found.multisets
+
+
 def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     way_out = (
         f"{_why_not_alone(table, found)}, so only ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT brings them"
@@ -219,8 +250,14 @@ def _why_not_alone(table: CapturedTable, found: Found) -> str:
         names = ", ".join(f"{column.name} ({column.text})" for column in columns)
         return f"it has {names} in its primary key, by which Debezium would lose rows"
     tables = found.database.tables if found.database is not None else {}
-    has_key = table.upstream in tables and tables[table.upstream].has_key
-    return "it had no primary key when the lake began it" if has_key else "it has no primary key"
+    columns = tables.get(table.upstream)
+    if columns is not None and columns.deferrable_key:
+        return "it has a DEFERRABLE key"
+    return (
+        "it had no primary key when the lake began it"
+        if columns is not None and columns.has_key
+        else "it has no primary key"
+    )
 
 
 def _missed(table: CapturedTable) -> str:

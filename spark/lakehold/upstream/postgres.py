@@ -63,7 +63,10 @@ _SLOT = (
 _TABLES = f"""
     SELECT c.oid::text, n.nspname || '.' || c.relname,
            {identity_sql("c")},
-           coalesce(k.tells_rows_apart, false), pg_has_role(c.relowner, 'USAGE'),
+           coalesce(k.tells_rows_apart, false),
+           CASE WHEN NOT k.indimmediate THEN ARRAY(
+                SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY(k.columns) ORDER BY attnum
+           ) ELSE '{{}}' END, pg_has_role(c.relowner, 'USAGE'),
            CASE WHEN c.relispartition THEN ARRAY(
                 SELECT an.nspname || '.' || a.relname FROM pg_partition_ancestors(c.oid) p
                 JOIN pg_class a ON a.oid = p.relid AND a.oid <> c.oid JOIN pg_namespace an ON an.oid = a.relnamespace
@@ -147,12 +150,13 @@ class PostgresUpstream:
                 name: FoundTable(
                     replica_identity=weakest_identity(identity, leaves.get(name, ())),
                     has_key=has_key,
+                    deferrable_key=tuple(deferrable_key),
                     is_owned=is_owned,
                     ancestors=tuple(ancestors),
                     heirs=tuple(heirs),
                     leaves=tuple(leaves.get(name, ())),
                 )
-                for _, name, identity, has_key, is_owned, ancestors, heirs in found_tables
+                for _, name, identity, has_key, deferrable_key, is_owned, ancestors, heirs in found_tables
             }
             signals = postgres_signals.found_signals(
                 connection, names.signal_table, publication, may_create_publication=may_create

@@ -11,10 +11,11 @@ from psycopg.rows import dict_row
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 
 _KEY_INDEX = """
-    SELECT (i.indkey::int2[])[0 : i.indnkeyatts - 1] AS columns, i.indisprimary, i.indisprimary OR (
+    SELECT (i.indkey::int2[])[0 : i.indnkeyatts - 1] AS columns, i.indisprimary, i.indimmediate,
+           i.indimmediate AND (i.indisprimary OR (
                i.indpred IS NULL AND i.indisvalid AND i.indnkeyatts = i.indnatts AND NOT EXISTS (
                    SELECT FROM pg_attribute n WHERE n.attrelid = {of}.oid AND n.attnum = ANY(i.indkey) AND NOT n.attnotnull)
-           ) AS tells_rows_apart
+           )) AS tells_rows_apart
     FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
     WHERE i.indrelid = {of}.oid AND i.indisunique AND i.indexprs IS NULL
     ORDER BY i.indisprimary DESC, i.indisclustered DESC, x.relname LIMIT 1
@@ -24,8 +25,9 @@ _KEY_INDEX = """
 def key_index_sql(of: str) -> str:
     """Write the query for the index of `pg_class` row `of` whose columns Debezium takes for the message key.
 
-    That is the index of the primary key, else the first unique one. Debezium takes it even if it has nulls or leaves rows out,
-    and so does not identify all rows.
+    That is the index of the primary key, else the first unique one. Debezium takes it even if it does not identify all rows: it
+    may have nulls, leave rows out, or be DEFERRABLE. Then two rows may have equal values until their transaction commits, and
+    the last message of a key may be the delete of the row that left it.
     """
     return _KEY_INDEX.format(of=of)
 
