@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
 from lakehold.errors import LakeholdError, UpstreamUnavailable
@@ -178,6 +179,46 @@ def test_a_table_waits_while_its_database_cannot_be_asked_about_a_new_column_and
         assert len(shop.rows("orders")) == 2
     wait_for(lambda: shop.lake.ingest("shop") is not None and len(shop.rows("orders")) == 3, "the table continues")
     assert _rows(shop.lake, "id, c") == [(1, 5), (2, 5), (3, 5)]
+
+
+def test_older_rows_have_their_values_though_a_default_is_dropped_before_the_first_message(shop: Shop) -> None:
+    """Drop what gave older rows their values, some time after it wrote them and before any message has the column."""
+    added = {
+        "tokens": ["ALTER TABLE tokens ADD c uuid DEFAULT gen_random_uuid()"],
+        "computed": ["ALTER TABLE computed ADD c int GENERATED ALWAYS AS (id * 2) STORED"],
+        "vacuumed": ["ALTER TABLE vacuumed ADD c int DEFAULT 5", "VACUUM FULL vacuumed"],
+        "kept": ["ALTER TABLE kept ADD c int DEFAULT 5", "ALTER TABLE kept ALTER c DROP DEFAULT"],
+    }
+    dropped = {
+        "tokens": ["ALTER TABLE tokens ALTER c DROP DEFAULT"],
+        "computed": ["ALTER TABLE computed ALTER c DROP EXPRESSION", "ALTER TABLE computed RENAME c TO d"],
+        "vacuumed": ["ALTER TABLE vacuumed ALTER c DROP DEFAULT"],
+        "kept": ["VACUUM FULL kept"],
+        "at_once": [
+            "ALTER TABLE at_once ADD c int DEFAULT 5",
+            "ALTER TABLE at_once ALTER c DROP DEFAULT",
+            "VACUUM FULL at_once",
+        ],
+    }
+    shop.upstream(*dropped, rows=4)
+    shop.lake.sql(f"BEGIN; {'; '.join(shop.creating(table) for table in dropped)}; COMMIT")
+    shop.follow_until_equal(*dropped)
+    address = shop.database.addresses.postgres(shop.database.name)
+    with psycopg.connect(address, autocommit=True) as connection:
+        for statements in (added, dropped):
+            for statement in (each for of_table in statements.values() for each in of_table):
+                connection.execute(statement.encode())
+            shop.lake.sql("ALTER SOURCE shop REPAIR")
+        for table in dropped:
+            connection.execute(f"UPDATE {table} SET n = 1 WHERE id = 1".encode())
+    columns = {table: "d" if table == "computed" else "c" for table in dropped}
+
+    def filled() -> dict[str, int]:
+        list(shop.lake.ingest("shop"))
+        return {table: _filled(shop, table, column) for table, column in columns.items()}
+
+    wait_for(lambda: filled() == dict.fromkeys(dropped, 4), "all rows have their values")
+    assert all(shop.lake.verify(f"shop.{table}").is_equal for table in dropped)
 
 
 @VALUE_FORMATS

@@ -9,7 +9,7 @@ import pytest
 
 from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.capture_steps import RecordMembers, RecordMissed, RecordShapes, Repeat, RequestSnapshot
-from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
+from lakehold.upstream.silent_changes import Shape, SilentChange, filled_columns, shape_to_record, silent_change
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, reconcile, target
 
@@ -101,12 +101,29 @@ def test_the_catalogue_shows_what_happened_to_rows(now: Shape, change: SilentCha
 @pytest.mark.parametrize("number", ["2", "3", "4"])
 def test_a_name_that_was_given_up_long_ago_comes_back(number: str) -> None:
     renamed = shape(columns=columns(c2=["m", "701", False, False]))
-    recorded = with_gone_names(shape(), renamed)
+    recorded = shape_to_record(shape(), renamed)
     assert silent_change(recorded, renamed) is None
-    later = with_gone_names(recorded, shape(columns={**renamed["columns"], "4": ["x", "702", False, True]}))
+    later = shape_to_record(recorded, shape(columns={**renamed["columns"], "4": ["x", "702", False, True]}))
     again = shape(columns={**later["columns"], number: ["n", "703", False, False]})
     assert silent_change(later, again) is (None if number == "2" else SilentChange.VALUES)
-    assert "gone" not in with_gone_names(recorded, shape(table="2"))
+    assert "gone" not in shape_to_record(recorded, shape(table="2"))
+
+
+def test_a_column_whose_default_is_gone_may_still_have_its_values_in_older_rows() -> None:
+    added, dropped = (
+        shape(columns=columns(c3=["x", "701", True, True])),
+        shape(columns=columns(c3=["x", "702", False, False])),
+    )
+    assert filled_columns(None) == frozenset()
+    assert filled_columns(shape_to_record(shape(), added)) == {"1", "3"}
+    recorded = shape_to_record(shape_to_record(shape(), added), dropped)
+    assert silent_change(added, dropped) is None, "its first message leads to a snapshot"
+    assert filled_columns(recorded) == {"1", "3"}
+    assert shape_to_record(recorded, dropped) == recorded
+    assert filled_columns(shape_to_record(recorded, shape())) == {"1"}, "the column is dropped"
+    assert filled_columns(shape_to_record(recorded, {**dropped, "table": "2"})) == {"1"}, "another table has other rows"
+    vacuumed = plain(files={"1": ["7", "21"]}, columns=dropped["columns"])
+    assert silent_change(plain(), vacuumed) is SilentChange.VALUES, "no inspection saw the default"
 
 
 def test_a_truncated_table_has_an_event_a_vacuumed_one_its_rows_and_short_values_do_not_show_how_files_were_written() -> (

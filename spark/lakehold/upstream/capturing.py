@@ -45,6 +45,7 @@ from lakehold.upstream.mysql import MysqlUpstream
 from lakehold.upstream.own_requests import with_others_failed
 from lakehold.upstream.postgres import Names, PostgresUpstream
 from lakehold.upstream.relations import declared
+from lakehold.upstream.silent_changes import filled_columns
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
 from lakehold.upstream.stops import Stops, stops_of
 from lakehold.upstream.wanted import Wanted
@@ -210,11 +211,13 @@ class Capturing:
         with self._systems(target) as systems:
             columns = systems.database.columns([upstream]).get(upstream, ())
             initial = systems.database.initial_values(upstream, columns)
+            filled = filled_columns(self._journal(target, systems.kafka).shapes.get(upstream))
+        hidden = {each.name for each in columns if str(each.number) in filled} - initial.known.keys()
         found = as_written(columns, config)
         sent = columns_of(found, target.wanted.capture.database)
         key = tuple(column.name for column in found if column.is_key)
         known = {field_name(name, config): value for name, value in initial.known.items()}
-        unknown = frozenset(field_name(name, config) for name in initial.unknown)
+        unknown = frozenset(field_name(name, config) for name in initial.unknown | hidden)
         numbers = {column.name: column.number for column in found if column.number}
         return UpstreamColumns(sent, key, InitialValues(known, unknown), numbers)
 

@@ -15,7 +15,7 @@ from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.mysql_types import is_ordered
-from lakehold.upstream.silent_changes import Shape, SilentChange, silent_change, with_gone_names
+from lakehold.upstream.silent_changes import Shape, SilentChange, shape_to_record, silent_change
 from lakehold.upstream.unfit import TABLE_KINDS, unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -103,7 +103,7 @@ def unrecorded_shapes(wanted: Wanted, found: Found) -> Mapping[str, Shape]:
     """Return the shapes of tables to record, which differ from the recorded ones; a table that was dropped has none."""
     found_shapes = found.database.shapes if found.database is not None else {}
     existing = [name for name in wanted.upstream_tables if name in found_shapes]
-    shapes = {name: with_gone_names(found.shapes.get(name), found_shapes[name]) for name in existing}
+    shapes = {name: shape_to_record(found.shapes.get(name), found_shapes[name]) for name in existing}
     return {name: shape for name, shape in shapes.items() if found.shapes.get(name) != shape}
 
 

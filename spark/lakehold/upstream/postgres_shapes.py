@@ -30,8 +30,8 @@ _SHAPES = """
         'name', (SELECT jsonb_build_array(w.relowner::text, t.xmin::text) FROM pg_type t WHERE t.oid = w.reltype),
         'columns', (
             SELECT jsonb_object_agg(a.attnum, jsonb_build_array(
-                       a.attname, a.xmin::text, a.atthasdef OR a.attidentity <> '' OR a.attnotnull OR t.typnotnull
-                                                OR t.typdefault IS NOT NULL, a.xmin = w.written))
+                       a.attname, a.xmin::text, a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR a.attnotnull
+                                                OR t.typnotnull OR t.typdefault IS NOT NULL, a.xmin = w.written))
             FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
             WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
         'records', (

@@ -17,14 +17,15 @@ Shape = Mapping[str, Any]
 
 table: Object id of the table.
 name: Its owner, and the transaction that named it last.
-columns: For each number of a column: its name, the transaction that wrote its record last, whether it may have a default, and
-    whether it certainly has the name with which it was added.
+columns: For each number of a column: its name, the transaction that wrote its record last, whether the catalogue shows that
+    rows older than the column may have a value there, and whether it certainly has the name with which it was added.
 files: For each object id of the table, or of its partitions: its file, and the object id of the table for its long values.
 partitions: For each object id of a partition: whether it was created as a partition of this table, without rows.
 labels: The labels of the columns' enums, by object id.
 records: For each kind of record, `columns`, `labels`, `partitions` and `schemas`, and each id: the transaction that wrote
     the record last, and a hash of the record.
 gone: Only in a recorded shape: the numbers of columns that were dropped or renamed, by the name that no column has now.
+filled: Only in a recorded shape: the numbers of columns of which the catalogue no longer shows that older rows may have a value.
 """
 
 
@@ -46,11 +47,26 @@ def silent_change(before: Shape, now: Shape) -> SilentChange | None:
     return None
 
 
-def with_gone_names(before: Shape | None, now: Shape) -> Shape:
-    """Return the shape to record after an inspection: a later column may get a name that is gone."""
-    numbers = _numbers(before) if before is not None and before["table"] == now["table"] else {}
-    gone = {name: number for name, number in numbers.items() if name not in _names(now).values()}
-    return {**now, "gone": gone} if gone else now
+def shape_to_record(before: Shape | None, now: Shape) -> Shape:
+    """Return the shape to record after an inspection, with names and defaults that are gone.
+
+    A later column may get such a name, and rows may still have the values that a default gave them.
+    """
+    if before is None or before["table"] != now["table"]:
+        return now
+    gone = {name: number for name, number in _numbers(before).items() if name not in _names(now).values()}
+    filled = sorted(filled_columns(before) & now["columns"].keys() - _shown(now))
+    return {**now, **({"gone": gone} if gone else {}), **({"filled": filled} if filled else {})}
+
+
+def filled_columns(recorded: Shape | None) -> frozenset[str]:
+    """Return the numbers of columns that had a default or the like at some inspection, so that older rows may have a value."""
+    return _shown(recorded).union(recorded.get("filled", ())) if recorded is not None else frozenset()
+
+
+def _shown(shape: Shape) -> frozenset[str]:
+    """Return the numbers of columns of which the catalogue shows that older rows may have a value."""
+    return frozenset(number for number, (_, _, is_shown, _) in shape["columns"].items() if is_shown)
 
 
 def _is_moved(before: Shape, now: Shape) -> bool:
@@ -99,14 +115,16 @@ def _has_exchanged_columns(before: Shape, now: Shape) -> bool:
 
 
 def _is_rewritten(before: Shape, now: Shape) -> bool:
-    """Return whether files were written again for a column. A new column that may have a default is none: messages show it."""
+    """Return whether files were written again for a column, or a new one had a default that is gone.
+
+    A new column of which the catalogue shows that older rows may have a value is none: its first message leads to a snapshot.
+    VACUUM FULL hides the value of a default that is gone, and the table for long values stays.
+    """
     was, columns = before["columns"], now["columns"]
-    changed = [n for n, (_, written, has_default, _) in columns.items() if _is_other(was.get(n), written, has_default)]
-    return bool(changed) and any(files.may_be_rewritten for _, files in _new_files(before, now))
-
-
-def _is_other(was: list[Any] | None, written: str, has_default: bool) -> bool:
-    return not has_default if was is None else was[1] != written
+    files = [files for _, files in _new_files(before, now)]
+    is_hidden = bool(columns.keys() - was.keys() - _shown(now))
+    is_changed = any(number in was and was[number][1] != written for number, (_, written, *_) in columns.items())
+    return (is_hidden and bool(files)) or (is_changed and any(each.may_be_rewritten for each in files))
 
 
 def _has_renamed_labels(before: Shape, now: Shape) -> bool:
