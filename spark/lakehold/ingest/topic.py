@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.arrow_frames import frame_of
-from lakehold.definitions import DeclaredColumn, FormatType, Table
+from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
 from lakehold.errors import TableStopped
 from lakehold.file_names import file_name_of
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
@@ -159,7 +159,10 @@ class TopicDecoder:
         schemas = subjects or self._found(table, part, stored_key)
         if not table.reads_keys:
             schemas = replace(schemas, key=JsonDeclared())
-        return Wanted(schemas, shape, has_heads), subjects is None
+        includes_key = any(each.what is Metadata.KEY for each in table.include)
+        row_key = () if includes_key else table.key
+        wanted = Wanted(schemas, shape, has_heads, row_key=row_key, knows_all=subjects is None)
+        return wanted, subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted, stored: tuple[ColumnType, ...]) -> Decoded:
         """Decode the records of a topic for a table.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.message_parts import is_bare_json
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, unify
 from lakehold.spark_sql import literal, quoted
@@ -42,12 +43,14 @@ class Key:
         columns: By name, in order, the value in SQL and the column. Empty: nothing that can be decoded names a key.
         in_messages: Names of the columns that message keys have, by which the key columns of a tombstone can be found.
         only_in_messages: Whether every message that has a key has all columns of this key there, so that rows are not needed.
+        is_bare: The condition that a message key is a single value, which does not name the column of rows that it is read as.
         unequal: Conditions in SQL, by column, that the message key has a value which the type of the row's column cannot hold.
     """
 
     columns: Mapping[str, tuple[str, ColumnType]]
     in_messages: frozenset[str]
     only_in_messages: bool
+    is_bare: str = "false"
     unequal: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,7 +83,8 @@ class Key:
         """
         own = [name for name in self.columns if name in self.in_messages]
         if self.in_messages == set(own) or self._is_renamed:
-            return f"(NOT {self.all_null})"
+            # A bare key may be another column's value. Its delete has the row.
+            return f"(NOT {self.all_null} AND NOT ({self.is_bare}))"
         if not own:
             return "false"
         others = [f"key.{quoted(name)} IS NULL" for name in sorted(self.in_messages - set(own))]
@@ -121,6 +125,8 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         _require_single(table, [only])
         renamed = {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
         return Key(renamed, frozenset(in_key), only_in_messages=True)
+    # A bare key is always the column `key`. It may be another one, or only the customer by whom orders are partitioned.
+    is_bare = is_bare_json("key_bytes") if decoded.has_bare_keys and "key" not in names else "false"
     found: dict[str, tuple[str, ColumnType]] = {}
     unequal: dict[str, str] = {}
     for name in names:
@@ -131,7 +137,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
             if value != f"key.{quoted(name)}":
                 unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
             if in_row:
-                value = f"coalesce({value}, {cast(f'{row}.{quoted(name)}', of_rows.type, column.type)})"
+                value = _first(value, cast(f"{row}.{quoted(name)}", of_rows.type, column.type), is_bare)
             found[name] = (value, column)
         elif name in in_key:
             found[name] = (f"key.{quoted(name)}", in_key[name])
@@ -150,7 +156,13 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
             )
     only_in_messages = not table.key or (bool(decoded.keys) and all(keys.issuperset(names) for keys in decoded.keys))
     _require_single(table, [column for _, column in found.values()])
-    return Key(found, frozenset(in_key), only_in_messages, unequal)
+    return Key(found, frozenset(in_key), only_in_messages, is_bare, unequal)
+
+
+def _first(in_key: str, in_row: str, is_bare: str) -> str:
+    """Write the value of a column that message key and row may have: that of the row where the key does not name the column."""
+    first = f"coalesce({in_key}, {in_row})"
+    return first if is_bare == "false" else f"CASE WHEN {is_bare} THEN coalesce({in_row}, {in_key}) ELSE {first} END"
 
 
 def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str, ColumnType]:
@@ -206,7 +218,10 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     names = [name for name in table.key if name in in_row]
     if not names:
         return decoded
-    has_no_key = " OR ".join(["key IS NULL", *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)])
+    is_bare = [is_bare_json("key_bytes")] if decoded.has_bare_keys else []
+    has_no_key = " OR ".join(
+        ["key IS NULL", *is_bare, *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)]
+    )
     leaves = f"{_changed(names)} AND ({has_no_key})"
     return _with_deletes(decoded, leaves)
 
