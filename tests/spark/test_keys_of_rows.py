@@ -100,3 +100,62 @@ def test_keys_of_other_serializers_do_not_disturb_avro_rows(
         lake.sql(f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{registry.url}')")
         report = ingested(lake, tmp_path / "topics", cases, "AVRO USING SCHEMA REGISTRY CONNECTION registry")
         assert problems(lake, report, cases) == []
+
+
+@pytest.mark.parametrize("driver_records", [100, 0], ids=["in the driver", "by Spark"])
+def test_a_null_value_whose_key_identifies_no_row_is_an_error(
+    make_lake: LakeFactory, tmp_path: Path, driver_records: int
+) -> None:
+    of_customer, customer = bare(customer_id=42), struct("Key", {"customer_id": INT})
+    with_schema = json_record(customer, {"customer_id": 42})
+    cases = {
+        "bare": Case(
+            f"{ORDERS}|KEY (order_id) {UPSERT}",
+            [(of_customer, order(7, 42, "a")), (of_customer, None), (None, None)],
+            [(7, 42, "a")],
+            reasons={1: "null-key"},
+        ),
+        "parts": Case(
+            f"{BY_REGION} {UPSERT}",
+            [
+                (bare(id=5), bare(region="eu", id=5, v="a")),
+                (bare(id=6), bare(region=None, id=6, v="b")),
+                (bare(id=7), bare(region=None, id=7, v="c")),
+                (bare(id=6), None),
+                (bare(region=None, id=7), None),
+            ],
+            [("eu", 5, "a"), (None, 6, "b")],
+            reasons={3: "null-key"},
+        ),
+        "renamed": Case(
+            f"(id BIGINT, v STRING)|KEY (id) {UPSERT}",
+            [(bare(id=1), bare(v="a")), (bare(user_id=2), bare(v="b")), (bare(user_id=3), bare(v="c"))],
+            [(1, "a")],
+            reasons={1: "null-key", 2: "null-key"},
+        ),
+        "flattened": Case(
+            f"{ORDERS}|KEY (order_id) ENVELOPE DEBEZIUM FLATTENED",
+            [
+                (of_customer, bare(order_id=7, customer_id=42, v="a", __deleted="false")),
+                (of_customer, bare(order_id=8, customer_id=42, v="b", __deleted="false")),
+                (of_customer, bare(order_id=8, customer_id=42, v="b", __deleted="true")),
+                (of_customer, None),
+            ],
+            [(7, 42, "a")],
+            reasons={3: "null-key"},
+        ),
+        "with_schema": Case(
+            f"KEY (order_id) {UPSERT}",
+            [(with_schema, json_record(ROW, {"order_id": 7, "v": "a"})), (with_schema, None), (None, None)],
+            [(7, "a")],
+            reasons={1: "null-key"},
+        ),
+        "plain": Case(
+            f"KEY (order_id) {UPSERT}",
+            [(b"7", json_record(ROW, {"order_id": 7, "v": "a"})), (b"7", None)],
+            [(7, "a")],
+            reasons={1: "null-key"},
+        ),
+    }
+    lake = make_lake(driver_read_max_records=driver_records)
+    assert problems(lake, ingested(lake, tmp_path / "topics", cases), cases) == []

@@ -77,7 +77,7 @@ class Decoded:
         names_may_differ_in_case: Whether a record is decoded whose fields have names that differ in case only. In Avro it is an
             error, because Spark finds fields of Avro whatever their case.
         has_heads: See `Wanted`.
-        has_bare_keys: Whether a key may be a single value that was read as the only declared column of keys.
+        has_declared_keys: Whether keys are JSON without a schema, which may be bare, or lack columns.
         versions: The names of the rows' columns, once for each schema with which rows were written.
     """
 
@@ -89,7 +89,7 @@ class Decoded:
     lacks_before: bool = False
     names_may_differ_in_case: bool = True
     has_heads: bool = False
-    has_bare_keys: bool = False
+    has_declared_keys: bool = False
     versions: frozenset[frozenset[str]] = frozenset()
 
     @property
@@ -249,7 +249,7 @@ class ReaderSql:
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
             names_may_differ_in_case=not any(isinstance(version.parser, AvroParser) for version in versions),
             has_heads=self.has_heads,
-            has_bare_keys=self.key.is_bare != "false" and len(self.of_key.columns) == 1,
+            has_declared_keys=self.key.is_bare != "false",
             versions=self.rows[-1].versions,
         )
 

@@ -44,6 +44,7 @@ class Key:
         in_messages: Names of the columns that message keys have, by which the key columns of a tombstone can be found.
         only_in_messages: Whether every message that has a key has all columns of this key there, so that rows are not needed.
         is_bare: The condition that a message key is a single value, which does not name the column of rows that it is read as.
+        is_partial: The condition that a message key lacks a column of this key, whose null is not one of the row.
         unequal: Conditions in SQL, by column, that the message key has a value which the type of the row's column cannot hold.
     """
 
@@ -51,14 +52,14 @@ class Key:
     in_messages: frozenset[str]
     only_in_messages: bool
     is_bare: str = "false"
+    is_partial: str = "false"
     unequal: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def all_null(self) -> str:
-        """Write the condition that the message key and every part of the key are null; a key with some null parts is valid."""
-        return (
-            f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
-        )
+        """Write the condition that every part of the key is null; a key with some null parts is valid."""
+        values = [value for value, _ in self.columns.values()] or ["key"]
+        return f"({' AND '.join(f'{value} IS NULL' for value in values)})"
 
     @property
     def is_unequal(self) -> str:
@@ -76,6 +77,11 @@ class Key:
         return f"CASE {' '.join(cases)} END" if cases else "NULL"
 
     @property
+    def is_in_message_key(self) -> str:
+        """Write the condition that the message key alone identifies one row."""
+        return f"(NOT {self.all_null} AND NOT ({self.is_partial}))"
+
+    @property
     def is_in_tombstone(self) -> str:
         """Write the condition that a message without a value identifies one row: it has exactly this key's columns.
 
@@ -84,11 +90,11 @@ class Key:
         own = [name for name in self.columns if name in self.in_messages]
         if self.in_messages == set(own) or self._is_renamed:
             # A bare key may be another column's value. Its delete has the row.
-            return f"(NOT {self.all_null} AND NOT ({self.is_bare}))"
+            return f"({self.is_in_message_key} AND NOT ({self.is_bare}))"
         if not own:
             return "false"
         others = [f"key.{quoted(name)} IS NULL" for name in sorted(self.in_messages - set(own))]
-        return f"({' AND '.join([f'NOT {_all_null(own)}', *others])})"
+        return f"({' AND '.join([self.is_in_message_key, f'NOT {_all_null(own)}', *others])})"
 
     @property
     def _is_renamed(self) -> bool:
@@ -126,7 +132,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         renamed = {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
         return Key(renamed, frozenset(in_key), only_in_messages=True)
     # A bare key is always the column `key`. It may be another one, or only the customer by whom orders are partitioned.
-    is_bare = is_bare_json("key_bytes") if decoded.has_bare_keys and "key" not in names else "false"
+    is_bare = is_bare_json("key_bytes") if decoded.has_declared_keys and "key" not in names else "false"
     found: dict[str, tuple[str, ColumnType]] = {}
     unequal: dict[str, str] = {}
     for name in names:
@@ -156,7 +162,24 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
             )
     only_in_messages = not table.key or (bool(decoded.keys) and all(keys.issuperset(names) for keys in decoded.keys))
     _require_single(table, [column for _, column in found.values()])
-    return Key(found, frozenset(in_key), only_in_messages, is_bare, unequal)
+    is_partial = _is_partial(decoded, names) if table.key else "false"
+    return Key(found, frozenset(in_key), only_in_messages, is_bare, is_partial, unequal)
+
+
+def _is_partial(decoded: Decoded, names: Collection[str]) -> str:
+    """Write the condition that a message key lacks one of the columns, rather than having a null there."""
+    in_key = {c.name for c in decoded.key_columns}
+    if not in_key.issuperset(names):
+        return "true"
+    if len(names) == 1:
+        return "false"
+    has_null = " OR ".join(f"key.{quoted(name)} IS NULL" for name in names)
+    if decoded.has_declared_keys:
+        text, wanted = "CAST(key_bytes AS STRING)", f"array({', '.join(map(literal, names))})"
+        members = (f"json_object_keys({each})" for each in (text, f"get_json_object({text}, '$.payload')"))
+        lacks = " AND ".join(f"coalesce(size(array_except({wanted}, {each})), 1) > 0" for each in members)
+        return f"(({has_null}) AND {lacks})"
+    return f"({has_null})" if any(not keys.issuperset(names) for keys in decoded.keys) else "false"
 
 
 def _first(in_key: str, in_row: str, is_bare: str) -> str:
@@ -218,7 +241,7 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     names = [name for name in table.key if name in in_row]
     if not names:
         return decoded
-    is_bare = [is_bare_json("key_bytes")] if decoded.has_bare_keys else []
+    is_bare = [is_bare_json("key_bytes")] if decoded.has_declared_keys else []
     has_no_key = " OR ".join(
         ["key IS NULL", *is_bare, *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)]
     )
