@@ -233,6 +233,12 @@ def _declared_part(of: Part, schemas: JsonDeclared, as_declared: Callable[[Conne
         versions.append(_bare_key(row, text, _parsed(of, 1)))
     versions.append(_json_version(of.name, "true", _parsed(of, len(versions)), closed, schema))
     is_bare = is_bare_json(of.name) if of.name == "key" else "false"
+    if schemas.is_bare:
+        record = Refused(
+            f"NOT ({is_bare})", "undecodable-key", "The key is a record; the table's keys are single values."
+        )
+        only = (_bare_key(row, text, _parsed(of, 0)),)
+        return replace(of, versions=only, refused=(record,), is_blank=_blank(of.name), is_bare=is_bare)
     return replace(of, versions=tuple(versions), is_blank=_blank(of.name), is_bare=is_bare)
 
 
