@@ -10,7 +10,7 @@ import pytest
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.errors import UpstreamUnavailable
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, TopicSchemas
-from lakehold.ingest.topic import TopicDecoder, TopicPart
+from lakehold.ingest.topic import Stored, TopicDecoder, TopicPart
 from lakehold.kafka.registry import Registry
 from tests.registry_server import RegistryServer, registry_server
 
@@ -54,7 +54,7 @@ def test_tables_over_one_topic_request_its_subjects_once(server: RegistryServer)
     decoder = TopicDecoder(FormatType.AVRO, Registry(server.url), nothing, max_record_bytes=1_000)
     part = TopicPart(nothing, None, FormatType.AVRO)
     tables = [Table("s", f"t{n}", "shop", "shop.t", envelope) for n, envelope in enumerate(Envelope)]
-    wanted = {table.envelope: decoder.wanted(table, part, (), scan_schemas=False)[0].schemas for table in tables}
+    wanted = {table.envelope: decoder.wanted(table, part, Stored(), scan_schemas=False)[0].schemas for table in tables}
     value = AvroIds({1: LONG, 7: STRING})
     assert wanted.pop(Envelope.NONE) == TopicSchemas(JsonDeclared(), value), "it has no key"
     assert [*wanted.values()] == [TopicSchemas(AvroIds({1: LONG}), value)] * (len(tables) - 1)

@@ -192,6 +192,24 @@ def test_bare_keys_have_the_types_that_the_column_list_gives(lake: Lake, tmp_pat
     assert feed.rows("keyed") == [(7, "x", 7)]
 
 
+def test_a_record_among_bare_keys_is_an_error_of_its_message(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(
+        lake,
+        tmp_path / "topics",
+        t="(v STRING)|INCLUDE KEY ENVELOPE NONE",
+        named="(v STRING)|INCLUDE KEY AS k ENVELOPE NONE",
+    )
+    feed.write(bare(id=1), bare(v="odd"))
+    feed.write(b"a", bare(v="x"))
+    feed.write(b"b", bare(v="y"))
+    assert feed.stopped() == {}
+    feed.write(bare(id=2), bare(v="odd in a batch of its own"))
+    assert feed.stopped() == {}
+    assert feed.rows("t") == feed.rows("named") == [("x", "a"), ("y", "b")]
+    errors = lake.sql("SELECT table_name, `offset`, reason FROM mz_catalog.mz_source_errors ORDER BY 1, 2").rows
+    assert errors == [(f"s.{name}", offset, "undecodable-key") for name in ("named", "t") for offset in (0, 3)]
+
+
 def test_fields_of_bare_keys_need_types(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(
         lake,

@@ -54,7 +54,7 @@ class SharedTopic:
             stored: The columns of its Iceberg table.
             scan_schemas: Whether to look up in the records which schemas they use, rather than take those of the registry.
         """
-        wanted, knows_all = self._decoder.wanted(table, self._part, stored.key, scan_schemas=scan_schemas)
+        wanted, knows_all = self._decoder.wanted(table, self._part, stored, scan_schemas=scan_schemas)
         is_shared = (found := self._found(wanted)) is not None
         if found is None:
             self._decode_with_others(table, wanted, scan_schemas=scan_schemas)
@@ -84,7 +84,7 @@ class SharedTopic:
     def _wanted(self, table: Table, *, scan_schemas: bool) -> Iterator[Wanted]:
         # The table stops with this error when its turn comes.
         with suppress(LakeholdError):
-            yield self._decoder.wanted(table, self._part, (), scan_schemas=scan_schemas)[0]
+            yield self._decoder.wanted(table, self._part, Stored(), scan_schemas=scan_schemas)[0]
 
     def _kept(self, frame: DataFrame) -> DataFrame:
         """Return the same records, cached once they have been read."""

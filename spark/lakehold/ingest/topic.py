@@ -10,6 +10,7 @@ undecodable: they are errors, like any other bad record.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.arrow_frames import frame_of
-from lakehold.definitions import DeclaredColumn, FormatType, Table
+from lakehold.definitions import DeclaredColumn, FormatType, Metadata, Table
 from lakehold.errors import TableStopped
 from lakehold.file_names import file_name_of
 from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
@@ -135,9 +136,7 @@ class TopicDecoder:
             return TopicPart(frame_of(records, self.spark(), RAW_DDL), records, self.written)
         return TopicPart(records, None, self.written)
 
-    def wanted(
-        self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...], *, scan_schemas: bool
-    ) -> tuple[Wanted, bool]:
+    def wanted(self, table: Table, part: TopicPart, stored: Stored, *, scan_schemas: bool) -> tuple[Wanted, bool]:
         """Return the schemas and the shape in which a table wants records decoded, and whether the records name no other schemas.
 
         The shape is Debezium's, with the rows before and after a change, or the value is the row.
@@ -145,7 +144,7 @@ class TopicDecoder:
         Args:
             table: The table; it declares the columns of bare JSON.
             part: The records.
-            stored_key: The key of its Iceberg table, if it exists.
+            stored: The columns of its Iceberg table.
             scan_schemas: Whether to look up in the records which schemas they use.
 
         Raises:
@@ -156,10 +155,13 @@ class TopicDecoder:
         if table.envelope.wraps_rows:
             shape = Shape.DEBEZIUM
         has_heads = self.has_heads and shape is Shape.DEBEZIUM
-        schemas = subjects or self._found(table, part, stored_key)
+        schemas = subjects or self._found(table, part, stored)
         if not table.reads_keys:
             schemas = replace(schemas, key=JsonDeclared())
-        return Wanted(schemas, shape, has_heads), subjects is None
+        includes_key = any(each.what is Metadata.KEY for each in table.include)
+        row_key = () if includes_key else table.key
+        wanted = Wanted(schemas, shape, has_heads, row_key=row_key, knows_all=subjects is None)
+        return wanted, subjects is None
 
     def decode(self, table: Table, part: TopicPart, wanted: Wanted, stored: tuple[ColumnType, ...]) -> Decoded:
         """Decode the records of a topic for a table.
@@ -209,7 +211,7 @@ class TopicDecoder:
         counts = [len(each.schemas) for each in parts if isinstance(each, AvroIds)]
         return found if all(0 < count <= _MOST_VERSIONS for count in counts) else None
 
-    def _found(self, table: Table, part: TopicPart, stored_key: tuple[ColumnType, ...]) -> TopicSchemas:
+    def _found(self, table: Table, part: TopicPart, stored: Stored) -> TopicSchemas:
         """Find in the records which schemas they use."""
         ids = part.ids
         if self.registry is not None:
@@ -219,10 +221,10 @@ class TopicDecoder:
         if not ids.values:
             if table.columns:
                 value = JsonDeclared(table.columns)
-            elif not stored_key and any(_is_bare_record(value) for value in part.sample("value")):
+            elif not stored.key and any(_is_bare_record(value) for value in part.sample("value")):
                 raise _columns_unknown(table)
         if not ids.keys and table.reads_keys:
-            key = JsonDeclared(_declared_key(table, stored_key, part.sample("key")))
+            key = _declared_key(table, stored, part.sample("key"))
         return TopicSchemas(key, value)
 
 
@@ -236,22 +238,20 @@ def _heads(found: Iterable[int | str]) -> JsonHeads:
     return JsonHeads(tuple(map(str, found)))
 
 
-def _declared_key(
-    table: Table, stored: tuple[ColumnType, ...], sample: tuple[bytes, ...]
-) -> tuple[DeclaredColumn, ...]:
-    """Return the columns of a bare JSON key: those of `KEY (…)`, else those that keys name, of the declared types.
+def _declared_key(table: Table, stored: Stored, sample: tuple[bytes, ...]) -> JsonDeclared:
+    """Return the columns of a bare JSON key: those of `KEY (…)`, else those that most keys name, of the declared types.
 
     A key that is not a record is a column `key`. A table keeps the key that it was created with.
     """
     declared = {c.name: c for c in table.columns}
     if table.key:
-        return tuple(declared[name] for name in table.key if name in declared)
-    if stored:
-        return tuple(declared.get(c.name, DeclaredColumn(c.name, c.spark_type)) for c in stored)
-    content = next((record for key in sample if (record := _record(key)) is not None), None)
-    if content is None:
-        return (_single_key(table, declared),) if sample else ()
-    unknown = [name for name in content if name not in declared]
+        return JsonDeclared(tuple(declared[name] for name in table.key if name in declared))
+    if stored.key:
+        return JsonDeclared(tuple(declared.get(c.name, DeclaredColumn(c.name, c.spark_type)) for c in stored.key))
+    names = _most_common(sample)
+    if names is None or _includes_bare(table, stored, names):
+        return JsonDeclared((_single_key(table, declared),), is_bare=True) if sample else JsonDeclared()
+    unknown = [name for name in names if name not in declared]
     if unknown:
         raise TableStopped(
             f'the message key of table "{table.full_name}" has a column that is not declared: "{unknown[0]}"',
@@ -260,7 +260,26 @@ def _declared_key(
             detail="The messages are JSON without a schema, which does not say its type.",
             hint="Add it to the table's column list, or change the table's KEY (…) or INCLUDE KEY.",
         )
-    return tuple(declared[name] for name in content)
+    return JsonDeclared(tuple(declared[name] for name in names))
+
+
+def _includes_bare(table: Table, stored: Stored, names: tuple[str, ...]) -> bool:
+    """Return whether a table has the column of a bare key, as earlier keys were, which records of these fields cannot fill."""
+    listed = {c.name for c in table.columns}
+    is_single = len(names) == 1 and names[0] in listed
+    added = {c.name: c.type for c in stored.columns if c.name == "key" or not is_single}
+    return any(name in added and added[name].is_primitive for name in table.single_key_names if name not in listed)
+
+
+def _most_common(sample: tuple[bytes, ...]) -> tuple[str, ...] | None:
+    """Return the names of the fields that most keys have; None if most are no records. A few odd ones are errors."""
+    records = ((key, _record(key)) for key in sample)
+    found = Counter(
+        None if record is None else tuple(record)
+        for key, record in records
+        if record is not None or not key.lstrip().startswith(b"{")
+    )
+    return max(found, key=lambda names: (found[names], names is not None), default=None)
 
 
 def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> DeclaredColumn:

@@ -21,11 +21,11 @@ from lakehold.ingest.decode import debezium, flattened
 from lakehold.ingest.decode.connect_schema import LeftOut
 from lakehold.ingest.decode.message_parts import Part, is_small_value, part
 from lakehold.ingest.decode.parsers import AvroParser, Call, CallForAll, calls_for_all
-from lakehold.ingest.decode.record_problems import problem
+from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA, problem
 from lakehold.ingest.decode.record_schemas import TopicSchemas, declared_envelope
 from lakehold.ingest.decode.structures import Structure, structure
 from lakehold.ingest.decode.types import ColumnType
-from lakehold.spark_sql import struct_of
+from lakehold.spark_sql import literal, struct_of
 
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 
@@ -77,6 +77,7 @@ class Decoded:
         names_may_differ_in_case: Whether a record is decoded whose fields have names that differ in case only. In Avro it is an
             error, because Spark finds fields of Avro whatever their case.
         has_heads: See `Wanted`.
+        has_declared_keys: Whether keys are JSON without a schema, which may be bare, or lack columns.
         versions: The names of the rows' columns, once for each schema with which rows were written.
     """
 
@@ -88,6 +89,7 @@ class Decoded:
     lacks_before: bool = False
     names_may_differ_in_case: bool = True
     has_heads: bool = False
+    has_declared_keys: bool = False
     versions: frozenset[frozenset[str]] = frozenset()
 
     @property
@@ -107,12 +109,16 @@ class Wanted:
             transaction topic. The fields for that are decoded in any case.
         stored: Columns of the Iceberg table, for schemas that contradict each other. The types of the table come before theirs:
             they may fit the table, as in the batches before.
+        row_key: The columns that identify a row, if rows may have them all. Keys that are no records are no errors of such rows.
+        knows_all: Whether records name no other schemas than these.
     """
 
     schemas: TopicSchemas
     shape: Shape
     has_heads: bool = False
     stored: tuple[ColumnType, ...] = ()
+    row_key: tuple[str, ...] = ()
+    knows_all: bool = True
 
 
 def decode(raw: DataFrame, wanted: Wanted, *, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> Decoded:
@@ -142,6 +148,7 @@ class ReaderSql:
         rows: The structures made of the value: `value`, or `before` and `after`; the last one has the columns of rows.
         shape: See `Wanted`.
         has_heads: See `Wanted`.
+        is_excused: The condition that a problem of the key is none of the record, as the row identifies itself; see `Wanted`.
     """
 
     key: Part
@@ -150,6 +157,7 @@ class ReaderSql:
     rows: tuple[Structure, ...]
     shape: Shape
     has_heads: bool
+    is_excused: str = "false"
 
     @classmethod
     def of(cls, wanted: Wanted, number: int, max_bytes: int) -> ReaderSql:
@@ -170,7 +178,8 @@ class ReaderSql:
                 value = part(empty, schemas.value)
                 rows = (structure("value", value, stored=wanted.stored),)
         of_key = structure("key", key, stored=wanted.stored)
-        return cls(key, value, of_key, rows, wanted.shape, wanted.has_heads and wanted.shape is Shape.DEBEZIUM)
+        has_heads = wanted.has_heads and wanted.shape is Shape.DEBEZIUM
+        return cls(key, value, of_key, rows, wanted.shape, has_heads, _excuse(wanted, key, value, rows[-1]))
 
     @property
     def has_error(self) -> str:
@@ -199,7 +208,8 @@ class ReaderSql:
 
     def result(self) -> str:
         """Write a structure of the decoded parts of a record."""
-        key, value = self.key.problem, self.value.problem
+        value = self.value.problem
+        key = f"(CASE WHEN NOT ({self.is_excused}) THEN {self.key.problem} END)"
         found = {row.name: row.value() for row in self.rows}
         head = {}
         if self.shape is not Shape.FLAT:
@@ -211,7 +221,7 @@ class ReaderSql:
         if len(self.rows[-1].versions) > 1:
             found["absent"] = self._absent()
         fields = {
-            "key": f"CASE WHEN {key} IS NULL THEN {self.of_key.value()} END",
+            "key": f"CASE WHEN {self.key.problem} IS NULL THEN {self.of_key.value()} END",
             "error": f"coalesce({key}.code, {value}.code)",
             "error_detail": f"coalesce({key}.detail, {value}.detail)",
             **{name: f"CASE WHEN {key} IS NULL AND {value} IS NULL THEN {sql} END" for name, sql in found.items()},
@@ -239,8 +249,21 @@ class ReaderSql:
             lacks_before=self.shape is Shape.DEBEZIUM and lacks_before,
             names_may_differ_in_case=not any(isinstance(version.parser, AvroParser) for version in versions),
             has_heads=self.has_heads,
+            has_declared_keys=self.key.is_bare != "false",
             versions=self.rows[-1].versions,
         )
+
+
+def _excuse(wanted: Wanted, key: Part, value: Part, row: Structure) -> str:
+    """Write the condition that a key is no record, and that its message does not need it."""
+    if not wanted.row_key or not {c.name for c in row.columns}.issuperset(wanted.row_key):
+        return "false"
+    # A null value in Debezium's topics only follows a delete that has the row; in others it is the delete.
+    has_row = "true" if wanted.shape is Shape.DEBEZIUM else f"{row.value()} IS NOT NULL"
+    # An unknown schema may still be in the registry: the caller looks for it, and decodes again.
+    codes = ("undecodable-key", *([UNKNOWN_SCHEMA] if wanted.knows_all else ()))
+    is_unread = f"({key.is_unread} AND {key.problem}.code IN ({', '.join(map(literal, codes))}))"
+    return f"coalesce(({key.is_bare} OR {is_unread}) AND {value.problem} IS NULL AND {has_row}, false)"
 
 
 def parsed_and_checked(raw: DataFrame, readers: Sequence[ReaderSql]) -> DataFrame:

@@ -90,6 +90,7 @@ class Part:
         is_blank: The condition that the bytes are empty, or only white space.
         is_broken: The condition that the bytes name no schema, although the format requires one.
         is_null: The condition that the bytes stand for a null.
+        is_bare: For declared columns: the condition that a key is a single value, which does not name its column.
         written_with: SQL of the sentence about a record with an unknown schema. Empty: no record can have one, as columns are
             declared, or the part is not decoded at all.
     """
@@ -102,7 +103,13 @@ class Part:
     is_blank: str = "false"
     is_broken: str = "false"
     is_null: str = "false"
+    is_bare: str = "false"
     written_with: str = ""
+
+    @property
+    def is_unread(self) -> str:
+        """Write the condition that the bytes have none of the schemas."""
+        return " AND ".join(f"{version.parsed} IS NULL" for version in self.versions) or "true"
 
     @property
     def problem(self) -> str:
@@ -225,7 +232,19 @@ def _declared_part(of: Part, schemas: JsonDeclared, as_declared: Callable[[Conne
     if of.name == "key" and len(row.fields) == 1:
         versions.append(_bare_key(row, text, _parsed(of, 1)))
     versions.append(_json_version(of.name, "true", _parsed(of, len(versions)), closed, schema))
-    return replace(of, versions=tuple(versions), is_blank=_blank(of.name))
+    is_bare = is_bare_json(of.name) if of.name == "key" else "false"
+    if schemas.is_bare:
+        record = Refused(
+            f"NOT ({is_bare})", "undecodable-key", "The key is a record; the table's keys are single values."
+        )
+        only = (_bare_key(row, text, _parsed(of, 0)),)
+        return replace(of, versions=only, refused=(record,), is_blank=_blank(of.name), is_bare=is_bare)
+    return replace(of, versions=tuple(versions), is_blank=_blank(of.name), is_bare=is_bare)
+
+
+def is_bare_json(column: str) -> str:
+    """Write the condition that the bytes of a JSON key are no record: a bare number or text."""
+    return f"NOT (ltrim(CAST({column} AS STRING)) LIKE '{{%')"
 
 
 def _is_wrapped(text: str, schemas: JsonDeclared, schema: ConnectSchema) -> str:
@@ -252,7 +271,7 @@ def _bare_key(row: ConnectSchema, text: str, parsed: str) -> Version:
     as_json = f"concat({opening}, {text}, '}}')"
     body = f"concat('{{\"v\":', CASE WHEN {unquoted} THEN {in_quotes} ELSE {as_json} END, '}}')"
     return Version(
-        f"NOT (ltrim({text}) LIKE '{{%')",
+        is_bare_json("key"),
         JsonParser(body, requested(row)),
         parsed,
         row,

@@ -49,8 +49,7 @@ def problem(
         *(case for structure in structures for case in _wrong_columns(structure, undecodable)),
     ]
     # Most records are read without problems: they pass the fewest conditions.
-    is_unread = " AND ".join(f"{version.parsed} IS NULL" for version in part.versions) or "true"
-    return f"CASE WHEN {is_unread} THEN CASE {_branches(without_row)} END {_branches(read)} END"
+    return f"CASE WHEN {part.is_unread} THEN CASE {_branches(without_row)} END {_branches(read)} END"
 
 
 def _branches(cases: Iterable[tuple[str, str | None, str]]) -> str:

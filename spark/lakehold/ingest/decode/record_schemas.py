@@ -54,10 +54,11 @@ class JsonHeads:
 class JsonDeclared:
     """The columns that a statement declares for JSON without a schema; none: the part is not decoded.
 
-    A key of one declared column may also be the bare value.
+    A key of one declared column may also be the bare value; with `is_bare` it must be.
     """
 
     columns: tuple[DeclaredColumn, ...] = ()
+    is_bare: bool = False
 
     def joined(self, other: JsonDeclared) -> JsonDeclared | None:
         """Combine the columns of two tables over one topic; None if one name has two types, or names differ in case alone."""

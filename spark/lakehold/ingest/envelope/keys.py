@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
+from lakehold.ingest.decode.message_parts import is_bare_json
 from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, unify
 from lakehold.spark_sql import literal, quoted
@@ -42,20 +43,23 @@ class Key:
         columns: By name, in order, the value in SQL and the column. Empty: nothing that can be decoded names a key.
         in_messages: Names of the columns that message keys have, by which the key columns of a tombstone can be found.
         only_in_messages: Whether every message that has a key has all columns of this key there, so that rows are not needed.
+        is_bare: The condition that a message key is a single value, which does not name the column of rows that it is read as.
+        is_partial: The condition that a message key lacks a column of this key, whose null is not one of the row.
         unequal: Conditions in SQL, by column, that the message key has a value which the type of the row's column cannot hold.
     """
 
     columns: Mapping[str, tuple[str, ColumnType]]
     in_messages: frozenset[str]
     only_in_messages: bool
+    is_bare: str = "false"
+    is_partial: str = "false"
     unequal: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def all_null(self) -> str:
-        """Write the condition that the message key and every part of the key are null; a key with some null parts is valid."""
-        return (
-            f"({' AND '.join(f'{value} IS NULL' for value in ('key', *(value for value, _ in self.columns.values())))})"
-        )
+        """Write the condition that every part of the key is null; a key with some null parts is valid."""
+        values = [value for value, _ in self.columns.values()] or ["key"]
+        return f"({' AND '.join(f'{value} IS NULL' for value in values)})"
 
     @property
     def is_unequal(self) -> str:
@@ -73,6 +77,11 @@ class Key:
         return f"CASE {' '.join(cases)} END" if cases else "NULL"
 
     @property
+    def is_in_message_key(self) -> str:
+        """Write the condition that the message key alone identifies one row."""
+        return f"(NOT {self.all_null} AND NOT ({self.is_partial}))"
+
+    @property
     def is_in_tombstone(self) -> str:
         """Write the condition that a message without a value identifies one row: it has exactly this key's columns.
 
@@ -80,11 +89,12 @@ class Key:
         """
         own = [name for name in self.columns if name in self.in_messages]
         if self.in_messages == set(own) or self._is_renamed:
-            return f"(NOT {self.all_null})"
+            # A bare key may be another column's value. Its delete has the row.
+            return f"({self.is_in_message_key} AND NOT ({self.is_bare}))"
         if not own:
             return "false"
         others = [f"key.{quoted(name)} IS NULL" for name in sorted(self.in_messages - set(own))]
-        return f"({' AND '.join([f'NOT {_all_null(own)}', *others])})"
+        return f"({' AND '.join([self.is_in_message_key, f'NOT {_all_null(own)}', *others])})"
 
     @property
     def _is_renamed(self) -> bool:
@@ -121,6 +131,8 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         _require_single(table, [only])
         renamed = {names[0]: (f"key.{quoted(only.name)}", ColumnType(names[0], only.type))}
         return Key(renamed, frozenset(in_key), only_in_messages=True)
+    # A bare key is always the column `key`. It may be another one, or only the customer by whom orders are partitioned.
+    is_bare = is_bare_json("key_bytes") if decoded.has_declared_keys and "key" not in names else "false"
     found: dict[str, tuple[str, ColumnType]] = {}
     unequal: dict[str, str] = {}
     for name in names:
@@ -131,7 +143,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
             if value != f"key.{quoted(name)}":
                 unequal[name] = f"(key.{quoted(name)} IS NOT NULL AND {value} IS NULL)"
             if in_row:
-                value = f"coalesce({value}, {cast(f'{row}.{quoted(name)}', of_rows.type, column.type)})"
+                value = _first(value, cast(f"{row}.{quoted(name)}", of_rows.type, column.type), is_bare)
             found[name] = (value, column)
         elif name in in_key:
             found[name] = (f"key.{quoted(name)}", in_key[name])
@@ -150,7 +162,30 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
             )
     only_in_messages = not table.key or (bool(decoded.keys) and all(keys.issuperset(names) for keys in decoded.keys))
     _require_single(table, [column for _, column in found.values()])
-    return Key(found, frozenset(in_key), only_in_messages, unequal)
+    is_partial = _is_partial(decoded, names) if table.key else "false"
+    return Key(found, frozenset(in_key), only_in_messages, is_bare, is_partial, unequal)
+
+
+def _is_partial(decoded: Decoded, names: Collection[str]) -> str:
+    """Write the condition that a message key lacks one of the columns, rather than having a null there."""
+    in_key = {c.name for c in decoded.key_columns}
+    if not in_key.issuperset(names):
+        return "true"
+    if len(names) == 1:
+        return "false"
+    has_null = " OR ".join(f"key.{quoted(name)} IS NULL" for name in names)
+    if decoded.has_declared_keys:
+        text, wanted = "CAST(key_bytes AS STRING)", f"array({', '.join(map(literal, names))})"
+        members = (f"json_object_keys({each})" for each in (text, f"get_json_object({text}, '$.payload')"))
+        lacks = " AND ".join(f"coalesce(size(array_except({wanted}, {each})), 1) > 0" for each in members)
+        return f"(({has_null}) AND {lacks})"
+    return f"({has_null})" if any(not keys.issuperset(names) for keys in decoded.keys) else "false"
+
+
+def _first(in_key: str, in_row: str, is_bare: str) -> str:
+    """Write the value of a column that message key and row may have: that of the row where the key does not name the column."""
+    first = f"coalesce({in_key}, {in_row})"
+    return first if is_bare == "false" else f"CASE WHEN {is_bare} THEN coalesce({in_row}, {in_key}) ELSE {first} END"
 
 
 def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str, ColumnType]:
@@ -206,7 +241,10 @@ def with_left_keys(decoded: Decoded, table: Table) -> Decoded:
     names = [name for name in table.key if name in in_row]
     if not names:
         return decoded
-    has_no_key = " OR ".join(["key IS NULL", *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)])
+    is_bare = [is_bare_json("key_bytes")] if decoded.has_declared_keys else []
+    has_no_key = " OR ".join(
+        ["key IS NULL", *is_bare, *(f"key.{quoted(n)} IS NULL" if n in in_key else "true" for n in names)]
+    )
     leaves = f"{_changed(names)} AND ({has_no_key})"
     return _with_deletes(decoded, leaves)
 

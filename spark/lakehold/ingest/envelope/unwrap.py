@@ -179,10 +179,11 @@ def _none(decoded: Decoded) -> _Mapped:
 def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
     key = key_of(decoded, table, stored_key, row="value")
     # An undecodable value still has its key, so that only messages without one are reported to lack a key.
-    null_key = f"(error IS NULL AND {key.all_null})"
+    null_key = f"(error IS NULL AND value IS NOT NULL AND {key.all_null})"
     without_key = "null-key" if key.columns else KEYLESS
+    has_no_key = f"{'key' if decoded.key_columns else 'key_bytes'} IS NULL"
+    is_lost = f"(error IS NULL AND value IS NULL AND NOT ({has_no_key}) AND NOT {key.is_in_message_key})"
     is_error = f"(error IS NOT NULL OR {key.is_unequal})"
-    of_flattened = {KEPT: "unavailable"} if table.envelope.is_flattened else {}
     deletes = "value IS NULL OR deleted" if table.envelope.is_flattened else "value IS NULL"
     return _Mapped(
         decoded,
@@ -190,13 +191,15 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
         row="value",
         change={
             **_OF_FLAT,
-            **of_flattened,
-            OP: f"CASE WHEN {null_key} AND value IS NULL THEN '{Op.NOTHING}' WHEN {null_key} OR {is_error} THEN NULL"
+            **({KEPT: "unavailable"} if table.envelope.is_flattened else {}),
+            OP: f"CASE WHEN {null_key} OR {is_lost} OR {is_error} THEN NULL"
+            f" WHEN value IS NULL AND {has_no_key} THEN '{Op.NOTHING}'"
             f" WHEN {deletes} THEN '{Op.DELETE}' ELSE '{Op.UPSERT}' END",
             ERROR: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN 'key-type'"
-            f" WHEN {null_key} AND value IS NOT NULL THEN '{without_key}' ELSE error END",
+            f" WHEN {is_lost} THEN 'null-key' WHEN {null_key} THEN '{without_key}' ELSE error END",
             DETAIL: f"CASE WHEN error IS NULL AND {key.is_unequal} THEN {key.unequal_detail}"
-            f" WHEN {null_key} AND value IS NOT NULL THEN 'the message has a value but no key' ELSE error_detail END",
+            f" WHEN {is_lost} THEN 'the message has no value, and its key does not say which row to delete'"
+            f" WHEN {null_key} THEN 'the message has a value but no key' ELSE error_detail END",
         },
     )
 
