@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,41 @@ def test_deletes_that_are_logged_without_the_key_are_named_and_come_with_a_snaps
     shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
     shop.follow_until_equal("codes")
     assert status_of(shop.lake).notices == ()
+
+
+def test_bytes_that_are_logged_as_text_are_named_and_come_with_a_snapshot(shop: Shop) -> None:
+    def rows(table: str) -> list[tuple[Any, ...]]:
+        list(shop.lake.ingest("shop"))
+        return sorted(tuple(row) for row in shop.lake.sql(f"SELECT * FROM {lake}.shop.{table}").rows)
+
+    lake, database = shop.lake.settings.catalog_name, shop.database.name
+    execute(
+        shop.database,
+        [
+            f"ALTER DATABASE {database} SET bytea_output = 'escape'",
+            "CREATE TABLE blobs (id int PRIMARY KEY, data bytea)",
+            "INSERT INTO blobs VALUES (1, 'a'), (2, 'b')",
+        ],
+    )
+    with pytest.raises(UpstreamError, match=r'column "data" of table "public\.blobs"') as refusal:
+        shop.lake.sql(shop.creating("blobs", "DEBEZIUM UPSERT"))
+    set_hex = refusal.value.hint.removesuffix(".")
+    role = set_hex.partition(" SET ")[0]
+    execute(shop.database, [set_hex])
+    shop.lake.sql(shop.creating("blobs", "DEBEZIUM UPSERT"))
+    shop.follow_until_readable("blobs")
+    assert rows("blobs") == [(1, b"a"), (2, b"b")]
+
+    execute(shop.database, [f"{role} SET bytea_output = 'escape'"])
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    wait_for(lambda: bool(rows("blobs")) and shop.state("blobs") == "live", "the snapshot is read")
+    execute(shop.database, ["INSERT INTO blobs VALUES (3, 'ab')"])
+    wait_for(lambda: len(rows("blobs")) == 3, "the last row arrives")
+    assert rows("blobs")[-1] != (3, b"ab")
+    (notice,) = status_of(shop.lake).notices
+    assert notice.endswith(f"{set_hex}; then ALTER SOURCE shop RESNAPSHOT")
+    execute(shop.database, [set_hex])
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    wait_for(lambda: rows("blobs") == [(1, b"a"), (2, b"b"), (3, b"ab")], "the snapshot has the bytes")
+    assert status_of(shop.lake).notices == ()
+    execute(shop.database, [f"{role} RESET bytea_output"])

@@ -341,9 +341,9 @@ def test_a_search_that_takes_too_long_becomes_a_query_and_leaves_time_for_other_
     assert _lost_values(upstream, "public.large")["public.large"].query == ""
 
 
-def test_the_money_format_of_the_database_is_found(login: Login) -> None:
+def test_settings_by_which_the_database_writes_values_are_found(login: Login) -> None:
     database, _ = PostgresUpstream(login, _TIMEOUT_S).inspect(Names("p", "s", "lakehold_signals.t"), "id", [])
-    assert database.money == "$1,234.50"
+    assert (database.money, database.bytea_output) == ("$1,234.50", "hex")
 
 
 def test_a_signal_table_keeps_the_time_of_the_last_inspection(login: Login) -> None:

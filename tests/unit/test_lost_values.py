@@ -12,6 +12,7 @@ from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.found import Found
 from lakehold.upstream.found_columns import FoundColumn, FoundType
 from lakehold.upstream.found_values import LossyColumn, LostValues
+from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.lost_values import lossy_columns, lost_values_hints
 from lakehold.upstream.sent_types import Loss
 from tests.upstream_world import World, target
@@ -101,6 +102,23 @@ def test_money_that_the_connector_cannot_read_is_refused(money: str) -> None:
     assert money in refusal.value.detail
     assert refusal.value.hint == "ALTER ROLE u IN DATABASE shop SET lc_monetary = 'C'."
     assert _planned(money=money, new=()) == [], "only a statement that declares the table is refused"
+
+
+def test_bytes_that_the_connector_reads_as_others_are_refused_or_named() -> None:
+    world, goal = World(frozenset({"public.Odd"})), target({"a": "public.Odd"}, new=["a"])
+    world.columns = {"public.Odd": (_ID, _column("data", "bytea"))}
+    found = world.inspect(goal)
+    assert found.database is not None
+    escaped = replace(found, database=replace(found.database, bytea_output="escape"))
+    with pytest.raises(UpstreamError, match=r'column "data" of table "public\.Odd"') as refusal:
+        plan(goal, escaped)
+    assert refusal.value.code == "value-unsendable"
+    assert refusal.value.hint == "ALTER ROLE u IN DATABASE shop SET bytea_output = 'hex'."
+    captured = target({"a": "public.Odd"})
+    (hint,) = plan(captured, escaped).hints
+    assert [*fault_hints(captured, escaped)] == [hint]
+    assert hint.endswith("ALTER ROLE u IN DATABASE shop SET bytea_output = 'hex'; then ALTER SOURCE shop RESNAPSHOT")
+    assert plan(captured, found).hints == ()
 
 
 @pytest.mark.parametrize("money", ["$1,234.50", "£1,234.50", "¥1,235", "₹1,234.500"])

@@ -204,6 +204,7 @@ class FoundDatabase:
         other_tables: Names of all other tables, for hints.
         may_create: The source's user may create publications.
         money: The text of 1234.5 as type `money` for the source's user: the connector fails at a decimal comma.
+        bytea_output: The setting of this name for the source's user: the connector reads streamed `bytea` as `hex` only.
         failover: The server's settings and slots that decide what a failover loses.
         shapes: What the catalogue says now of columns, storage files and partitions of each wanted table that exists, by name
             (`Shape`): it shows changes of rows without an event.
@@ -219,6 +220,7 @@ class FoundDatabase:
     may_create: bool = True
     confirmed: int | None = None
     money: str = "$1,234.50"
+    bytea_output: str = "hex"
     failover: FoundFailover = field(default_factory=FoundFailover)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from lakehold.upstream.gaps import (
 from lakehold.upstream.gone import gone_hints
 from lakehold.upstream.heirs import parent_hints
 from lakehold.upstream.log_settings import WHOLE_ROWS, lossy_log_hints, row_image
-from lakehold.upstream.lost_values import lost_values_hints
+from lakehold.upstream.lost_values import escaped_hints, lost_values_hints
 from lakehold.upstream.partitions import (
     NOT_FULL,
     full_identity,
@@ -60,6 +60,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         *_of_connector(wanted, found),
         *lossy_log_hints(wanted, found),
         *misidentified_hints(wanted, found),
+        *escaped_hints(wanted, found),
         *gone_hints(wanted, found),
         *_missed_hints(wanted, found),
     ]
@@ -90,6 +91,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from silent_hints(wanted, found.database)
     yield from weak_leaf_hints(wanted, found.database)
     yield from misidentified_hints(wanted, found)
+    yield from escaped_hints(wanted, found)
     yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)
     yield from deferrable_key_hints(wanted, found)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lakehold.definitions import ConnectionType
+from lakehold.definitions import ConnectionType, object_text
 from lakehold.errors import UpstreamError
 from lakehold.upstream.captured_columns import Columns, sent_type
 from lakehold.upstream.found import Found
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_values import LossyColumn, LostValues
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -58,6 +59,7 @@ def _unknown_hint(table: str, lost: LostValues) -> str:
 def refuse_values(table: CapturedTable, found: Found, wanted: Wanted) -> None:
     """Refuse a table with values at which the connector would fail for all of its tables."""
     _refuse_money(table, found, wanted)
+    _refuse_escaped(table, found, wanted)
     lost = found.lost.get(table.upstream, LostValues(()))
     lossy = next((each for each in lost.columns if each.stops and not lost.query), None)
     if lossy is None:
@@ -83,12 +85,44 @@ def _refuse_money(table: CapturedTable, found: Found, wanted: Wanted) -> None:
     column = next((c for c in columns if c.type.name == "money" and sent_type(c, database).schema is not None), None)
     if column is None or not money or _READABLE_MONEY.fullmatch(money.replace(",", "")):
         return
-    user, name = wanted.config["database.user"], wanted.config["database.dbname"]
     raise UpstreamError(
         f'column "{column.name}" of table "{table.upstream}" holds values that the connector cannot send',
         code="value-unsendable",
-        detail=f'It is of type money, of which the database writes 1234.5 as "{money}" for user "{user}": the connector would '
-        "fail, with all of its tables, or send other values.",
-        hint=f"ALTER ROLE {identifier_text(user, database)} IN DATABASE {identifier_text(name, database)} "
-        "SET lc_monetary = 'C'.",
+        detail=f'It is of type money, of which the database writes 1234.5 as "{money}" for user '
+        f'"{wanted.config["database.user"]}": the connector would fail, with all of its tables, or send other values.',
+        hint=f"{_altered_role(wanted)} SET lc_monetary = 'C'.",
     )
+
+
+def _refuse_escaped(table: CapturedTable, found: Found, wanted: Wanted) -> None:
+    for column in _escaped(table.upstream, found):
+        raise UpstreamError(
+            f'column "{column.name}" of table "{table.upstream}" holds values that the connector cannot send',
+            code="value-unsendable",
+            detail=f"It is of type {column.text}, whose changes the database writes by its setting bytea_output = escape for "
+            f'user "{wanted.config["database.user"]}". The connector reads them as hex, and sends other values.',
+            hint=f"{_altered_role(wanted)} SET bytea_output = 'hex'.",
+        )
+
+
+def escaped_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each captured column of type `bytea` whose changes arrive as other values."""
+    for table in wanted.upstream_tables:
+        for column in _escaped(table, found):
+            yield (
+                f"changes of column {table}.{column.name} ({column.text}) arrive as other values while bytea_output is escape "
+                f"for user {wanted.config['database.user']}: {_altered_role(wanted)} SET bytea_output = 'hex'; then ALTER SOURCE "
+                f"{object_text(wanted.source)} RESNAPSHOT"
+            )
+
+
+def _escaped(upstream: str, found: Found) -> Iterator[FoundColumn]:
+    if found.database is not None and found.database.bytea_output != "hex":
+        yield from (column for column in found.columns.get(upstream, ()) if column.type.name == "bytea")
+
+
+def _altered_role(wanted: Wanted) -> str:
+    user, name = (
+        identifier_text(wanted.config[f"database.{of}"], ConnectionType.POSTGRES) for of in ("user", "dbname")
+    )
+    return f"ALTER ROLE {user} IN DATABASE {name}"

@@ -51,10 +51,11 @@ UNTIL_RELEASED = Retrying(
 _SEARCHED_WITHIN_S = 10.0
 """Time for searching the rows of all tables of a statement."""
 
-# The text of an amount of money, in the locale of the user, shows whether the connector can read it.
+# The text of an amount of money, and `bytea_output`, show whether the connector can read such values as its user gets them.
 _DATABASE = """
     SELECT current_setting('wal_level'), (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint,
-           has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text
+           has_database_privilege(current_database(), 'CREATE'), 1234.5::numeric::money::text,
+           current_setting('bytea_output')
 """
 _MESSAGE = "SELECT (pg_logical_emit_message(true, %s, '') - '0/0'::pg_lsn)::bigint"
 _SLOT = (
@@ -140,7 +141,7 @@ class PostgresUpstream:
         """
         with self._connected() as connection:
             refuse_standby(connection, self._where)
-            wal_level, position, may_create, money = _row(connection.execute(_DATABASE))
+            wal_level, position, may_create, money, bytea_output = _row(connection.execute(_DATABASE))
             publication = found_publication(connection, names.publication, source_id)
             slot = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
@@ -172,6 +173,7 @@ class PostgresUpstream:
             may_create=may_create,
             confirmed=slot[1] if slot is not None else None,
             money=money,
+            bytea_output=bytea_output,
             failover=failover,
             shapes=shapes,
             names={object_id: name for object_id, name, *_ in found_tables},
