@@ -246,9 +246,8 @@ class LakeParts:
         survey = Survey(self.catalog, self.timelines, self.batches, holds, leases, self.tags, settings)
         procedures = Procedures(self._call, settings.catalog_name, is_in_object_store=settings.warehouse_path is None)
         pages = Pages(self.settings.check_pages_uri, self.catalog.load_table(HOLD_CHECKS.table).io)
-        records = Records(
-            self.state.log(BATCHES), self.verdicts, pages, self.tables, holds, self.definitions, procedures
-        )
+        log, tables = self.state.log(BATCHES), self.tables
+        records = Records(log, self.verdicts, pages, tables, holds, self.definitions, procedures)
         return Maintaining(survey, procedures, records, self.subscriptions.let_go, self._own_holds.enforce_lag)
 
     def _call(self, statement: str) -> list[dict[str, Any]]:

@@ -362,12 +362,10 @@ class Found:
         columns: The columns of each wanted table that exists, in order, by the table's name upstream.
         lake_types: Types of the lake's columns, by object id and column name; inspected only where there is no connector.
         lost: Values of declared tables that Debezium does not send unchanged, by the table's name upstream.
-        multisets: Names upstream of tables whose table in the lake has no key; inspected for tables that need a snapshot alone
-            or have a DEFERRABLE key.
+        multisets: Names upstream of tables whose table in the lake has no key; inspected where it matters.
         now_ms: The time of the inspection, epoch milliseconds; None: failed snapshots are retried at once.
         log: The log of PostgreSQL from which the topics were filled, as it was recorded last; None: none was recorded.
-        applied_position: The highest log position that the lake had applied when the database was last seen to write `log`; None:
-            none is known.
+        applied_position: The highest log position that the lake had applied when `log` was last seen to be written, if known.
         altered: Statements of MySQL and MariaDB that may have changed rows without messages, by `database.table` in lower case.
         acting_keys: Foreign keys of MySQL and MariaDB that change rows of their table, in words, by the table's name upstream.
         shapes: Shapes of tables of PostgreSQL (`Shape`) as an earlier inspection recorded them, by the table's name upstream;

@@ -251,15 +251,11 @@ def _why_not_alone(table: CapturedTable, found: Found) -> str:
     if columns := unordered_key(table.upstream, found):
         names = ", ".join(f"{column.name} ({column.text})" for column in columns)
         return f"it has {names} in its primary key, by which Debezium would lose rows"
-    tables = found.database.tables if found.database is not None else {}
-    columns = tables.get(table.upstream)
-    if columns is not None and columns.deferrable_key:
+    known = found.database.tables.get(table.upstream) if found.database is not None else None
+    if known is not None and known.deferrable_key:
         return "it has a DEFERRABLE key"
-    return (
-        "it had no primary key when the lake began it"
-        if columns is not None and columns.has_key
-        else "it has no primary key"
-    )
+    has_key = known is not None and known.has_key
+    return "it had no primary key when the lake began it" if has_key else "it has no primary key"
 
 
 def _missed(table: CapturedTable) -> str:
