@@ -307,7 +307,12 @@ def test_the_schemas_of_a_batch_are_found(spark: SparkSession) -> None:
     }
     expected = {
         FormatType.AVRO: SchemaIds((1,), (7, 2**31)),
-        FormatType.JSON: SchemaIds((json_head(KEY),), (spaced[: spaced.index('{"id": 1}')].rstrip(),)),
+        FormatType.JSON: SchemaIds(
+            (json_head(KEY),),
+            (spaced[: spaced.index('{"id": 1}')].rstrip(),),
+            has_bare_keys=True,
+            has_bare_values=True,
+        ),
     }
     for written, records in batches.items():
         raw = raw_records(spark, records)

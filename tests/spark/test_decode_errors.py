@@ -108,7 +108,7 @@ JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (json_key(), json_row()[:-3], "undecodable-value", "cannot be read"),
     (json_key(), HEAD + b"7}", "undecodable-value", "cannot be read"),
     (json_key(), HEAD + b"[]}", "undecodable-value", "cannot be read"),
-    (json_key(), HEAD + b"\xff\xfe}", "undecodable-value", "cannot be read"),
+    (json_key(), HEAD + b"\xff\xfe}", "undecodable-value", "is not UTF-8"),
     (json_key(), json_row(id="1"), "undecodable-value", 'schema: the value of field "id" is of another type.'),
     (json_key(), json_row(id=1.5), "undecodable-value", 'field "id"'),
     (json_key(), json_row(id=2**63), "undecodable-value", "cannot be read"),

@@ -134,11 +134,13 @@ GARBAGE = [(b"\xff\x00", b"\xfe"), (b"{", b'{"id":'), (b"x", b" "), (None, b"[")
 
 
 def test_a_batch_of_bad_messages_becomes_a_batch_of_errors(make_lake: LakeFactory, tmp_path: Path) -> None:
-    unknown = {0: "unknown-schema", 1: "undecodable-key", 2: "empty-value", 3: "unknown-schema"}
+    unknown = {0: "undecodable-key", 1: "undecodable-key", 2: "empty-value", 3: "unknown-schema"}
     broken = {0: "undecodable-key", 1: "undecodable-key", 2: "empty-value", 3: "undecodable-value"}
     cases = {
         "upsert": Case(UPSERT, GARBAGE, reasons=unknown),
-        "named": Case(f"KEY (id) {UPSERT}", GARBAGE, reasons=unknown | {1: "unknown-schema"}),
+        "named": Case(
+            f"KEY (id) {UPSERT}", GARBAGE, reasons=dict.fromkeys((0, 1, 3), "unknown-schema") | {2: "empty-value"}
+        ),
         "events": Case(DEBEZIUM_UPSERT, GARBAGE, reasons=unknown),
         "classic": Case(DEBEZIUM, GARBAGE, reasons=unknown),
         "declared": Case(f"(id BIGINT, v STRING)|KEY (id) {UPSERT}", GARBAGE, reasons=broken | {2: "undecodable-key"}),

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _SAMPLED = 100
 """Keys and values that are inspected to find out their form, as the first ones may be broken."""
 
+_MEMBERS = {"schema", "payload"}
+
 _MOST_VERSIONS = 8
 """Versions of a subject up to which all are tried on each record, instead of looking them up in the records first."""
 
@@ -218,13 +220,18 @@ class TopicDecoder:
             return TopicSchemas(_known(self.registry, ids.keys), _known(self.registry, ids.values))
         key: PartSchemas = _heads(ids.keys)
         value: PartSchemas = _heads(ids.values)
-        if not ids.values:
-            if table.columns:
-                value = JsonDeclared(table.columns)
-            elif not stored.key and any(_is_bare_record(value) for value in part.sample("value")):
-                raise _columns_unknown(table)
+        if table.columns and (not ids.values or _MEMBERS & {column.name for column in table.columns}):
+            value = JsonDeclared(table.columns)
+        elif table.columns and ids.has_bare_values:
+            value = replace(_heads(ids.values), declared=JsonDeclared(table.columns))
+        elif not ids.values and not stored.key and any(_is_bare_record(value) for value in part.sample("value")):
+            raise _columns_unknown(table)
         if not ids.keys and table.reads_keys:
             key = _declared_key(table, stored, part.sample("key"))
+        elif ids.has_bare_keys and table.reads_keys and table.columns:
+            # Where their columns are unknown, they are errors: a few odd keys stop no table.
+            with suppress(TableStopped):
+                key = replace(_heads(ids.keys), declared=_declared_key(table, stored, part.sample("key")))
         return TopicSchemas(key, value)
 
 
@@ -291,7 +298,7 @@ def _single_key(table: Table, declared: Mapping[str, DeclaredColumn]) -> Declare
 def _is_bare_record(value: bytes) -> bool:
     """Return whether a value is a JSON object without a schema, whose columns a statement may declare."""
     content = _record(value)
-    return content is not None and not ({"schema", "payload"} >= content.keys())
+    return content is not None and not (content.keys() <= _MEMBERS)
 
 
 def _record(key: bytes) -> dict[str, Any] | None:

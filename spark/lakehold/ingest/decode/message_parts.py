@@ -143,9 +143,11 @@ def part(
         case AvroIds():
             return _avro_part(of, schemas, fields)
         case JsonHeads():
-            return _json_part(of, schemas)
+            with_schema = _json_part(of, schemas)
+            mixed = _declared_part(with_schema, schemas.declared, as_declared)
+            return replace(mixed, written_with="") if schemas.declared.columns else with_schema
         case JsonDeclared():
-            return _declared_part(of, schemas, as_declared) if schemas.columns else of
+            return _declared_part(of, schemas, as_declared)
 
 
 def is_small_value(max_bytes: int) -> str:
@@ -223,23 +225,30 @@ def _json_part(of: Part, schemas: JsonHeads) -> Part:
 
 
 def _declared_part(of: Part, schemas: JsonDeclared, as_declared: Callable[[ConnectSchema], ConnectSchema]) -> Part:
+    """Add to a part the versions of records whose columns are declared: all that have no schema."""
+    if not schemas.columns:
+        return of
     row, text = declared_struct(schemas.columns), f"CAST({of.name} AS STRING)"
     schema = as_declared(row)
+    first = len(of.versions)
     outer = ConnectSchema(SchemaType.STRUCT, optional=True, fields=(Field("payload", schema),))
     closed = f"{text}, '}}'"
-    wrapped = _json_version(of.name, _is_wrapped(text, schemas, schema), _parsed(of, 0), closed, outer)
+    wrapped = _json_version(of.name, _is_wrapped(text, schemas, schema), _parsed(of, first), closed, outer)
     versions = [replace(wrapped, schema=schema, row=f"{wrapped.row}.payload")]
     if of.name == "key" and len(row.fields) == 1:
-        versions.append(_bare_key(row, text, _parsed(of, 1)))
-    versions.append(_json_version(of.name, "true", _parsed(of, len(versions)), closed, schema))
+        versions.append(_bare_key(row, text, _parsed(of, first + 1)))
+    versions.append(_json_version(of.name, "true", _parsed(of, first + len(versions)), closed, schema))
     is_bare = is_bare_json(of.name) if of.name == "key" else "false"
     if schemas.is_bare:
         record = Refused(
             f"NOT ({is_bare})", "undecodable-key", "The key is a record; the table's keys are single values."
         )
-        only = (_bare_key(row, text, _parsed(of, 0)),)
+        only = (_bare_key(row, text, _parsed(of, first)),)
         return replace(of, versions=only, refused=(record,), is_blank=_blank(of.name), is_bare=is_bare)
-    return replace(of, versions=tuple(versions), is_blank=_blank(of.name), is_bare=is_bare)
+    # A null with a schema is none of them, nor is a record whose schema cannot be used.
+    others = [f"NOT ({each})" for each in (of.is_null, *(refused.matches for refused in of.refused)) if each != "false"]
+    own = [replace(version, matches=" AND ".join([*others, f"({version.matches})"])) for version in versions]
+    return replace(of, versions=(*of.versions, *own), is_blank=_blank(of.name), is_bare=is_bare)
 
 
 def is_bare_json(column: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.message_parts import Part
 from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, struct_of
@@ -43,6 +44,7 @@ def problem(
         ("true" if part.written_with else "false", UNKNOWN_SCHEMA, part.written_with),
     ]
     read = [
+        *_not_utf8(part, undecodable),
         *((condition, code, literal(detail)) for condition, code, detail in unread),
         *_corrupt(part, undecodable),
         *((condition, undecodable, literal(detail)) for condition, detail in of_shape),
@@ -60,6 +62,12 @@ def _branches(cases: Iterable[tuple[str, str | None, str]]) -> str:
 
 def _finding(code: str | None, detail: str) -> str:
     return struct_of({"code": literal(code), "detail": detail}) if code else "NULL"
+
+
+def _not_utf8(part: Part, code: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the condition that JSON is not UTF-8: its parser puts U+FFFD for what it cannot read, so that two keys may be one."""
+    if any(version.encoding is Encoding.JSON for version in part.versions):
+        yield f"NOT is_valid_utf8(CAST({part.name} AS STRING))", code, literal(f"The {part.name} is not UTF-8.")
 
 
 def _corrupt(part: Part, code: str) -> Iterator[tuple[str, str, str]]:

@@ -41,16 +41,6 @@ class AvroIds:
 
 
 @dataclass(frozen=True)
-class JsonHeads:
-    """The beginnings of records before their payload: `{"schema":…,"payload":`.
-
-    Nothing says which is newer: one that is later in the tuple counts as newer.
-    """
-
-    heads: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class JsonDeclared:
     """The columns that a statement declares for JSON without a schema; none: the part is not decoded.
 
@@ -66,6 +56,18 @@ class JsonDeclared:
         if any(own.get(column.name.lower(), column) != column for column in other.columns):
             return None
         return JsonDeclared((*self.columns, *(column for column in other.columns if column.name.lower() not in own)))
+
+
+@dataclass(frozen=True)
+class JsonHeads:
+    """The beginnings of records before their payload: `{"schema":…,"payload":`.
+
+    Nothing says which is newer: one that is later in the tuple counts as newer. `declared` are the columns of records without a
+    schema between them.
+    """
+
+    heads: tuple[str, ...] = ()
+    declared: JsonDeclared = JsonDeclared()
 
 
 PartSchemas = AvroIds | JsonHeads | JsonDeclared

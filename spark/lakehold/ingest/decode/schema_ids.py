@@ -6,7 +6,7 @@ An Avro message begins with the id of its schema in the registry, a message of C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,18 +26,21 @@ A message whose payload is null does not match: its schema shows nothing about r
 
 _HEADER_BYTES = 5
 _HEAD = re.compile(HEAD, re.DOTALL)
+_NULL = re.compile(r"\s*null")
 
 
 @dataclass(frozen=True)
 class SchemaIds:
     """The schemas of the records' keys and values, oldest first: ids of Avro, or `HEAD`s of JSON.
 
-    Records without a schema are skipped. A greater id is a newer schema. `HEAD`s have no number: they are in the order in which
-    the topic got them.
+    A greater id is a newer schema. `HEAD`s have no number: they are in the order in which the topic got them. `has_bare_keys` and
+    `has_bare_values` say whether JSON without a `HEAD` is among them.
     """
 
     keys: tuple[int, ...] | tuple[str, ...]
     values: tuple[int, ...] | tuple[str, ...]
+    has_bare_keys: bool = False
+    has_bare_values: bool = False
 
 
 def schema_ids_by_spark(raw: DataFrame, written: FormatType) -> SchemaIds:
@@ -45,24 +48,31 @@ def schema_ids_by_spark(raw: DataFrame, written: FormatType) -> SchemaIds:
     if written is FormatType.AVRO:
         begins = (F.collect_set(F.substring(raw[part], 1, _HEADER_BYTES)).alias(part) for part in ("key", "value"))
         found = raw.select(*begins).first()
-        return SchemaIds(*((_avro_ids(found.key), _avro_ids(found.value)) if found is not None else ((), ())))
+        return SchemaIds(_avro_ids(found.key), _avro_ids(found.value)) if found is not None else SchemaIds((), ())
     heads = (F.expr(f"{_head_of(part)} AS {part}") for part in ("key", "value"))
     used = raw.select("partition", "offset", "timestamp_ms", *heads).groupBy("partition", "key", "value")
     # Two minima of numbers, because Spark sorts all records for a minimum of structures.
     rows = used.agg(F.min("offset").alias("offset"), F.min("timestamp_ms").alias("timestamp_ms")).collect()
-    firsts = ([_FirstUse(r.partition, r.offset, r.timestamp_ms, r[part]) for r in rows] for part in ("key", "value"))
-    return SchemaIds(*(_oldest_first(uses) for uses in firsts))
+    firsts = [[_FirstUse(r.partition, r.offset, r.timestamp_ms, r[part]) for r in rows] for part in ("key", "value")]
+    return _ids_of(*firsts)
 
 
 def _head_of(part: str) -> str:
-    return f"nullif(regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0), '')"
+    """Write the `HEAD` of a key or value: '' if it has none, null if it is null itself."""
+    return f"regexp_extract(CAST({part} AS STRING), {literal('(?s)' + HEAD)}, 0)"
+
+
+def _ids_of(keys: Collection[_FirstUse], values: Collection[_FirstUse]) -> SchemaIds:
+    bare = (any(use.head == "" for use in uses) for uses in (keys, values))
+    return SchemaIds(_oldest_first(keys), _oldest_first(values), *bare)
 
 
 def schema_ids_in_driver(raw: pa.Table, written: FormatType) -> SchemaIds:
     """Find the schemas of a small batch, whose records are in the driver, without a Spark job."""
     if written is FormatType.AVRO:
-        return SchemaIds(*(_avro_ids(_begins(raw[part].combine_chunks())) for part in ("key", "value")))
-    return SchemaIds(*(_oldest_first(_first_uses(raw, part)) for part in ("key", "value")))
+        keys, values = (_avro_ids(_begins(raw[part].combine_chunks())) for part in ("key", "value"))
+        return SchemaIds(keys, values)
+    return _ids_of(*([*_first_uses(raw, part)] for part in ("key", "value")))
 
 
 def _begins(part: pa.Array) -> list[bytes]:
@@ -76,7 +86,7 @@ def _avro_ids(begins: list[bytes]) -> tuple[int, ...]:
 
 
 class _FirstUse(NamedTuple):
-    """The first use of a `HEAD` in some records of a partition; None: these records have no `HEAD`."""
+    """The first use of a `HEAD` in some records of a partition; empty: these have none; None: they are null."""
 
     partition: int
     offset: int
@@ -89,10 +99,10 @@ def _first_uses(raw: pa.Table, part: str) -> Iterator[_FirstUse]:
     known: dict[str, None] = {}
     for text in raw[part].to_pylist():
         body = "" if text is None else _decoded(text)
-        head = next((h for h in known if body.startswith(h)), None)
-        if head is None and (match := _HEAD.match(body)):
+        head = next((h for h in known if body.startswith(h) and not _NULL.match(body, len(h))), "")
+        if not head and (match := _HEAD.match(body)):
             known[head := match.group(0)] = None
-        heads.append(head)
+        heads.append(None if text is None else head)
     uses = raw.select(["partition", "offset", "timestamp_ms"]).append_column("head", pa.array(heads, pa.string()))
     firsts = uses.group_by(["partition", "head"]).aggregate([("offset", "min"), ("timestamp_ms", "min")])
     columns = (firsts[name].to_pylist() for name in ("partition", "offset_min", "timestamp_ms_min", "head"))
@@ -107,7 +117,7 @@ def _oldest_first(uses: Iterable[_FirstUse]) -> tuple[str, ...]:
     firsts: dict[str, tuple[int, int, int]] = {}
     reached: dict[int, int] = {}
     for partition, offset, timestamp_ms, head in sorted(uses, key=lambda use: (use.partition, use.offset)):
-        if head is not None:
+        if head:
             reached[partition] = max(reached.get(partition, timestamp_ms), timestamp_ms)
             first = (reached[partition], offset, partition)
             firsts[head] = min(firsts.get(head, first), first)
