@@ -7,8 +7,7 @@ committed whole or not at all: a task that was killed is simply retried, and not
 announced as an asset (`lakehold-tables`), which starts the DAGs `lakehold_subscriptions` and `lakehold_quality`.
 
 A table that stops, or a source that fails, does not keep the others from continuing: it becomes a red task of its own, whose log
-ends with what to do.
-Messages that cannot be applied are in `mz_catalog.mz_source_errors`.
+ends with what to do. Messages that cannot be applied are in `mz_catalog.mz_source_errors`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,20 +9,11 @@ import pytest
 from lakehold.errors import UpstreamError
 from lakehold.status import status_of
 from tests.captured_shop import Shop
-from tests.conftest import LakeFactory
+from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.live_source import execute
-from tests.stack_fixtures import SourceDatabase
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
-
-@pytest.fixture
-def shop(make_lake: LakeFactory, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setenv("LAKEHOLD_SECRET_PG", database.addresses.postgres_password)
-    shop = Shop(make_lake, database)
-    yield shop
-    shop.close()
 
 
 def test_deletes_that_are_logged_without_the_key_are_named_and_come_with_a_snapshot(shop: Shop) -> None:

@@ -64,6 +64,15 @@ def test_messages_with_and_without_a_schema_share_a_topic(
             [({"a": 1}, "x")],
         ),
     }
+    outbox = struct("Outbox", {"id": {"type": "int64"}, "payload": {"type": "string"}})
+    cases["column_called_payload"] = Case(
+        f"(id BIGINT, payload STRING)|KEY (id) {UPSERT}",
+        [
+            (with_schema(1, "")[0], json_record(outbox, {"id": 1, "payload": "a"})),
+            (bare(2, "")[0], b'{"id":2,"payload":"b"}'),
+        ],
+        rows[:2],
+    )
     lake = make_lake(driver_read_max_records=driver_records)
     assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
 

@@ -25,6 +25,16 @@ def lake(make_lake: LakeFactory, tmp_path: Path) -> Lake:
     return make_lake(expectations=str(tmp_path / "expectations"))
 
 
+def create_with_hold(lake: Lake, directory: Path, table: str, hold: str) -> Topic:
+    """Create a table and a hold with a CHECK, which waits for its first snapshot, and return the table's topic."""
+    lake.sql(
+        f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON; BEGIN;"
+        f"CREATE TABLE s.{table} FROM SOURCE shop (TOPIC '{table}') ENVELOPE DEBEZIUM;"
+        f"CREATE HOLD {hold} ON s.{table} WITH (CHECK = 'record'); COMMIT"
+    )
+    return Topic(table, {"id": {"type": "int64"}})
+
+
 def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_path: Path) -> None:
     topics = {name: Topic(name, {"id": {"type": "int64"}}) for name in ("loads", "goes", "stays")}
     lake.sql(f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON")
@@ -52,12 +62,7 @@ def test_announced_tables_that_load_or_are_gone_are_no_failures(lake: Lake, tmp_
 
 
 def test_a_failing_verdict_counts_again_for_the_run_that_made_it(lake: Lake, tmp_path: Path) -> None:
-    topic = Topic("orders", {"id": {"type": "int64"}})
-    lake.sql(
-        f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON; BEGIN;"
-        "CREATE TABLE s.orders FROM SOURCE shop (TOPIC 'orders') ENVELOPE DEBEZIUM;"
-        "CREATE HOLD kept ON s.orders WITH (CHECK = 'record'); COMMIT"
-    )
+    topic = create_with_hold(lake, tmp_path / "topics", "orders", "kept")
     topic.snapshot([{"id": 1}])
     topic.write(tmp_path / "topics")
     ingest(lake, ["shop"], Announced())
@@ -87,12 +92,7 @@ def test_a_failing_verdict_counts_again_for_the_run_that_made_it(lake: Lake, tmp
 
 
 def test_holds_are_checked_once_their_time_has_come(lake: Lake, tmp_path: Path) -> None:
-    topic = Topic("loads", {"id": {"type": "int64"}})
-    lake.sql(
-        f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON; BEGIN;"
-        "CREATE TABLE s.loads FROM SOURCE shop (TOPIC 'loads') ENVELOPE DEBEZIUM;"
-        "CREATE HOLD waits ON s.loads WITH (CHECK = 'record'); COMMIT"
-    )
+    topic = create_with_hold(lake, tmp_path / "topics", "loads", "waits")
     assert check_holds(lake, 0) == {}
     topic.snapshot([{"id": 1}])
     topic.write(tmp_path / "topics")

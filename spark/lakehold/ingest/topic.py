@@ -220,7 +220,8 @@ class TopicDecoder:
             return TopicSchemas(_known(self.registry, ids.keys), _known(self.registry, ids.values))
         key: PartSchemas = _heads(ids.keys)
         value: PartSchemas = _heads(ids.values)
-        if table.columns and (not ids.values or _MEMBERS & {column.name for column in table.columns}):
+        # Columns called `schema` and `payload` look like a schema. One called `payload` alone, as in an outbox, does not.
+        if table.columns and (not ids.values or {column.name for column in table.columns} >= _MEMBERS):
             value = JsonDeclared(table.columns)
         elif table.columns and ids.has_bare_values:
             value = replace(_heads(ids.values), declared=JsonDeclared(table.columns))
