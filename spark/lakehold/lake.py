@@ -138,6 +138,7 @@ class Lake(LakeChanges):
         """Publish as `publish` does and yield one report at a time; with `stop`, continue with new changes until it is set."""
         from lakehold.spark_errors import readable
 
+        self._session.settle()
         with readable():
             yield from self.subscriptions.publisher(name).publish(stop)
 
@@ -163,6 +164,7 @@ class Lake(LakeChanges):
             DefinitionError: A name is not valid, or the statements begin at different times.
             PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting names none.
         """
+        self._session.settle()
         return self.subscriptions.client(name, statements, OnLapse(on_lapse), max_lag_ms)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
@@ -193,6 +195,7 @@ class Lake(LakeChanges):
 
         With `idle_ms`, for callers that poll, empty batches are at least so many milliseconds apart, and nothing is waited for.
         """
+        self._session.settle()
         with self._parts.ingesting.leased(source, idle_ms) as ingesting:
             yield from ingesting.drain()
 
@@ -203,6 +206,7 @@ class Lake(LakeChanges):
 
         A source that fails or was dropped yields a `SourceFailed`. After `turn_s` seconds it leaves the rest to the next call.
         """
+        self._session.settle()
         yield from self._parts.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
 
     def pending(self, source: str) -> int:
@@ -247,6 +251,7 @@ class Lake(LakeChanges):
         Returns:
             A report for each table; `error` says why a table is not in sync, or not readable yet.
         """
+        self._session.settle()
         return self._parts.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
 
     def behind(self, tables: Sequence[str] | None = None) -> list[list[str]]:
@@ -331,6 +336,7 @@ class Lake(LakeChanges):
         from lakehold.spark_errors import readable
         from lakehold.verify.subject import against
 
+        self._session.settle()
         with readable():
             return self._parts.compare(table, against(connection, upstream), progress or NoProgress())
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from threading import Event, Lock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+from lakehold.errors import EnvironmentMissing
 from lakehold.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_catalogs: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
+"""The catalog of the lake that used a given session last: several lakes may have been given one session."""
 
 
 class LakeSession:
@@ -33,6 +38,7 @@ class LakeSession:
     def get(self) -> SparkSession:
         """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart."""
         from lakehold.session import is_lost
+        from lakehold.session_settings import use_catalog
 
         with self._opening:
             if self._session is not None and self._given is None and is_lost(self._session):
@@ -41,7 +47,21 @@ class LakeSession:
                 self._session = None
             if self._session is None:
                 self._session = self._open()
+            elif self._given is not None and _catalogs.get(self._given) != self._settings.catalog_name:
+                use_catalog(self._session, self._settings)
+            if self._given is not None:
+                _catalogs[self._given] = self._settings.catalog_name
             return self._session
+
+    def settle(self) -> None:
+        """Give the session, if there is one, again the settings on which stored values depend.
+
+        A statement such as SET TIME ZONE or the program that gave the session may have changed them.
+        """
+        if self._session is not None:
+            from lakehold.session_settings import settle
+
+            settle(self.get())
 
     def close(self) -> None:
         """Close the session if it was made here."""
@@ -52,9 +72,24 @@ class LakeSession:
 
     def _open(self) -> SparkSession:
         from lakehold.given_session import refuse_incomplete
-        from lakehold.session import open_session, prepared
+        from lakehold.session import of_another_program, open_session
+        from lakehold.session_settings import prepared
+        from lakehold.spark_errors import described, is_sparks, session_lost
 
-        if self._given is None:
-            return open_session(self._settings, self._closed)
-        refuse_incomplete(self._given, self._settings)
-        return prepared(self._given, self._settings)
+        try:
+            found = self._given or of_another_program(self._settings)
+            if found is not None:
+                refuse_incomplete(found, self._settings)
+            if self._given is None:
+                return open_session(self._settings, self._closed)
+            return prepared(self._given, self._settings)
+        except Exception as error:
+            if not is_sparks(error):
+                raise
+            raise session_lost(error) or EnvironmentMissing(
+                "Spark cannot be used with its settings",
+                code="spark-start",
+                detail=described(error),
+                hint="Correct spark_master, spark_remote or spark_conf: LAKEHOLD_SPARK_MASTER, LAKEHOLD_SPARK_REMOTE and "
+                "LAKEHOLD_SPARK_CONF in the environment. lakehold doctor shows where each comes from.",
+            ) from error

@@ -17,31 +17,20 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehold import artifacts, spark_log
-from lakehold.errors import DefinitionError, EnvironmentMissing, UpstreamUnavailable
+from lakehold.errors import EnvironmentMissing, UpstreamUnavailable
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
+from lakehold.session_settings import MERGE_CONF, VALUE_CONF, prepared
 from lakehold.settings import Settings
 from lakehold.spark_endpoint import refuse_silent
-from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
+from lakehold.spark_sql import PLAIN_TEXT_CONF
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 
 _VECTORIZATION = "spark.sql.iceberg.vectorization.enabled"
-
-MERGE_CONF: Mapping[str, str] = {
-    # The join follows the table's buckets: the batch is shuffled to them, the table is not.
-    "spark.sql.sources.v2.bucketing.enabled": "true",
-    "spark.sql.sources.v2.bucketing.shuffle.enabled": "true",
-    "spark.sql.iceberg.planning.preserve-data-grouping": "true",
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
-    "spark.sql.join.preferSortMergeJoin": "false",
-    # A large batch is cached only while it is counted and merged: compressing it took a third of that time.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
-}
-"""Settings with which the cost of a merge follows the size of its changes; set on sessions made by others, too."""
 
 _AVRO_LIMITS = {"bytes": 1 << 26, "string": 1 << 26, "collectionItems": 1 << 22}
 
@@ -72,9 +61,6 @@ _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Adds Iceberg's statements to Spark's SQL."""
 
-_LOGIN = re.compile(r"(?<=//)[^/@]*@|\?.*")
-"""The user of an address, and its options: they name no other catalog, and may hold a password."""
-
 _KEEP_ALIVE_EVERY_S = 60.0
 """Servers keep a silent session for an hour by default."""
 
@@ -85,7 +71,7 @@ _in_use: WeakKeyDictionary[SparkSession, threading.RLock] = WeakKeyDictionary()
 """A lock for each session, held while a statement relies on the session's settings and views: all its threads share these."""
 
 _started_for: set[threading.Event] = set()
-"""The lakes that share this process's classic session, each as its closing event; empty when others started Spark."""
+"""The lakes that use the classic Spark that lakehold started, each as its closing event; empty when others started it."""
 
 
 def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
@@ -102,15 +88,11 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
         return _open_remote(settings.spark_remote, settings, closed)
     # Without it executors run whatever `python3` is first on PATH. PySpark reads the variable only, not Spark's setting.
     os.environ["PYSPARK_PYTHON"] = interpreter(settings.spark_conf)
-    builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
-    for name, value in session_conf(settings).items():
-        builder = builder.config(name, value)
+    conf = session_conf(settings)
     with _own_interrupts(), _opening:
         running = _running()
-        if running is not None:
-            _refuse_other_lake(running.conf.getAll, settings)
         is_own = bool(_started_for) or running is None
-        session = _started(builder)
+        session = _started(conf, settings.spark_master) if running is None else _beside(running, conf, settings)
         if is_own:
             _started_for.add(closed)
     try:
@@ -122,12 +104,32 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
         raise
 
 
-def _started(builder: SparkSession.Builder) -> SparkSession:
-    """Return the session of `builder`; starts the JVM if this process has none.
+def of_another_program(settings: Settings) -> SparkSession | None:
+    """Return the classic session of this process beside which a lake would open its own, if lakehold did not start it."""
+    with _opening:
+        return None if settings.spark_remote or _started_for else _running()
+
+
+def _beside(running: SparkSession, conf: Mapping[str, str], settings: Settings) -> SparkSession:
+    """Return a session like `running` with the settings of `conf` that a running Spark takes; `running` stays as it is."""
+    made = running.newSession()
+    catalog = f"spark.sql.catalog.{settings.catalog_name}"
+    # Of another lake of that name, which the new session has not opened.
+    for name in [name for name in made.conf.getAll if name == catalog or name.startswith(f"{catalog}.")]:
+        made.conf.unset(name)
+    _give(made, {**{n: v for n, v in running.conf.getAll.items() if not n.startswith("spark.sql.catalog.")}, **conf})
+    return made
+
+
+def _started(conf: Mapping[str, str], master: str) -> SparkSession:
+    """Start a JVM with a session that has the settings of `conf`.
 
     Raises:
         EnvironmentMissing: The JVM ended before it was ready.
     """
+    builder = SparkSession.builder.master(master).appName("lakehold")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
     try:
         with spark_log.apart():
             return builder.getOrCreate()
@@ -138,7 +140,8 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
             "Spark's Java process ended before it was ready",
             code="java-start",
             detail="It says why on standard error, or in the log that the command names.",
-            hint="Run lakehold doctor: it examines Java. Correct JAVA_HOME, or the Java options in the setting spark_conf.",
+            hint="Run lakehold doctor: it examines Java. Correct JAVA_HOME, or the settings spark_master and spark_conf, which "
+            "has Java's options.",
         ) from error
 
 
@@ -233,7 +236,6 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.extensions": EXTENSION,
         # Spark makes this directory, which stays empty; by default it is `spark-warehouse` in the working directory.
         "spark.sql.warehouse.dir": (artifacts.cache_root().absolute() / "spark-warehouse").as_uri(),
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Remembering the Python line of every column expression doubles what planning a batch takes.
@@ -243,6 +245,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **MERGE_CONF,
         **settings.spark_conf,
         **PLAIN_TEXT_CONF,
+        **VALUE_CONF,
         _DRIVER_OPTIONS: _java_options(settings, _DRIVER_OPTIONS, *java_options(settings), _QUIET),
         _EXECUTOR_OPTIONS: _java_options(settings, _EXECUTOR_OPTIONS),
     }
@@ -280,27 +283,6 @@ def _java_options(settings: Settings, name: str, *more: str) -> str:
     return " ".join(filter(None, (JVM_OPTIONS, *more, collector, own)))
 
 
-def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
-    """Give `spark`, which may be another program's session, the settings that a batch relies on.
-
-    Raises:
-        DefinitionError: Its catalog of that name is another lake's.
-    """
-    before = spark.conf.getAll  # each call of a Connect server takes milliseconds
-    _refuse_other_lake(before, settings)
-    needed = {**MERGE_CONF, **PLAIN_TEXT_CONF, "spark.sql.session.timeZone": "UTC"}
-    catalog = f"spark.sql.catalog.{settings.catalog_name}"
-    if catalog not in before:
-        needed |= {name: value for name, value in spark_catalog_conf(settings).items() if name.startswith(catalog)}
-    for name, value in needed.items():
-        # Spark Connect warns about each deprecated setting that is set, even to its present value or its default.
-        if before.get(name) != value and (name not in PLAIN_TEXT_CONF or spark.conf.get(name) != value):
-            spark.conf.set(name, value)
-    # A statement uses its own session in every thread; `spark.catalog` uses the session that is active in this thread.
-    spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
-    return spark
-
-
 @contextmanager
 def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     """Open one more session like `spark`, with settings and views of its own, until the context ends."""
@@ -316,30 +298,17 @@ def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSe
             clone.stop()
         return
     made = spark.newSession()
-    for name, value in spark.conf.getAll.items():
+    _give(made, spark.conf.getAll)
+    yield prepared(made, settings)
+
+
+def _give(made: SparkSession, conf: Mapping[str, str]) -> None:
+    """Set what may be set of `conf` in a new session, whose settings are those of the first session of the process."""
+    for name, value in conf.items():
         # Spark calls the settings of catalogs not modifiable; the first session of the process may have others.
         may_be_set = made.conf.isModifiable(name) or name.startswith("spark.sql.catalog.")
         if made.conf.get(name, None) != value and may_be_set:
             made.conf.set(name, value)
-    yield prepared(made, settings)
-
-
-def _refuse_other_lake(conf: Mapping[str, str], settings: Settings) -> None:
-    """Raise `DefinitionError` if the catalog in a session's configuration belongs to another lake.
-
-    A session opens a catalog once: a second lake of the same name would read and write the first one's tables.
-    """
-    for what in ("warehouse", "type", "uri"):
-        name = f"spark.sql.catalog.{settings.catalog_name}.{what}"
-        values = (each.get(name, "") for each in (conf, spark_catalog_conf(settings)))
-        other, own = ((_LOGIN.sub("", value) if what == "uri" else value).rstrip("/") for value in values)
-        if name in conf and other != own:
-            raise DefinitionError(
-                f'catalog "{settings.catalog_name}" of the Spark session is another lake',
-                code="catalog-taken",
-                detail=f"Its {what} is {other}, this lake's is {own}.",
-                hint="Give one of them another name: connect(…, catalog_name=…) or LAKEHOLD_CATALOG_NAME.",
-            )
 
 
 def _alone(spark: SparkSession) -> threading.RLock:

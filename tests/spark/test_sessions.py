@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError
-from lakehold.lake import connect
+from lakehold.lake import Lake, connect
 from tests.catalog_servers import s3_server
+from tests.conftest import LakeFactory
 from tests.s3_server import S3Server
 
 __all__ = ["s3_server"]
@@ -24,8 +27,13 @@ from lakehold.lake import connect
 from pyspark.sql import SparkSession
 
 with connect("one", catalog_name="one") as one:
-    with connect("two", catalog_name="two") as two:
-        assert two.sql("SELECT 1").rows == one.sql("SELECT 1").rows
+    one.sql("CREATE NAMESPACE shop; CREATE TABLE shop.orders AS SELECT 1 AS id")
+    with connect("two", catalog_name="two") as two, connect("three", catalog_name="one") as three:
+        two.sql("CREATE NAMESPACE shop; CREATE TABLE shop.orders AS SELECT 2 AS id")
+        three.sql("CREATE NAMESPACE shop; CREATE TABLE shop.orders AS SELECT 3 AS id")
+        assert [lake.sql("SELECT id FROM shop.orders").rows for lake in (one, two, three)] == [[(1,)], [(2,)], [(3,)]]
+        two.sql("DELETE FROM shop.orders")
+        assert [lake.sql("SELECT id FROM shop.orders").rows for lake in (one, two, three)] == [[(1,)], [], [(3,)]]
     assert one.sql("SELECT 2").rows == [(2,)], "one lake closed, the other goes on"
 assert SparkSession.getActiveSession() is None, "nobody is left who needs it"
 with connect("two", catalog_name="two") as two:
@@ -34,7 +42,7 @@ with connect("two", catalog_name="two") as two:
 
 AFTER_FAILED_STARTS = """
 import os
-from pathlib import Path
+from lakehold.errors import LakeholdError
 from lakehold.lake import connect
 from pyspark.sql import SparkSession
 
@@ -42,18 +50,19 @@ def fails_to_start(**settings):
     with connect("one", **settings) as lake:
         try:
             lake.sql("SELECT 1")
-        except Exception as error:
-            return type(error).__name__
+        except LakeholdError as error:
+            return f"{error.code}: {error.detail}"
     raise AssertionError("it started")
 
 java = os.environ.pop("JAVA_HOME", None)
 os.environ["JAVA_HOME"] = "nowhere"
-print(fails_to_start())
+assert fails_to_start().startswith("java-start: ")
 del os.environ["JAVA_HOME"]
 if java:
     os.environ["JAVA_HOME"] = java
-print(fails_to_start(spark_master="nonsense"))
-print(fails_to_start(spark_conf={"spark.sql.defaultCatalog": "lake", "spark.sql.catalog.lake": "no.such.Class"}))
+assert fails_to_start(spark_master="nonsense").startswith("java-start: ")
+no_class = {"spark.sql.defaultCatalog": "lake", "spark.sql.catalog.lake": "no.such.Class"}
+assert "no.such.Class" in fails_to_start(spark_conf=no_class)
 for place in ("two", "three"):
     with connect(place) as lake:
         assert lake.sql("SELECT 1").rows == [(1,)], "a closed lake takes no catalog"
@@ -161,9 +170,59 @@ def test_the_client_of_an_object_store_is_named_with_what_else_a_given_session_l
 
 @pytest.mark.usefixtures("jvm")
 def test_a_lake_leaves_a_session_that_it_did_not_start(spark: SparkSession, tmp_path: Path) -> None:
-    with connect(str(tmp_path), catalog_name="visitor") as lake:
-        assert lake.sql("SELECT 1").rows == [(1,)]
+    own = SparkSession.builder.getOrCreate()
+    own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        before = own.conf.getAll
+        with connect(str(tmp_path), catalog_name="visitor") as lake:
+            assert lake.sql("SELECT current_catalog(), current_timezone()").rows == [("visitor", "UTC")]
+            assert own.sql("SELECT current_timezone()").first() == ("Asia/Tokyo",)
+        assert own.conf.getAll == before
+    finally:
+        own.conf.set("spark.sql.session.timeZone", "UTC")
     assert spark.sql("SELECT 2").first() == (2,)
+
+
+def test_two_lakes_that_were_given_one_session_read_their_own_tables(make_lake: LakeFactory) -> None:
+    one, two = make_lake(), make_lake()
+    for n, lake in enumerate((one, two)):
+        lake.sql(f"CREATE NAMESPACE shop; CREATE TABLE shop.orders AS SELECT {n} AS id")
+    assert one.sql("SELECT id FROM shop.orders").rows == [(0,)]
+    two.sql("DELETE FROM shop.orders")
+    assert one.sql("SELECT id FROM shop.orders").rows == [(0,)]
+    assert two.sql("SELECT id FROM shop.orders").rows == []
+
+
+def test_values_do_not_depend_on_the_settings_of_a_given_session(spark: SparkSession, tmp_path: Path) -> None:
+    given = another_user_of(spark)
+    others = {
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.caseSensitive": "true",
+    }
+    for name, value in others.items():
+        given.conf.set(name, value)
+    with connect(str(tmp_path), spark=given, catalog_name="shared") as lake:
+        lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT timestamp'2026-01-01 00:30:00Z' AS at")
+        assert lake.sql("SELECT date(AT), typeof(at) FROM s.t").rows == [(date(2026, 1, 1), "timestamp")]
+
+
+def test_a_published_table_does_not_follow_the_time_zone_of_a_session(lake: Lake) -> None:
+    lake.sql(
+        "CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT timestamp'2026-01-01 23:30:00Z' AS at;"
+        "CREATE MATERIALIZED VIEW s.days AS SELECT date(at) AS day, count(*) AS n FROM s.t GROUP BY 1;"
+        "SET TIME ZONE 'Asia/Tokyo'"
+    )
+    assert lake.sql("SELECT current_timezone()").rows == [("Asia/Tokyo",)]
+    lake.publish("s.days")
+    assert lake.sql("SELECT * FROM s.days").rows == [(date(2026, 1, 1), 1)]
+
+
+def another_user_of(spark: SparkSession) -> SparkSession:
+    """Return a session with settings of its own."""
+    made = getattr(spark, "cloneSession", None) or spark.newSession
+    return cast(SparkSession, made())
 
 
 @pytest.mark.usefixtures("jvm")
@@ -186,22 +245,20 @@ def test_a_session_beside_that_of_a_lake_has_the_catalog_of_the_lake(tmp_path: P
 def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Path) -> None:
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     spark.newSession().createDataFrame([(1,)], "n int")  # which makes that session the active one
-    with connect(first, catalog_name="twin") as lake:
+    with connect(first, spark=spark, catalog_name="twin") as lake:
         lake.sql("CREATE NAMESPACE twin.only_here")
-    for given in (None, spark):
-        with connect(second, spark=given, catalog_name="twin") as lake, pytest.raises(LakeholdError) as refusal:
-            lake.sql("SHOW NAMESPACES")
-        assert refusal.value.code == "catalog-taken"
-        assert refusal.value.detail == f"Its warehouse is file://{first}, this lake's is file://{second}."
+    with connect(second, spark=spark, catalog_name="twin") as lake, pytest.raises(LakeholdError) as refusal:
+        lake.sql("SHOW NAMESPACES")
+    assert refusal.value.code == "catalog-taken"
+    assert refusal.value.detail == f"Its warehouse is file://{first}, this lake's is file://{second}."
     other = f"{tmp_path}/other.db"
-    for given in (None, spark):
-        with (
-            connect(first, spark=given, catalog_name="twin", catalog_uri=f"sqlite:///{other}") as lake,
-            pytest.raises(LakeholdError) as refusal,
-        ):
-            lake.sql("SHOW NAMESPACES")
-        assert refusal.value.code == "catalog-taken"
-        assert refusal.value.detail == f"Its uri is jdbc:sqlite:{first}/catalog.db, this lake's is jdbc:sqlite:{other}."
+    with (
+        connect(first, spark=spark, catalog_name="twin", catalog_uri=f"sqlite:///{other}") as lake,
+        pytest.raises(LakeholdError) as refusal,
+    ):
+        lake.sql("SHOW NAMESPACES")
+    assert refusal.value.code == "catalog-taken"
+    assert refusal.value.detail == f"Its uri is jdbc:sqlite:{first}/catalog.db, this lake's is jdbc:sqlite:{other}."
     conf = "spark.sql.catalog.alike"
     spark.conf.set(conf, "org.apache.iceberg.spark.SparkCatalog")
     for name, value in {"type": "hadoop", "warehouse": f"file://{first}"}.items():
@@ -209,8 +266,8 @@ def test_two_lakes_of_a_session_have_two_names(spark: SparkSession, tmp_path: Pa
     with connect(first, spark=spark, catalog_name="alike") as lake, pytest.raises(LakeholdError) as refusal:
         lake.sql("SHOW NAMESPACES")
     assert refusal.value.detail == "Its type is hadoop, this lake's is jdbc."
-    with connect(first + "/", catalog_name="twin") as lake:
+    with connect(first + "/", spark=spark, catalog_name="twin") as lake:
         assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows
     catalog, named = f"sqlite:///{first}/catalog.db", {"warehouse": f"file://{first}"}
-    with connect(second, catalog_uri=catalog, catalog_name="twin", catalog_properties=named) as lake:
+    with connect(second, spark=spark, catalog_uri=catalog, catalog_name="twin", catalog_properties=named) as lake:
         assert ("only_here",) in lake.sql("SHOW NAMESPACES").rows, "the warehouse that the catalog names counts"

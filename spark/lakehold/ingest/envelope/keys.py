@@ -177,7 +177,7 @@ def _is_partial(decoded: Decoded, names: Collection[str]) -> str:
     if decoded.has_declared_keys:
         text, wanted = "CAST(key_bytes AS STRING)", f"array({', '.join(map(literal, names))})"
         members = (f"json_object_keys({each})" for each in (text, f"get_json_object({text}, '$.payload')"))
-        lacks = " AND ".join(f"coalesce(size(array_except({wanted}, {each})), 1) > 0" for each in members)
+        lacks = " AND ".join(f"({each} IS NULL OR size(array_except({wanted}, {each})) > 0)" for each in members)
         return f"(({has_null}) AND {lacks})"
     return f"({has_null})" if any(not keys.issuperset(names) for keys in decoded.keys) else "false"
 
