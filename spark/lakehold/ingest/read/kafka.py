@@ -56,16 +56,17 @@ class KafkaReader(Reader):
     def _fetch(self, topics: Collection[str]) -> FetchedOffsets:
         fetched_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
-        described = client.describe(topics)
+        described, refused = client.describe_readable(topics)
         found = client.watermarks(
             [TopicPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
         )
-        missing = tuple(sorted({*topics} - {tp.topic for tp in found}))
+        missing = tuple(sorted({*topics} - {tp.topic for tp in found} - refused))
         return FetchedOffsets(
             topics=frozenset(topics),
             partitions=found,
             identities={name: str(topic.topic_id) for name, topic in described.items() if name not in missing},
             missing=missing,
+            refused=refused,
             other_topics=client.topic_names() if missing else (),
             where=f"Kafka at {self._options.brokers}",
             fetched_ms=fetched_ms,
