@@ -15,17 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import (
-    AclOperation,
-    AdminClient,
-    NewTopic,
-    OffsetSpec,
-    TopicDescription,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec, TopicDescription
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from lakehold.kafka.connection_options import KafkaOptions
@@ -170,6 +165,17 @@ class KafkaClient:
         """
         with self._explained():
             return self._until_led()(self._of_existing, self._written_ends, partitions)
+
+    def first_sent_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+        """Fetch for each partition its first offset with that timestamp or a later one, with one request per broker.
+
+        Partitions without such a record and deleted topics are skipped.
+        """
+        spec, isolation = OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED
+        ask = partial(self._offsets, spec=spec, isolation=isolation)
+        with self._explained():
+            found = self._until_led()(self._of_existing, ask, partitions)
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
 
     def _of_existing(
         self,
