@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,13 @@ class Broker:
         partition_of_topic = KafkaPartition(topic, partition, before)
         self.admin.delete_records([partition_of_topic])[partition_of_topic].result(_DEADLINE_S)
 
-    def produce(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+    def produce(
+        self, topic: str, values: Iterable[bytes], partition: int = 0, *, timestamps: Iterable[int] = repeat(1_000)
+    ) -> None:
         # A producer does not know of new partitions for minutes, so each call makes a new one.
         producer = Producer({"bootstrap.servers": self.address, "queue.buffering.max.messages": 1_000_000}, logger=_log)
-        for value in values:
-            producer.produce(topic, value, key=b"k", partition=partition, timestamp=1_000)
+        for value, timestamp in zip(values, timestamps):  # noqa: B905 - timestamps may be more
+            producer.produce(topic, value, key=b"k", partition=partition, timestamp=timestamp)
         assert producer.flush(_DEADLINE_S) == 0
 
     def transaction(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -91,18 +93,23 @@ class SecuredBroker(Broker):
         upsertion = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
         self.admin.alter_user_scram_credentials([upsertion])[USER].result(60)
 
-    def deny(self, topic: str) -> None:
-        """Deny the user a topic."""
-        rule = AclBinding(
-            ResourceType.TOPIC,
-            topic,
-            ResourcePatternType.LITERAL,
-            f"User:{USER}",
-            "*",
-            AclOperation.ALL,
-            AclPermissionType.DENY,
-        )
+    def deny(self, topic: str, operation: AclOperation = AclOperation.ALL) -> None:
+        """Deny the user an operation on a topic."""
+        rule = _denial(topic, operation, AclBinding)
         self.admin.create_acls([rule])[rule].result(60)
+
+    def allow(self, topic: str, operation: AclOperation = AclOperation.ALL) -> None:
+        """Withdraw what `deny` denied."""
+        rule = _denial(topic, operation, AclBindingFilter)
+        assert self.admin.delete_acls([rule])[rule].result(60)
+
+
+Rule = TypeVar("Rule", AclBinding, AclBindingFilter)
+
+
+def _denial(topic: str, operation: AclOperation, of: type[Rule]) -> Rule:
+    kind, pattern = ResourceType.TOPIC, ResourcePatternType.LITERAL
+    return of(kind, topic, pattern, f"User:{USER}", "*", operation, AclPermissionType.DENY)
 
 
 @pytest.fixture(scope="session")

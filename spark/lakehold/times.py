@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+LAST_MS = (2**63 - 1) // 1000
+"""The last millisecond that a timestamp of microseconds, such as Spark's, can hold; messages of Kafka may have later ones."""
+
 
 def now_ms() -> int:
     """Return the clock in epoch milliseconds."""

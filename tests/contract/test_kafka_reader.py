@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.offset_checks import faults
-from lakehold.ingest.read.reader import FetchedOffsets
+from lakehold.ingest.read.reader import RAW_DDL, FetchedOffsets
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.connection_options import KafkaOptions, kafka_options
-from lakehold.model.offsets import TopicPartition, Watermarks
+from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
 from lakehold.times import now_ms
 from tests.contract.test_readers import LARGE, numbered, values
 from tests.kafka_broker import Broker
@@ -127,6 +127,30 @@ def test_a_topic_deleted_while_it_is_read_is_not_created_again(broker: Broker, s
     with pytest.raises(Exception, match="TimeoutException"):
         frame.collect()
     assert topic not in broker.admin.list_topics(timeout=5).topics
+
+
+def test_timestamps_later_than_spark_can_hold_are_read_the_same_in_driver_and_by_spark(
+    broker: Broker, spark: SparkSession
+) -> None:
+    last = 2**63 - 1
+    topic = broker.create_topic(partitions=2, message_timestamp_after_max_ms=str(last))
+    reader = KafkaReader(kafka_options({"BROKER": broker.address}))
+    broker.produce(topic, numbered(0, 3))
+    broker.produce(topic, numbered(0, 6), partition=1, timestamps=[1, last // 1_000, 2, last // 1_000 + 1, 3, last])
+    position: Offsets = {}
+    fetched = reader.fetch_offsets([topic])
+    ends: list[Offsets] = [
+        {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 2},
+        {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 4},
+        {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 6},
+    ]
+    for end in ends:
+        planned = reader.plan_to(fetched, position, end)
+        by_spark = reader.dataframe(spark, planned.ranges)
+        assert by_spark.schema.simpleString() == spark.createDataFrame([], RAW_DDL).schema.simpleString()
+        in_driver = reader.in_driver(planned.ranges).to_pylist()
+        assert sorted(map(repr, by_spark.toArrow().to_pylist())) == sorted(map(repr, in_driver))
+        position = planned.position
 
 
 def test_a_missing_topic_is_reported_with_similar_names(broker: Broker) -> None:

@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation
 
 from lakehold.doctor import examine
 from lakehold.errors import LakeholdError
@@ -94,6 +96,47 @@ def test_a_user_with_rights_on_the_topics_of_a_source_only_is_in_order(
     found = {checked: (state, text) for checked, state, text, _ in examine(lake.settings, lambda: lake)}
     assert found["connection kafka"] == ("ok", "Kafka answers")
     assert found["topics of shop"][0] == "ok"
+    secured_broker.deny(topic, AclOperation.READ)
+    found = {checked: (state, text) for checked, state, text, _ in examine(lake.settings, lambda: lake)}
+    assert found["connection kafka"][0] == "ok"
+    assert found["topics of shop"][0] == "failed"
+    assert f'topic "{topic}" may not be read' in found["topics of shop"][1]
+
+
+@pytest.mark.parametrize("operation", [AclOperation.ALL, AclOperation.READ], ids=["hidden", "unreadable"])
+@pytest.mark.parametrize("by_spark", [True, False], ids=["spark", "driver"])
+def test_a_topic_that_the_user_may_not_read_stops_its_table_only(
+    make_lake: LakeFactory, secured_broker: SecuredBroker, topic: str, operation: AclOperation, by_spark: bool
+) -> None:
+    lake = make_lake(driver_read_max_records=0) if by_spark else make_lake()
+    other = secured_broker.create_topic()
+    options = ", ".join(f"{name} {value}" for name, value in sasl(secured_broker).items())
+    lake.sql(f"""
+        CREATE CONNECTION kafka TO KAFKA ({options});
+        CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ('{topic}', '{other}')) FORMAT JSON;
+        CREATE TABLE s.t (id BIGINT) FROM SOURCE shop (TOPIC '{topic}') ENVELOPE NONE;
+        CREATE TABLE s.other (id BIGINT) FROM SOURCE shop (TOPIC '{other}') ENVELOPE NONE
+    """)
+
+    def ingested(*ids: int) -> tuple[dict[str, LakeholdError], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        for name in (topic, other):
+            secured_broker.produce(name, [json.dumps({"id": n}).encode() for n in ids])
+        stopped = {name: error for report in lake.ingest("shop") for name, error in report.stopped.items()}
+        t, others = (
+            sorted(lake.sql(f"SELECT id FROM {lake.settings.catalog_name}.s.{n}").rows) for n in ("t", "other")
+        )
+        return stopped, t, others
+
+    assert ingested(3) == ({}, [(0,), (1,), (2,), (3,)], [(3,)])
+    secured_broker.deny(topic, operation)
+    stopped, *rows = ingested(4)
+    assert {name: (error.code, error.message) for name, error in stopped.items()} == {
+        "s.t": ("topic-refused", f'topic "{topic}" may not be read')
+    }
+    assert rows == [[(0,), (1,), (2,), (3,)], [(3,), (4,)]]
+
+    secured_broker.allow(topic, operation)
+    assert ingested(5) == ({}, [(n,) for n in range(6)], [(3,), (4,), (5,)])
 
 
 def _other_authority(broker: SecuredBroker, directory: Path) -> dict[str, str]:

@@ -140,7 +140,7 @@ class Schemas:
             return written, None
         if len(members) == 1 or {str(m) for m in members} in ({"int", "long"}, {"float", "double"}):
             return written, known
-        own = {f"member{n}": known if m is chosen else None for n, m in enumerate(members) if m in held}
+        own = {self._branch(m): known if m is chosen else None for m in members if m in held}
         return written, own
 
     def is_nothing(self, schema: Any) -> bool:
@@ -236,8 +236,8 @@ def test_a_union_of_a_date_and_a_timestamp_distinguishes_them(spark: SparkSessio
     frame = decode(raw, Wanted(TopicSchemas(AvroIds(), AvroIds({1: json.dumps(schema)})), Shape.FLAT)).frame
     shown = frame.selectExpr("offset", "to_json(value) AS shown", "error").orderBy("offset").collect()
     assert [row.shown for row in shown[:3]] == [
-        '{"at":{"member0":"1970-01-02"}}',
-        '{"at":{"member1":"1970-01-01T00:00:01.000Z"}}',
+        '{"at":{"int":"1970-01-02"}}',
+        '{"at":{"long":"1970-01-01T00:00:01.000Z"}}',
         "{}",
     ]
     assert [row.error for row in shown] == [None, None, None, "undecodable-value"]

@@ -1,4 +1,4 @@
-"""Avro messages with fields that no table can hold: lakehold skips and reports these fields, and writes the others."""
+"""Odd Avro messages: fields that no table can hold are skipped and reported, and branches of unions keep their columns."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_fields_that_no_table_can_hold_are_skipped_and_reported(make_lake: LakeF
         "either": 5,
     }
     paths = {"nothing": NULL, "nobody": EMPTY, "nulls": NULL, "inside.gone": EMPTY, "listed.gone": NULL}
-    sentences = [left_out(path, why) for path, why in {**paths, "either.member1": EMPTY}.items()]
+    sentences = [left_out(path, why) for path, why in {**paths, "either.None": EMPTY}.items()]
     nested_key, keyed = record("Key", id="long", of=record("Of", a="long")), {"id": 1, "of": {"a": 1}}
     key_with_null = record("Key", id="long", none="null")
     change = record("Change", after=["null", row], op="string")
@@ -217,3 +217,56 @@ def test_fields_that_no_table_can_hold_are_skipped_and_reported(make_lake: LakeF
             reports = [each for batch in lake.ingest("feed") for each in batch.tables if each.table == "s.odd"]
             assert [(each.records, each.left_out) for each in reports] == [(1, ())]
             assert f"s.odd: {sentences[0]}" in status_of(lake).notices
+
+
+def test_a_branch_of_a_union_keeps_its_column_wherever_later_versions_of_the_schema_put_it(
+    make_lake: LakeFactory, tmp_path: Path
+) -> None:
+    schemas = Schemas()
+    created, deleted, moved, other = (
+        record(name, n="long") for name in ("shop.Created", "shop.Deleted", "shop.Moved", "other.Moved")
+    )
+    batches: list[tuple[list[Any], list[Any]]] = [
+        (["null", created, deleted, "double"], [("shop.Created", {"n": 1}), ("shop.Deleted", {"n": 2}), 0.5]),
+        (["long", deleted, "null", moved, created], [("shop.Created", {"n": 3}), 4, ("shop.Moved", {"n": 5})]),
+        (["null", other, moved], [("other.Moved", {"n": 6}), ("shop.Moved", {"n": 7})]),
+    ]
+    written = [
+        [
+            (
+                schemas.written("fields", "value", record("Event", what=union), {"what": value}),
+                schemas.written("whole", "value", union, value),
+            )
+            for value in values
+        ]
+        for union, values in batches
+    ]
+    with registry_server(subjects(schemas.of_topics)) as registry:
+        lake = make_lake()
+        lake.sql(f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{registry.url}')")
+        lake.sql(f"CREATE SOURCE feed FROM FILES '{tmp_path}' FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
+        for name in ("fields", "whole"):
+            lake.sql(f"CREATE TABLE s.{name} FROM SOURCE feed (TOPIC '{name}') ENVELOPE NONE")
+        count = 0
+        for values in written:
+            for pair in values:
+                for name, value in zip(("fields", "whole"), pair, strict=True):
+                    recorded_files.append(
+                        tmp_path / f"{name}.jsonl", [recorded_files.line(name, 0, count, value, None)]
+                    )
+                count += 1
+            lake.ingest("feed")
+    assert lake.sql("SELECT * FROM mz_catalog.mz_source_errors").rows == []
+    known = [
+        '{"Created":{"n":1}}',
+        '{"Created":{"n":3}}',
+        '{"Deleted":{"n":2}}',
+        '{"Moved":{"n":5}}',
+        '{"double":0.5}',
+        '{"long":4}',
+        '{"other_Moved":{"n":6}}',
+        '{"shop_Moved":{"n":7}}',
+    ]
+    of_fields = lake.sql("SELECT to_json(what) FROM s.fields ORDER BY 1").rows
+    of_whole = lake.sql("SELECT to_json(struct(*)) FROM s.whole ORDER BY 1").rows
+    assert (of_fields, of_whole) == ([(text,) for text in known],) * 2

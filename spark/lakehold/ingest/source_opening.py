@@ -21,6 +21,7 @@ from lakehold.ingest.pending import pending_messages, unread_offsets
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.files import FilesReader
 from lakehold.ingest.read.kafka import KafkaReader
+from lakehold.ingest.read.offset_checks import topic_refused
 from lakehold.ingest.read.reader import Limits, Reader
 from lakehold.ingest.several_sources import Leased, Progressed, drain_together
 from lakehold.ingest.shared_reads import Reading, SharedReads
@@ -127,12 +128,14 @@ class Opening:
 
         Raises:
             DefinitionError: The source does not exist.
-            UpstreamError: Its broker or directory cannot be read.
+            UpstreamError: Its broker or directory, or one of its topics, cannot be read.
         """
         defined = self.definitions.definitions()
         of, tables = defined.source(source), defined.tables_of(source)
         of_transactions = [] if of.transaction_topic is None else [of.transaction_topic]
         fetched = self._reader(of, defined).fetch_offsets(sorted({*topics_of(source, defined), *of_transactions}))
+        for topic in sorted(fetched.refused):
+            raise topic_refused(topic, fetched)
         return pending_messages(self.store.readers(source), tables, fetched)
 
     def unread(self, source: str, defined: Definitions, readers: Iterable[ReaderState]) -> dict[str, int]:

@@ -15,16 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
-    OffsetSpec,
-    TopicDescription,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec, TopicDescription
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from lakehold.kafka.connection_options import KafkaOptions
@@ -102,24 +98,46 @@ class KafkaClient:
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         """Fetch a description of each of `topics` that exists."""
-        return self._described(topics, _ABSENT) if topics else {}
+        return self._described(topics)
+
+    def describe_readable(self, topics: Collection[str]) -> tuple[dict[str, TopicDescription], frozenset[str]]:
+        """Fetch a description of each of `topics` that exists and that the user may read, and the names of those it may not."""
+        refused: set[str] = set()
+        described = self._described(topics, refused)
+        refused |= {name for name, topic in described.items() if not _may_read(topic)}
+        return {name: topic for name, topic in described.items() if name not in refused}, frozenset(refused)
+
+    def existing(self, topics: Collection[str]) -> frozenset[str]:
+        """Return which of `topics` exist; those that the user may not read count as existing."""
+        described, refused = self.describe_readable(topics)
+        return refused.union(described)
 
     def check_login(self) -> None:
         """Check that a broker answers and takes the login, which need not have rights on any topic.
 
         Unlike a list of all topics, a description of one reports a refused login at once.
         """
-        self._described({"lakehold"}, _ABSENT | {KafkaError.TOPIC_AUTHORIZATION_FAILED})
+        self.describe_readable({"lakehold"})
 
-    def _described(self, topics: Collection[str], left_out: Collection[int]) -> dict[str, TopicDescription]:
+    def _described(self, topics: Collection[str], refused: set[str] | None = None) -> dict[str, TopicDescription]:
+        """Describe the topics that exist. Those that the user may not see are added to `refused`; None: they are an error."""
         found: dict[str, TopicDescription] = {}
+        if not topics:
+            return found
         with self._explained():
-            futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_s)
+            futures = self._admin.describe_topics(
+                TopicCollection(sorted(topics)),
+                include_authorized_operations=refused is not None,
+                request_timeout=self._timeout_s,
+            )
             for topic, future in futures.items():
                 try:
                     found[topic] = self._result(future)
                 except KafkaException as error:
-                    if error.args[0].code() not in left_out:
+                    code = error.args[0].code()
+                    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED and refused is not None:
+                        refused.add(topic)
+                    elif code not in _ABSENT:
                         raise
         return found
 
@@ -147,6 +165,17 @@ class KafkaClient:
         """
         with self._explained():
             return self._until_led()(self._of_existing, self._written_ends, partitions)
+
+    def first_sent_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+        """Fetch for each partition its first offset with that timestamp or a later one, with one request per broker.
+
+        Partitions without such a record and deleted topics are skipped.
+        """
+        spec, isolation = OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED
+        ask = partial(self._offsets, spec=spec, isolation=isolation)
+        with self._explained():
+            found = self._until_led()(self._of_existing, ask, partitions)
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
 
     def _of_existing(
         self,
@@ -342,6 +371,12 @@ class KafkaClient:
         silent = error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         cause = self._last_error if silent and self._last_error is not None else error
         raise unreachable(self._options, cause, self._timeout_s)
+
+
+def _may_read(topic: TopicDescription) -> bool:
+    """Return whether the user may read a topic; brokers that do not say so check it when it is read."""
+    allowed = topic.authorized_operations
+    return not allowed or AclOperation.READ in allowed
 
 
 _clients: dict[tuple[object, ...], KafkaClient] = {}

@@ -260,7 +260,7 @@ class Capturing:
         columns = systems.database.columns(wanted.upstream_tables)
         found = Found(
             connector,
-            frozenset(systems.kafka.describe([*names, *wanted.released])),
+            systems.kafka.existing([*names, *wanted.released]),
             journal.snapshots,
             with_others_failed(journal.repeats, wanted, self._tables),
             journal.members,

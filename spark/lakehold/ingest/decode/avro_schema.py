@@ -9,6 +9,7 @@ A bare schema keeps every union, also one of a single branch: the number of the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,10 +49,11 @@ _WIDENED = ({"int", "long"}, {"float", "double"})
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """An Avro schema: its meaning, and the bare Avro schema (a JSON value) of the same bytes."""
+    """An Avro schema: its meaning, the bare Avro schema (a JSON value) of the same bytes, and the full name of its type."""
 
     schema: ConnectSchema
     bare: Any
+    type_name: str = ""
 
 
 _NULL = AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=True, name=NULL), "null")
@@ -126,11 +128,11 @@ class _Reader:
             case "array":
                 items = self.read(node["items"], namespace)
                 schema = ConnectSchema(SchemaType.ARRAY, items=items.schema)
-                return AvroSchema(_annotated(schema, node), {"type": "array", "items": items.bare})
+                return AvroSchema(_annotated(schema, node), {"type": "array", "items": items.bare}, kind)
             case "map":
                 values = self.read(node["values"], namespace)
                 schema = ConnectSchema(SchemaType.MAP, keys=ConnectSchema(SchemaType.STRING), values=values.schema)
-                return AvroSchema(_annotated(schema, node), {"type": "map", "values": values.bare})
+                return AvroSchema(_annotated(schema, node), {"type": "map", "values": values.bare}, kind)
             case _:
                 return self._reference(kind, namespace)
 
@@ -138,18 +140,18 @@ class _Reader:
         named = node.get("connect.type")
         schema_type = SchemaType(named) if named in ("int8", "int16") else _PRIMITIVES[kind]
         schema = _annotated(ConnectSchema(schema_type), node)
-        return AvroSchema(schema, _with_decimal(schema, {"type": kind}) if kind == "bytes" else kind)
+        return AvroSchema(schema, _with_decimal(schema, {"type": kind}) if kind == "bytes" else kind, kind)
 
     def _leaf(self, node: dict[str, Any], namespace: str) -> AvroSchema:
         """Read an enum or a fixed, the named types without others inside."""
-        self._named[_full_name(node, namespace)] = node | {"namespace": _namespace(node, namespace)}
+        name = _full_name(node, namespace)
+        self._named[name] = node | {"namespace": _namespace(node, namespace)}
         bare: dict[str, Any] = {"type": node["type"], "name": self._fresh_name()}
         if node["type"] == "enum":
-            return AvroSchema(
-                _annotated(ConnectSchema(SchemaType.STRING), node), bare | {"symbols": node.get("symbols")}
-            )
+            schema = _annotated(ConnectSchema(SchemaType.STRING), node)
+            return AvroSchema(schema, bare | {"symbols": node.get("symbols")}, name)
         schema = _annotated(ConnectSchema(SchemaType.BYTES), node)
-        return AvroSchema(schema, _with_decimal(schema, bare | {"size": node.get("size")}))
+        return AvroSchema(schema, _with_decimal(schema, bare | {"size": node.get("size")}), name)
 
     def _record(self, node: dict[str, Any], namespace: str) -> AvroSchema:
         name, inner = _full_name(node, namespace), _namespace(node, namespace)
@@ -160,7 +162,7 @@ class _Reader:
         self._open.pop()
         schema = ConnectSchema(SchemaType.STRUCT, fields=tuple(Field(n, s.schema) for n, s in read))
         bare_fields = [{"name": n, "type": s.bare} for n, s in read]
-        return AvroSchema(_annotated(schema, node), {"type": "record", "name": bare_name, "fields": bare_fields})
+        return AvroSchema(_annotated(schema, node), {"type": "record", "name": bare_name, "fields": bare_fields}, name)
 
     def _reference(self, name: str, namespace: str) -> AvroSchema:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -186,12 +188,26 @@ class _Reader:
                 return AvroSchema(replace(wider, optional=optional), bare)
             # A date and a timestamp are not two widths of one number: a branch that no value has keeps Spark from merging them.
             bare.append({"type": "enum", "name": self._fresh_name(), "symbols": []})
-        fields = tuple(Field(f"member{i}", replace(m.schema, optional=True)) for i, m in enumerate(members))
+        names = _branch_names([m.type_name for m in members])
+        fields = tuple(
+            Field(name, replace(m.schema, optional=True), f"member{i}")
+            for i, (name, m) in enumerate(zip(names, members, strict=True))
+        )
         return AvroSchema(ConnectSchema(SchemaType.STRUCT, optional=optional, name=UNION, fields=fields), bare)
 
     def _fresh_name(self) -> str:
         self._count += 1
         return f"n{self._count}"
+
+
+def _branch_names(types: list[str]) -> list[str]:
+    """Name the branches of a union by their types; types of one name are distinguished by their namespaces.
+
+    A branch keeps its name wherever later versions of the schema put it. Spark names it by its place.
+    """
+    simple = [name.rpartition(".")[2] for name in types]
+    count = Counter(map(str.lower, simple))
+    return [s if count[s.lower()] == 1 else name.replace(".", "_") for s, name in zip(simple, types, strict=True)]
 
 
 def _is_ignored(node: dict[str, Any]) -> bool:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from lakehold.spark_sql import quoted
+
 AVRO = "avro:"
 """Prefix of the name of a logical type that is Avro's, such as `avro:timestamp-micros`."""
 
@@ -43,7 +45,7 @@ DEEPEST = 100
 TOO_DEEP = f"It is nested deeper than {DEEPEST} levels."
 
 UNION = f"{AVRO}union"
-"""Name of the structure that stands for a union of several types: one optional field per branch, `member0` and on."""
+"""Name of the structure that stands for a union of several types: one optional field per branch, named as its type."""
 
 NULL = f"{AVRO}null"
 """Name of the structure without fields that stands for Avro's type null."""
@@ -72,10 +74,21 @@ class UnsupportedSchema(ValueError):
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a structure."""
+    """A field of a structure.
+
+    Args:
+        name: Its name in the table.
+        schema: Its schema.
+        parsed: Its name in the parser's result, if that is another.
+    """
 
     name: str
     schema: ConnectSchema
+    parsed: str | None = None
+
+    def of(self, raw: str) -> str:
+        """Write the field of `raw`, SQL of the structure as the parser returns it."""
+        return f"{raw}.{quoted(self.parsed or self.name)}"
 
 
 @dataclass(frozen=True)

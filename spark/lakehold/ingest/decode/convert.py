@@ -46,8 +46,8 @@ def converted(raw: str, schema: ConnectSchema, encoding: Encoding) -> str:
         value = converted("v", schema.values, encoding)
         return raw if value == "v" else f"transform_values({raw}, (k, v) -> {value})"
     if schema.type is SchemaType.STRUCT:
+        fields = {f.name: converted(f.of(raw), f.schema, encoding) for f in schema.fields}
         places = {f.name: f"{raw}.{quoted(f.name)}" for f in schema.fields}
-        fields = {f.name: converted(places[f.name], f.schema, encoding) for f in schema.fields}
         is_whole = fields == places and not schema.left_out
         return raw if is_whole else f"CASE WHEN {raw} IS NOT NULL THEN {struct_of(fields)} END"
     return raw
@@ -82,9 +82,7 @@ def _got_lost(raw: str, value: str, schema: ConnectSchema, encoding: Encoding) -
         keys = f"NOT is_valid_utf8({_joined(f'map_keys({raw})')})" if encoding is Encoding.AVRO else None
         return _any(iter((keys, inner and f"exists(map_keys({raw}), k -> {inner})")))
     if schema.type is SchemaType.STRUCT:
-        places = (
-            (f"{raw}.{quoted(f.name)}", f"{value}.{quoted(f.name)}", f.schema) for f in distinguishable(schema.fields)
-        )
+        places = ((f.of(raw), f"{value}.{quoted(f.name)}", f.schema) for f in distinguishable(schema.fields))
         return _any(undecodable(r, v, s, encoding) for r, v, s in places)
     return None
 
@@ -124,7 +122,7 @@ def _missing_inside(raw: str, schema: ConnectSchema) -> str | None:
         inner = missing("e", schema.values)
         return inner and f"coalesce(exists(map_values({raw}), e -> {inner}), false)"
     if schema.type is SchemaType.STRUCT:
-        inner = _any(missing(f"{raw}.{quoted(f.name)}", f.schema) for f in schema.fields)
+        inner = _any(missing(f.of(raw), f.schema) for f in schema.fields)
         return inner and f"({raw} IS NOT NULL AND {inner})"
     return None
 

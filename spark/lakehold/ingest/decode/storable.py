@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakehold.ingest.decode.connect_schema import NULL, ConnectSchema, Field, LeftOut, SchemaType, UnsupportedSchema
+from lakehold.ingest.decode.connect_schema import NULL, ConnectSchema, LeftOut, SchemaType, UnsupportedSchema
 from lakehold.ingest.decode.logical import logical_type
 from lakehold.ingest.decode.requested_types import PLAIN_TYPES, has_text_keys
 
@@ -56,7 +56,7 @@ def _storable_structure(schema: ConnectSchema) -> ConnectSchema | LeftOut:
         if isinstance(found, LeftOut):
             left_out.append(found.inside(field.name))
             continue
-        fields.append(Field(field.name, found))
+        fields.append(replace(field, schema=found))
         left_out += [part.inside(field.name) for part in _inside(found)]
     if not fields:
         return LeftOut("", _NO_VALUES if is_null(schema) else _NO_FIELDS)

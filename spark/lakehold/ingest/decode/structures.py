@@ -75,8 +75,8 @@ class Structure:
         names = {column.name for column in self.columns}
         for i, origin in enumerate(self.origins):
             for f in (each for each in distinguishable(origin.schema.fields) if each.name in names):
-                place = quoted(f.name)
-                lost = undecodable(f"{origin.raw}.{place}", f"{self._column(i)}.{place}", f.schema, origin.encoding)
+                value = f"{self._column(i)}.{quoted(f.name)}"
+                lost = undecodable(f.of(origin.raw), value, f.schema, origin.encoding)
                 if lost:
                     yield lost, f.name
 
@@ -85,7 +85,7 @@ class Structure:
         for origin in self.origins:
             if origin.encoding is Encoding.JSON:
                 for f in origin.schema.fields:
-                    lacks = missing(f"{origin.raw}.{quoted(f.name)}", f.schema)
+                    lacks = missing(f.of(origin.raw), f.schema)
                     if lacks:
                         yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
 
@@ -118,9 +118,8 @@ class Structure:
             if (f := own.get(c.name)) is None:
                 fields += [literal(c.name), f"CAST(NULL AS {spark_text(c.type)})"]
                 continue
-            raw = f"{origin.raw}.{quoted(c.name)}"
-            value = cast(converted(raw, f.schema, origin.encoding), iceberg_type(f.schema), c.type)
-            changed = changed or value != raw
+            value = cast(converted(f.of(origin.raw), f.schema, origin.encoding), iceberg_type(f.schema), c.type)
+            changed = changed or value != f"{origin.raw}.{quoted(c.name)}"
             fields += [literal(c.name), value]
         return (
             f"CASE WHEN {origin.raw} IS NOT NULL THEN named_struct({', '.join(fields)}) END" if changed else origin.raw

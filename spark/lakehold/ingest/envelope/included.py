@@ -25,16 +25,15 @@ from lakehold.errors import TableStopped
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import folded
 from lakehold.spark_sql import quoted, struct_of
-
-_LAST_MS = (2**63 - 1) // 1000
-"""The last millisecond that a timestamp of microseconds can hold; Kafka allows later ones, and -1 for none."""
+from lakehold.times import LAST_MS
 
 _HEADER = StructType(NestedField(2, "key", StringType()), NestedField(3, "value", BinaryType()))
 _COLUMNS = {
     Metadata.PARTITION: ("partition", IntegerType()),
     Metadata.OFFSET: ("offset", LongType()),
     Metadata.TIMESTAMP: (
-        f"CASE WHEN timestamp_ms BETWEEN 0 AND {_LAST_MS} THEN timestamp_millis(timestamp_ms) END",
+        # Kafka has -1 for none.
+        f"CASE WHEN timestamp_ms BETWEEN 0 AND {LAST_MS} THEN timestamp_millis(timestamp_ms) END",
         TimestamptzType(),
     ),
     Metadata.HEADERS: ("coalesce(headers, array())", ListType(1, _HEADER, element_required=False)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,7 @@ from lakehold.ingest.read.reader import RAW_DDL, RAW_SCHEMA, FetchedOffsets, Lim
 from lakehold.kafka.client import shared_client
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.offsets import OffsetRange, Offsets, TopicPartition, ends, starts, to_json
-from lakehold.times import now_ms
+from lakehold.times import LAST_MS, now_ms
 
 BULK_READ_OPTIONS = {
     # After each poll Spark asks the broker where the partition begins and ends; by default a poll has 500 records.
@@ -56,16 +57,17 @@ class KafkaReader(Reader):
     def _fetch(self, topics: Collection[str]) -> FetchedOffsets:
         fetched_ms = now_ms()
         client = shared_client(self._options, self._timeout_s)
-        described = client.describe(topics)
+        described, refused = client.describe_readable(topics)
         found = client.watermarks(
             [TopicPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
         )
-        missing = tuple(sorted({*topics} - {tp.topic for tp in found}))
+        missing = tuple(sorted({*topics} - {tp.topic for tp in found} - refused))
         return FetchedOffsets(
             topics=frozenset(topics),
             partitions=found,
             identities={name: str(topic.topic_id) for name, topic in described.items() if name not in missing},
             missing=missing,
+            refused=refused,
             other_topics=client.topic_names() if missing else (),
             where=f"Kafka at {self._options.brokers}",
             fetched_ms=fetched_ms,
@@ -104,7 +106,24 @@ class KafkaReader(Reader):
         return pa.Table.from_arrays(arrays, schema=RAW_SCHEMA)
 
     def dataframe(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
-        """Return a frame of records, see `Reader.dataframe`; persist it before reading twice: each action asks Kafka again."""
+        """Return a frame of records, see `Reader.dataframe`; persist it before reading twice: each action asks Kafka again.
+
+        Spark's Kafka source fails at a timestamp that Spark cannot hold. The first such record of a partition and all after it
+        are read in the driver.
+        """
+        partitions = {r.topic_partition for r in ranges if not r.is_empty}
+        unreadable = shared_client(self._options, self._timeout_s).first_sent_at(partitions, LAST_MS + 1)
+        by_spark, in_driver = [], []
+        for r in ranges:
+            at = min(max(unreadable.get(r.topic_partition, r.end_exclusive), r.start_inclusive), r.end_exclusive)
+            by_spark.append(replace(r, end_exclusive=at))
+            in_driver.append(replace(r, start_inclusive=at))
+        frame = self._by_spark(spark, by_spark)
+        if all(r.is_empty for r in in_driver):
+            return frame
+        return frame.union(spark.createDataFrame(self._records(in_driver), RAW_DDL))
+
+    def _by_spark(self, spark: SparkSession, ranges: Collection[OffsetRange]) -> DataFrame:
         wanted = [r for r in ranges if not r.is_empty]
         if not wanted:
             return spark.createDataFrame([], RAW_DDL)

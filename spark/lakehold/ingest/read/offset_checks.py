@@ -28,7 +28,7 @@ def faults(
         identities: `FetchedOffsets.identities` as recorded when each topic was first read.
 
     Returns:
-        The first error of each topic, with code `topic-missing`, `topic-recreated` or `offsets-lost`. A caller raises one,
+        The first error of each topic: `topic-missing`, `topic-refused`, `topic-recreated` or `offsets-lost`. A caller raises one,
         or continues with `fetched.without(…)` and stops only the tables of these topics.
     """
     found: dict[str, UpstreamError] = {}
@@ -42,6 +42,8 @@ def _all_faults(
 ) -> Iterator[tuple[str, UpstreamError]]:
     for topic in fetched.missing:
         yield topic, topic_missing(topic, fetched)
+    for topic in sorted(fetched.refused):
+        yield topic, topic_refused(topic, fetched)
     for topic, recorded in sorted(identities.items()):
         current = fetched.identities.get(topic)
         if current is not None and current != recorded:
@@ -83,6 +85,16 @@ def topic_missing(topic: str, fetched: FetchedOffsets) -> UpstreamError:
         code="topic-missing",
         detail=f"{fetched.where} has {len(fetched.other_topics)} other topics.",
         hint=f"Did you mean {names}?" if similar else "Create the topic or correct its name in the source.",
+    )
+
+
+def topic_refused(topic: str, fetched: FetchedOffsets) -> UpstreamError:
+    """Return the error for a requested topic that the system does not let the caller read."""
+    return UpstreamError(
+        f'topic "{topic}" may not be read',
+        code="topic-refused",
+        detail=f"{fetched.where} does not let the user of the connection read it.",
+        hint="Allow the user the operation READ on the topic (kafka-acls --add), and ingest again.",
     )
 
 

@@ -48,6 +48,7 @@ class FetchedOffsets:
             Kafka's topic id. The first batch records it, and later calls of `faults` get it. FILES: for the internal topic of
             each file the digest of its first line.
         missing: Requested topics that do not exist.
+        refused: Requested topics that the system does not let the caller read.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.
         where: The Kafka cluster or the directory in words, for messages.
         written: The ends of partitions including uncommitted records, fetched after the others; only if the fetch named an
@@ -59,6 +60,7 @@ class FetchedOffsets:
     partitions: Mapping[TopicPartition, Watermarks]
     identities: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    refused: frozenset[str] = frozenset()
     other_topics: tuple[str, ...] = ()
     where: str = ""
     written: Offsets = field(default_factory=dict)
@@ -72,6 +74,7 @@ class FetchedOffsets:
             partitions={tp: watermarks for tp, watermarks in self.partitions.items() if tp.topic not in topics},
             identities={topic: identity for topic, identity in self.identities.items() if topic not in topics},
             missing=tuple(topic for topic in self.missing if topic not in topics),
+            refused=self.refused - set(topics),
             written={tp: at for tp, at in self.written.items() if tp.topic not in topics},
         )
 
@@ -165,9 +168,9 @@ class Reader(ABC):
         return faults(fetched, position, identities)
 
     def verify(self, fetched: FetchedOffsets, position: Offsets) -> None:
-        """Raise the first of `faults`; a missing topic does not count."""
+        """Raise the first of `faults`; a topic that is missing or refused does not count."""
         for topic, error in self.faults(fetched, position).items():
-            if topic not in fetched.missing:
+            if topic not in fetched.missing and topic not in fetched.refused:
                 raise error
 
     @abstractmethod
@@ -177,7 +180,7 @@ class Reader(ABC):
         A partition that `position` does not name starts at its earliest offset.
 
         Raises:
-            UpstreamError: The first of `faults`; missing topics are skipped instead.
+            UpstreamError: The first of `faults`; missing and refused topics are skipped instead.
         """
 
     @abstractmethod
@@ -232,6 +235,7 @@ def fetch_in_order(
         partitions=partitions,
         identities={**first.identities, **others.identities},
         missing=(*first.missing, *others.missing),
+        refused=first.refused | others.refused,
         other_topics=first.other_topics or others.other_topics,
         written=written_ends(partitions),
         fetched_ms=first.fetched_ms,
