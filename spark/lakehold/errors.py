@@ -19,7 +19,7 @@
     │   └── TableGone                ... because the captured database has it no more
     ├── SourceBusy                   another process runs the source now
     ├── SubscriberBusy               another process runs the subscription or client now
-    ├── SubscriberLapsed             the changes since the subscriber's position are no longer kept
+    ├── SubscriberLapsed             the changes since the subscriber's position cannot be found
     ├── DataRefused                  a hold's tables fail their suites, and the hold requires them to pass
     ├── LeaseLost                    this writer lost its lease; it must not commit
     ├── CommitConflict               another writer changed the table first: read again and retry
@@ -258,7 +258,7 @@ class SubscriberBusy(LakeholdError):
 
 
 class SubscriberLapsed(LakeholdError):
-    """A subscriber's hold was moved past its position, or dropped: the changes in between are lost."""
+    """The changes since a subscriber's position cannot be found: its hold was moved or dropped, or columns are gone."""
 
     default_code = "subscriber-lapsed"
 

@@ -121,6 +121,9 @@ def test_the_program_on_the_page_reads_and_follows_with_adbc(address: str, shop:
         place(shop / "lake", (3, "placed"))
         (row,) = next(batches).to_pylist()
         assert (row["mz_diff"], row["id"]) == (1, 3)
+        at = row["mz_timestamp"]
+        cursor.execute(f"SUBSCRIBE shop.orders WITH (SNAPSHOT = false) AS OF ? UP TO {at + 1}", (at - 1,))
+        assert cursor.fetchall() == [(at, 1, 3, "placed")]
 
 
 class Jdbc:
@@ -195,7 +198,13 @@ def test_jdbc_reads_prepares_lists_and_follows(jdbc: Jdbc, shop: Path) -> None:
     while following.next() and following.getBoolean("mz_progressed"):
         pass
     assert (following.getString("mz_diff"), following.getString("id")) == ("1", "4")
+    at = following.getLong("mz_timestamp")
     following.close()
+
+    between = f"SUBSCRIBE shop.orders WITH (SNAPSHOT = false) AS OF ? UP TO {at + 1}"
+    prepared = jdbc.connection.prepareStatement(between)
+    prepared.setString(1, str(at - 1))
+    assert rows(prepared.executeQuery()) == [(str(at), "1", "4", "placed")]
 
     resumed = jdbc.connection.prepareStatement("SUBSCRIBE shop.orders WITH (RESUME = ?)")
     resumed.setString(1, None)

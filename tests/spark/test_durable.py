@@ -170,9 +170,9 @@ def test_a_client_that_waits_in_vain_stores_its_position_once(lake: Lake, monkey
     program.run()
     stored, read, move, windows = list[int](), list[int](), SubscriberStore.move, FollowedTogether.windows
 
-    def moved(self: SubscriberStore, name: str, holder: str, position_ms: int) -> None:
+    def moved(self: SubscriberStore, name: str, holder: str, position_ms: int, **more: Any) -> None:
         stored.append(position_ms)
-        move(self, name, holder, position_ms)
+        move(self, name, holder, position_ms, **more)
 
     def followed(self: FollowedTogether, opened: Any, ends: threading.Event | None) -> Iterator[FollowedWindow]:
         for window in windows(self, opened, ends):

@@ -16,6 +16,7 @@ from lakehold.errors import DefinitionError
 from lakehold.failpoints import failpoint
 from lakehold.publish.follower import FollowedWindow
 from lakehold.publish.input_hold import InputHold
+from lakehold.publish.known_columns import KnownColumns
 from lakehold.state.lease import HeldLease
 from lakehold.state.subscribers import SubscriberStore
 from lakehold.subscribe.output_batches import OutputChunk, Row
@@ -110,13 +111,17 @@ class DeliveryPosition:
         lease: The lease of this process.
         name: The client's name.
         input_hold: The client's hold.
+        known: The columns that it has read.
     """
 
-    def __init__(self, store: SubscriberStore, lease: HeldLease, name: str, input_hold: InputHold) -> None:
+    def __init__(
+        self, store: SubscriberStore, lease: HeldLease, name: str, input_hold: InputHold, known: KnownColumns
+    ) -> None:
         self._store = store
         self._lease = lease
         self._name = name
         self._input_hold = input_hold
+        self._known = known
 
     def confirm(self) -> None:
         """Raise `LeaseLost` if another process runs the client."""
@@ -124,7 +129,7 @@ class DeliveryPosition:
 
     def store(self, position_ms: int) -> None:
         """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
-        self._store.move(self._name, self._lease.holder, position_ms)
+        self._store.move(self._name, self._lease.holder, position_ms, columns=self._known.columns)
         failpoint("after-acknowledgement")
         self._input_hold.advance(position_ms)
 

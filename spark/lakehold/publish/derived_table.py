@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.iceberg.attempts import read
+from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, from_text
 
 EPOCH_PROPERTY = "lakehold.epoch"
 """Counts how often publishers took over the subscription or view: a publisher of an earlier epoch cannot commit."""
@@ -92,6 +93,11 @@ class DerivedTable(ABC):
             if error.code != "output-exists":
                 raise
             return False
+
+    def columns_read(self) -> QueryColumns:
+        """Return the columns that its rows come from; none before the first commit, or if an earlier lakehold made the last."""
+        table = self.table()
+        return from_text(table.properties.get(QUERY_COLUMNS) if table is not None else None)
 
     def drop(self) -> None:
         """Drop the table with its files."""

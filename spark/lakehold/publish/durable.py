@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from threading import Event
 from typing import Any
@@ -19,6 +20,7 @@ from lakehold.errors import DefinitionError, SubscriberLapsed
 from lakehold.publish.deliveries import ONLY, Delivery, DeliveryPosition, DeliveryRun
 from lakehold.publish.follower import FollowedTogether, Follower
 from lakehold.publish.input_hold import InputHold
+from lakehold.publish.known_columns import KnownColumns
 from lakehold.settings import Settings
 from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
@@ -65,7 +67,9 @@ class DurableClient:
         self.name = name
         self._text = text_of({each: follower.statement for each, follower in followers.items()})
         self._statements = tuple(followers)
-        self._followed = FollowedTogether(tuple(followers.values()))
+        self._known = KnownColumns(input_hold.columns_moved)
+        checked = (replace(follower, check=self._known.check) for follower in followers.values())
+        self._followed = FollowedTogether(tuple(checked))
         self._input_hold = input_hold
         self._store = store
         self._settings = settings
@@ -106,7 +110,7 @@ class DurableClient:
 
         Raises:
             SubscriberBusy: Another process runs the client.
-            SubscriberLapsed: Its hold was moved past its position.
+            SubscriberLapsed: Its hold was moved past its position, or columns that it has read are gone.
             DefinitionError: The client exists with another statement, or its tables cannot be read.
         """
         for delivery in self.deliveries(stop, max_rows=max_rows, timeout=timeout):
@@ -128,7 +132,7 @@ class DurableClient:
         with leased(self._store, self.name, self._settings) as lease:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
-            position = DeliveryPosition(self._store, lease, self.name, self._input_hold)
+            position = DeliveryPosition(self._store, lease, self.name, self._input_hold, self._known)
             ends = stop if timeout is None else Deadline(stop or Event(), timeout)
             windows = self._followed.windows(opened, ends)
             run = DeliveryRun(position, subscriber.position_ms)
@@ -156,6 +160,7 @@ class DurableClient:
     def _opened(self, subscriber: Subscriber) -> tuple[list[Opened], bool]:
         """Open the client's SUBSCRIBEs at its position; also return whether a snapshot comes first."""
         followed = self._followed
+        self._known.columns = subscriber.columns
         try:
             if subscriber.position_ms is not None:
                 self._input_hold.resume(subscriber.position_ms)
@@ -169,6 +174,7 @@ class DurableClient:
             logger.warning("durable client %s starts over from a snapshot", self.name)
             latest_ms = followed.resolved(LATEST)
             self._input_hold.restart(latest_ms)
+            self._known.columns = {}
             return followed.from_new_snapshot(latest_ms), True
 
 

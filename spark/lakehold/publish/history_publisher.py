@@ -66,7 +66,7 @@ class HistoryPublisher(MergingPublisher):
     def _merge(self, part: Part, columns: pa.Schema, lease: HeldLease, epoch: int) -> PublishReport:
         becomes = Published(part.last_ms + 1, epoch, lease.holder)
         counted = Counted(part.chunks, columns)
-        merge = Merge(part.last_ms, counted, self._published, becomes, self._restarts_at_ms)
+        merge = Merge(part.last_ms, counted, self._published, becomes, self._known.columns, self._restarts_at_ms)
         lease.confirm()
         failpoint("before-publication")
         snapshot_id = self._output.merge(merge, lease.confirm)

@@ -43,6 +43,7 @@ from lakehold.publish.view_changes import ROW_STATE, KeyedChanges, shown_key
 from lakehold.publish.view_columns import types_of
 from lakehold.session import row_by_row, snapshot_properties
 from lakehold.spark_sql import alter_table, quoted
+from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 from lakehold.subscribe.statement import HistoryEnvelope
 from lakehold.table_layout import Layout
 
@@ -59,6 +60,7 @@ class Merge:
         chunks: The changes, rows of ENVELOPE DEBEZIUM; `HistoryTable.prepare` was called with their columns.
         after: The progress that the commit continues from; None if nothing has been published.
         becomes: The progress that it records.
+        columns: The columns of tables that the changes come from.
         restarted_at_ms: Time of a new snapshot with which the changes begin, after a lapse; None for other commits.
     """
 
@@ -66,6 +68,7 @@ class Merge:
     chunks: Iterable[pa.Table]
     after: Published | None
     becomes: Published
+    columns: QueryColumns
     restarted_at_ms: int | None = None
 
 
@@ -149,7 +152,9 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         self.check_continues(state.table, merge.after, merge.becomes.epoch)
         changes = self._changes(state, merge)
         restarted = merge.restarted_at_ms
-        properties = {} if restarted is None else {RESTARTED_PROPERTY: str(restarted)}
+        properties = {QUERY_COLUMNS: to_text(merge.columns)}
+        if restarted is not None:
+            properties[RESTARTED_PROPERTY] = str(restarted)
         return self._run_together(changes.statements(merge.chunks), properties, merge.becomes, changes, confirm)
 
     def _evolve(self, stored: Iterable[ColumnType], wanted: Iterable[ColumnType]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -25,12 +25,14 @@ class InputHold:
         new: The hold as it is created; `kept_by` is the subscriber.
         what: Names the subscriber in messages.
         hint: What to do after a lapse.
+        avoided_by: How to avoid the next one, as a sentence.
     """
 
     holds: HoldCommands
     new: NewHold
     what: str
     hint: str
+    avoided_by: str = ""
     _moved_at_s: float = field(default=0.0, init=False)
 
     def find(self) -> Hold | None:
@@ -128,5 +130,15 @@ class InputHold:
         return SubscriberLapsed(
             f"{self.what} has fallen behind what is kept",
             detail=f"It has read up to {position_ms} ({iso(position_ms)} UTC). {detail}",
+            hint=f"{self.hint} {self.avoided_by}".strip(),
+        )
+
+    def columns_moved(self, names: Sequence[str]) -> SubscriberLapsed:
+        """Return the error of a subscriber that cannot read on, because `names` belong to other columns than it has read."""
+        return SubscriberLapsed(
+            f"{self.what} has read other columns than its tables have now",
+            code="subscriber-columns",
+            detail=f"Other columns have these names now: {', '.join(names)}. Those that it has read were dropped or renamed, and "
+            "no change shows that rows have other values since.",
             hint=self.hint,
         )

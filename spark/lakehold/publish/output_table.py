@@ -27,6 +27,7 @@ from lakehold.publish.derived_table import (
     Published,
 )
 from lakehold.publish.output_columns import DAY_MS, create_table, evolve_table, unfit_refused
+from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 
 MANIFESTS_MOST = 100
 """Number of manifests at which the next commit merges the small ones."""
@@ -43,12 +44,14 @@ class Publication:
         files: Data files with the new rows.
         after: The progress that the commit continues from; None if nothing has been published.
         position_ms: The position after the commit.
+        columns: The columns of tables that the output comes from.
         restarted_at_ms: Time of a new snapshot that replaces all existing rows; None for other commits.
     """
 
     files: tuple[DataFile, ...]
     after: Published | None
     position_ms: int
+    columns: QueryColumns
     restarted_at_ms: int | None = None
 
 
@@ -98,10 +101,11 @@ class OutputTable(OutputOfSubscription):
             self.check_continues(table, publication.after, epoch)
             progress = {POSITION_PROPERTY: str(publication.position_ms), EPOCH_PROPERTY: str(epoch)}
             summary = {SUBSCRIPTION_PROPERTY: self._object_id, PUBLISHER_PROPERTY: publisher, **progress}
+            properties = {**progress, QUERY_COLUMNS: to_text(publication.columns)}
             if publication.restarted_at_ms is None:
-                return _appended(table, publication.files, summary, progress)
+                return _appended(table, publication.files, summary, properties)
             restarted = {RESTARTED_PROPERTY: str(publication.restarted_at_ms)}
-            return _replaced(table, publication.files, {**summary, **restarted}, {**progress, **restarted})
+            return _replaced(table, publication.files, {**summary, **restarted}, {**properties, **restarted})
 
         written = change(self._catalog, self.full_name, plan)
         assert written is not None

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from threading import Event
 
 from lakehold.definitions import OnLapse, Subscription, described, name_of
@@ -19,6 +19,7 @@ from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.publish.derived_table import DerivedTable, OutputOfSubscription, Published
 from lakehold.publish.follower import Follower
 from lakehold.publish.input_hold import InputHold
+from lakehold.publish.known_columns import KnownColumns
 from lakehold.publish.metrics import COMMITS, FAILURES, ROWS
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication
@@ -106,7 +107,8 @@ class Publisher(ABC):
         settings: Settings,
     ) -> None:
         self._entry = entry
-        self._follower = follower
+        self._known = KnownColumns(self._columns_moved)
+        self._follower = replace(follower, check=self._known.check)
         self._output = output
         self._input_hold = input_hold
         self._store = store
@@ -119,7 +121,8 @@ class Publisher(ABC):
 
         Raises:
             SubscriberBusy: Another process publishes it.
-            SubscriberLapsed: The history after what is published is no longer kept, and it does not start over by itself.
+            SubscriberLapsed: The history after what is published is no longer kept, or columns that it has read are gone, and it
+                does not start over by itself.
             LeaseLost: Another process took over; what this one has published remains.
             DefinitionError: Its tables cannot be read, or its table cannot be written.
         """
@@ -127,7 +130,15 @@ class Publisher(ABC):
         self._store.register(subscriber_of(self._entry))
         try:
             with leased(self._store, self._entry.object_id, self._settings) as lease:
-                yield from self._commits(stop, lease)
+                while True:
+                    try:
+                        yield from self._commits(stop, lease)
+                    except SubscriberLapsed:
+                        # Its columns have changed while it followed: opening again starts over.
+                        if not self._starts_over:
+                            raise
+                    else:
+                        return
         except LakeholdError as error:
             FAILURES.labels(name_of(self._entry.definition), error.code).inc()
             raise
@@ -150,6 +161,10 @@ class Publisher(ABC):
         """Return whether a lapse is answered with a new snapshot."""
         return self._entry.definition.on_lapse is OnLapse.RESNAPSHOT
 
+    def _columns_moved(self, names: Sequence[str]) -> LakeholdError:
+        """Return the error of `names` that belong to other columns than those which are published."""
+        return self._input_hold.columns_moved(names)
+
     def _open(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE where the table ends, and move its hold there; also return the epoch of this process.
 
@@ -157,10 +172,12 @@ class Publisher(ABC):
         over with a new snapshot, which the next commit puts in place of all earlier rows.
 
         Raises:
-            SubscriberLapsed: The history is no longer kept, and it does not start over by itself.
+            SubscriberLapsed: The history is no longer kept, or columns that it has read are gone, and it does not start over by
+                itself.
         """
         subscriber = self._store.register(subscriber_of(self._entry))
         self._published, self._restarts_at_ms = self._output.published(), None
+        self._known.columns = {}
         position_ms = position_of(subscriber, self._published.position_ms if self._published is not None else None)
         try:
             if position_ms is None:
@@ -169,15 +186,17 @@ class Publisher(ABC):
                 first_ms = follower.latest_ms() if follower.is_net else start_ms
                 return follower.from_snapshot(first_ms), subscriber.epoch
             self._input_hold.resume(position_ms)
+            self._input_hold.advance(position_ms, at_once=True)
+            self._known.columns = self._output.columns_read()
+            return follower.from_position(position_ms), subscriber.epoch
         except SubscriberLapsed:
             if not self._starts_over:
                 raise
             logger.warning("%s starts over from a snapshot", described(self._entry.definition))
             self._restarts_at_ms = follower.latest_ms()
             self._input_hold.restart(self._restarts_at_ms)
+            self._known.columns = {}
             return follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
-        self._input_hold.advance(position_ms, at_once=True)
-        return follower.from_position(position_ms), subscriber.epoch
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it."""
@@ -248,7 +267,7 @@ class SubscriptionPublisher(Publisher):
 
     def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:
         files = waiting.files.files()
-        publication = Publication(files, self._published, position_ms, self._restarts_at_ms)
+        publication = Publication(files, self._published, position_ms, self._known.columns, self._restarts_at_ms)
         failpoint("before-publication")
         lease.confirm()
         snapshot_id = self._output.publish(publication, epoch, lease.holder)

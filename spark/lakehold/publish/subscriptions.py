@@ -367,11 +367,12 @@ class Subscriptions:
         )
         hint = (
             f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again; WITH (ON LAPSE = 'resnapshot') makes it start "
-            "over from a snapshot by itself the next time. Publish more often, or set a longer MAX LAG."
+            "over from a snapshot by itself the next time."
         )
         if is_view:
             hint = (
                 f"DROP MATERIALIZED VIEW {full_name_text(definition.into)} and create it again; WITH (ON LAPSE = 'resnapshot') "
-                "makes it start over from a snapshot by itself the next time. Refresh it more often, or set a longer MAX LAG."
+                "makes it start over from a snapshot by itself the next time."
             )
-        return InputHold(self.holds, hold, described(definition), hint)
+        avoided_by = f"{'Refresh it' if is_view else 'Publish'} more often, or set a longer MAX LAG."
+        return InputHold(self.holds, hold, described(definition), hint, avoided_by)

@@ -22,6 +22,7 @@ from lakehold.definitions import full_name_text
 from lakehold.errors import LakeholdError
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write import equal_rows
+from lakehold.publish.closest_rows import with_closest
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted
 from lakehold.subscribe.row_values import tuples
@@ -199,15 +200,18 @@ class RowChanges(Appended):
             found = equal_rows.find(
                 self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES, equal_rows.as_in_diffs
             )
+            if found.num_rows != pc.sum(copies).as_py():
+                found = with_closest(self.name, frame, self.columns, _NUMBER, _COPIES, found)
         if found.num_rows != pc.sum(copies).as_py():
             raise LakeholdError(
                 f'materialized view "{self.full_name}" lacks rows that its query had',
                 code="view-differs",
                 detail=f"{pc.sum(copies).as_py()} rows are to be removed, and the table has {found.num_rows} of them. Either "
                 "another program has changed the table, or the query has values that depend on the order in which Spark reads "
-                "rows, as the last digits of sums of DOUBLE do. Nothing was written.",
+                "rows, as those of collect_list do. Nothing was written.",
                 hint="Drop the view and create it again. If its query has such values, add KEY (column, …), by which rows are "
-                "found whatever their other values are; or compute values that do not depend on the order: sums of DECIMAL.",
+                "found whatever their other values are; or compute values that do not depend on the order, such as "
+                "sort_array(collect_list(…)).",
             )
         equal_rows.remove(self.spark, self.name, found, self.summary, self.reading)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from threading import Event
 
-from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException
 
 from lakehold.definitions import MaterializedView
@@ -57,7 +56,6 @@ class ViewPublisher(MergingPublisher):
         """Refresh, and record the error that stops the view, if one does."""
         found = self._store.find(self._entry.object_id)
         is_stopped = found is not None and found.error is not None
-        self._follower = replace(self._follower, check=self._check)
         try:
             with readable():
                 for report in self._merges(stop, lease):
@@ -113,15 +111,16 @@ class ViewPublisher(MergingPublisher):
             if error.code not in ("column-missing", "column-ambiguous"):
                 raise
             raise other_columns(full_name, f"In its KEY, {error.message}. {error.detail}") from None
-        fields = (field for schema in _schemas(opened).values() for field in schema.fields)
+        fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
         filled = {field.name for field in fields if field.initial_default is not None}
-        self._output.prepare(opened.subscription.relation.columns, _schemas(opened), filled)
+        self._output.prepare(opened.subscription.relation.columns, opened.read_columns, filled)
         return opened, epoch
 
-    def _check(self, opened: Opened) -> None:
-        """Refuse to read on if names belong to other columns; a view that starts over may have any."""
-        if self._published is not None and self._restarts_at_ms is None:
-            self._output.check_sources(_schemas(opened))
+    def _columns_moved(self, names: Sequence[str]) -> LakeholdError:
+        return other_columns(
+            self._output.full_name,
+            f"Other columns have these names now: {', '.join(names)}. Those that the view shows were dropped or renamed.",
+        )
 
     def _refreshes(
         self, follower: Follower, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int
@@ -149,10 +148,6 @@ class ViewPublisher(MergingPublisher):
         self._published, self._restarts_at_ms = becomes, None
         self._input_hold.advance(becomes.position_ms)
         return self._report(1, counted.rows, becomes.position_ms, snapshot_id, restarted=is_restart)
-
-
-def _schemas(opened: Opened) -> dict[str, Schema]:
-    return {name: timeline.table.schema() for name, timeline in opened.timelines.items()}
 
 
 def _timestamp(each: OutputChunk | Complete) -> int | None:

@@ -8,7 +8,6 @@ from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.schema import Schema
 
 from lakehold.definitions import MaterializedView, full_name_text
 from lakehold.errors import DefinitionError
@@ -26,11 +25,11 @@ from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
-from lakehold.publish.query_columns import QUERY_COLUMNS, moved_names, query_columns, to_text
 from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, KeyViolated, RowChanges
-from lakehold.publish.view_columns import column_types, followed, other_columns
+from lakehold.publish.view_columns import column_types, followed
 from lakehold.session import row_by_row
 from lakehold.spark_sql import literal
+from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 from lakehold.table_layout import FORMAT_VERSION, PARTITIONED_BY, SORTED_BY, layout_of
 
 
@@ -50,12 +49,12 @@ class ViewTable(MergedTable):
         super().__init__(catalog, view.full_name, object_id, writing)
         self._view = view
 
-    def prepare(self, columns: pa.Schema, sources: Mapping[str, Schema], filled: Collection[str] = ()) -> None:
+    def prepare(self, columns: pa.Schema, read: QueryColumns, filled: Collection[str] = ()) -> None:
         """Create the table with the `columns` of the query's result, or follow their changes.
 
         Args:
             columns: The columns.
-            sources: The schemas of the query's tables.
+            read: The columns of tables that the query reads.
             filled: Names of columns that have a value in rows which are older than the column.
 
         Raises:
@@ -63,8 +62,7 @@ class ViewTable(MergedTable):
             KeyViolated: The table has kept rows with equal keys, and the view no longer keeps such rows.
         """
         wanted = column_types(self.full_name, columns)
-        read = to_text(query_columns(self._view.query, sources))
-        properties = {KEY: key_text(spelt(self._view.unique_key, wanted)), QUERY_COLUMNS: read}
+        properties = {KEY: key_text(spelt(self._view.unique_key, wanted)), QUERY_COLUMNS: to_text(read)}
         state, spark = self._writing.tables.table_state(self.full_name), self._writing.spark()
         if state is None:
             # The files are ordered by the key, and so found by it, whether it is unique or not.
@@ -80,20 +78,6 @@ class ViewTable(MergedTable):
         if new := {name: value for name, value in properties.items() if state.properties.get(name) != value}:
             values = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in new.items())
             spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({values})")
-
-    def check_sources(self, sources: Mapping[str, Schema]) -> None:
-        """Check that the names which the query reads still belong to the columns that the view shows.
-
-        Raises:
-            DefinitionError: A name belongs to another column.
-        """
-        table = self.table()
-        text = table.properties.get(QUERY_COLUMNS) if table is not None else None
-        if moved := moved_names(text, query_columns(self._view.query, sources)):
-            raise other_columns(
-                self.full_name,
-                f"Other columns have these names now: {', '.join(moved)}. Those that the view shows were dropped or renamed.",
-            )
 
     def _create_statements(
         self, key: Sequence[str], wanted: Sequence[ColumnType], properties: Mapping[str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ _WITHOUT_VALUE = {
     **{"ADVANCE TO": "0", "AT": "0"},
 }
 """What stands for a parameter after these words until it has a value: NULL may not stand there."""
+_UNTIL_A_TIME = _WITHOUT_VALUE | {"AS OF": "EARLIEST"}
+"""The same in a statement with UP TO, whose time may have passed."""
 
 
 def parameter_schema(text: str) -> pa.Schema:
@@ -29,8 +32,9 @@ def parameter_schema(text: str) -> pa.Schema:
 
 def with_nulls(text: str) -> str:
     """Return the statement with NULL for each parameter, or with what may stand in its place, to find its columns."""
-    places = _places(text)
-    return _replaced(text, places, [_WITHOUT_VALUE.get(place.words, "NULL") for place in places])
+    places, words = _places(text), [token.text.upper() for token in tokenize(text)]
+    values = _UNTIL_A_TIME if ("UP", "TO") in pairwise(words) else _WITHOUT_VALUE
+    return _replaced(text, places, [values.get(place.words, "NULL") for place in places])
 
 
 def bound(text: str, batches: Iterable[pa.RecordBatch]) -> str:

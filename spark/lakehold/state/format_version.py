@@ -10,7 +10,7 @@ from typing import Final
 
 from lakehold.errors import SettingsError
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """The format that this lakehold writes. It increases with every change of `mz_catalog`: an earlier lakehold that changes a row of
 most of its tables writes all rows, without the columns and fields that it does not know."""
 

@@ -6,9 +6,10 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from lakehold.errors import DefinitionError, SubscriberBusy
 from lakehold.model.leases import Lease, LeaseRules, released
@@ -17,6 +18,8 @@ from lakehold.state.lease import LeaseChange, Leases
 from lakehold.state.rows import Rows
 from lakehold.state.store import State
 from lakehold.times import now_ms
+
+_NONE: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
 
 class SubscriberKind(StrEnum):
@@ -48,6 +51,8 @@ class Subscriber:
         epoch: The number of times that a process took its lease from another, or from none.
         lease: The lease of the process that runs it.
         error: The error that stopped a view.
+        columns: For a client: the Iceberg field ids of the columns that it has read, by table and name. The tables of
+            subscriptions and views record theirs.
     """
 
     subscriber_id: str
@@ -59,6 +64,7 @@ class Subscriber:
     epoch: int = 0
     lease: Lease | None = None
     error: ReaderError | None = None
+    columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f'{self.kind.spoken} "{self.name}"'
@@ -125,7 +131,14 @@ class SubscriberStore(Leases):
         """Remove a subscriber; harmless if it does not exist. A process that runs it loses its lease."""
         self._subscribers.change(lambda all_: (s for s in all_ if s.subscriber_id != subscriber_id))
 
-    def move(self, subscriber_id: str, holder: str, position_ms: int | None, output_ms: int | None = None) -> None:
+    def move(
+        self,
+        subscriber_id: str,
+        holder: str,
+        position_ms: int | None,
+        output_ms: int | None = None,
+        columns: Mapping[str, Mapping[str, int]] = _NONE,
+    ) -> None:
         """Record how far `holder` has brought the subscriber, which no error stops then.
 
         An expired lease counts until another process takes it.
@@ -135,6 +148,7 @@ class SubscriberStore(Leases):
             holder: The process that runs it, as in its lease.
             position_ms: It has taken all changes with lower timestamps; None: it starts over.
             output_ms: See `Subscriber`; replaces the stored one, also by None.
+            columns: See `Subscriber`; replaces the stored ones.
 
         Raises:
             LeaseLost: Another process took the subscriber over.
@@ -143,7 +157,7 @@ class SubscriberStore(Leases):
 
         def moved(subscriber: Subscriber) -> Subscriber:
             _rules(subscriber).held_by(subscriber.lease, holder)  # Raises LeaseLost.
-            return replace(subscriber, position_ms=position_ms, output_ms=output_ms, error=None)
+            return replace(subscriber, position_ms=position_ms, output_ms=output_ms, error=None, columns=columns)
 
         self._change_one(subscriber_id, moved)
 

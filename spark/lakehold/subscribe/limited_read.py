@@ -46,7 +46,7 @@ class Reader:
     def __init__(self, opened: Opened, stop: Event, max_rows: int | None) -> None:
         self._opened = opened
         statement = opened.subscription.statement
-        self._fingerprint = Fingerprint.of(statement.text, opened.schema)
+        self._fingerprint = Fingerprint.of(statement.text, opened.read_columns, opened.schema)
         self._position_ms = opened.window.as_of_ms + 1 if statement.resume is not None else None
         self._stop = stop
         self._max_rows = max_rows

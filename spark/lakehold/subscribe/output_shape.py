@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -39,7 +39,7 @@ class Output:
         row: The columns of the relation.
         progress: Whether to add progress rows.
         up_to_ms: Exclusive upper bound of progress rows; None for no bound.
-        tokens_of: The text of the statement, if progress rows have the tokens that continue after them; else None.
+        tokens_of: Makes the fingerprint of the output's columns, if progress rows have the tokens that continue after them.
 
     Attributes:
         key: Zero-based positions of an envelope's key among the columns of the relation; empty without an envelope.
@@ -50,7 +50,7 @@ class Output:
     row: pa.Schema
     progress: bool
     up_to_ms: int | None
-    tokens_of: str | None = None
+    tokens_of: Callable[[pa.Schema], Fingerprint] | None = None
     key: tuple[int, ...] = field(init=False)
     sorting: Sorting = field(init=False)
 
@@ -130,7 +130,7 @@ class Output:
             given: list[object] = [mz_timestamp, True]
             position_ms = mz_timestamp if read_below_ms is None else read_below_ms
             if self.tokens_of is not None and position_ms:
-                given.append(str(ResumeToken(position_ms, Fingerprint.of(self.tokens_of, self.schema))))
+                given.append(str(ResumeToken(position_ms, self.tokens_of(self.schema))))
             row = [pa.array([value], field.type) for value, field in itertools.zip_longest(given, self.schema)]
             yield OutputChunk(batch_ms, pa.Table.from_arrays(row, schema=self.schema))
 

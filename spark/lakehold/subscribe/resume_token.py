@@ -14,6 +14,7 @@ from hashlib import sha256
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
+from lakehold.subscribe.query_columns import QueryColumns, to_text
 from lakehold.subscribe.statement import Subscribe
 from lakehold.timeline.as_of import AsOf
 
@@ -26,16 +27,16 @@ class Fingerprint:
 
     Attributes:
         statement: A digest of the SUBSCRIBE as written.
-        columns: A digest of the names and types of its output's columns.
+        columns: A digest of the names and types of its output's columns, and of the tables' columns that they come from.
     """
 
     statement: str
     columns: str
 
     @classmethod
-    def of(cls, statement: str, columns: pa.Schema) -> Fingerprint:
-        """Return the fingerprint of a statement whose output has `columns`."""
-        return cls(_digest(statement), _digest(*(f"{field.name} {field.type}" for field in columns)))
+    def of(cls, statement: str, read: QueryColumns, columns: pa.Schema) -> Fingerprint:
+        """Return the fingerprint of a statement that has `read` columns of tables, and whose output has `columns`."""
+        return cls(_digest(statement), _digest(to_text(read), *(f"{field.name} {field.type}" for field in columns)))
 
 
 @dataclass(frozen=True)

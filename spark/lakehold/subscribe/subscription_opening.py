@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lakehold.subscribe import metrics
 from lakehold.subscribe.incremental_opening import QueryOpening
 from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.output_shape import Output
+from lakehold.subscribe.query_columns import QueryColumns, query_columns
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
 from lakehold.subscribe.remembered import Remembered
@@ -49,6 +51,11 @@ class Opened:
     def schema(self) -> pa.Schema:
         """Return the names and types of the output's columns."""
         return self.subscription.output.schema
+
+    @property
+    def read_columns(self) -> QueryColumns:
+        """Return the columns of the tables that are read."""
+        return _read_columns(self.subscription.statement, self.timelines)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -159,10 +166,11 @@ class Subscribing:
         found = window(statement, timelines, self.timelines.holds)
         timelines = together(timelines)
         relation = self._relation(statement, timelines)
-        tokens_of = statement.text if statement.tokens else None
+        fingerprint = partial(Fingerprint.of, statement.text, _read_columns(statement, timelines))
+        tokens_of = fingerprint if statement.tokens else None
         output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms, tokens_of)
         if token is not None:
-            token.check_columns(Fingerprint.of(statement.text, output.schema))
+            token.check_columns(fingerprint(output.schema))
         output.sorting.check(output.diffs, self.reading.spark.session)
         metrics.count(statement)
         return Opened(
@@ -187,3 +195,7 @@ class Subscribing:
             return TableRelation(statement.relation, timelines[statement.relation].table.schema(), self.reading)
         schemas = {name: timeline.table.schema() for name, timeline in timelines.items()}
         return QueryOpening(self.reading).open(statement.relation, schemas)
+
+
+def _read_columns(statement: Subscribe, timelines: TimelinesByName) -> QueryColumns:
+    return query_columns(statement.relation, {name: timeline.table.schema() for name, timeline in timelines.items()})

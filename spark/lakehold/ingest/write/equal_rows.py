@@ -108,7 +108,7 @@ def find(  # noqa: PLR0913 - a table, and the rows to find
             FROM (
                 SELECT {names}, _row_id FROM {name}
                 WHERE {" AND ".join(conditions) or "true"}
-            ) t JOIN {_GONE} s ON {_hash("t", columns)} = {_hash("s", columns)} AND least(true, {", ".join(same)})
+            ) t JOIN {_GONE} s ON {row_hash("t", columns)} = {row_hash("s", columns)} AND least(true, {", ".join(same)})
         ) WHERE {_NTH} <= {copies}"""
     with temp_view(gone, _GONE):
         return gone.sparkSession.sql(statement).toArrow()
@@ -188,7 +188,7 @@ def _literals(of: IcebergType, lowest: Any, highest: Any) -> str | None:
             return merge.range_literals(Bounds(of, lowest, highest))
 
 
-def _hash(table: str, columns: Sequence[ColumnType]) -> str:
+def row_hash(table: str, columns: Sequence[ColumnType]) -> str:
     """Write a hash of the row, so that Spark joins by one number; maps are left out, because Spark does not hash them."""
     hashed = [f"{table}.{quoted(c.name)}" for c in columns if "map<" not in c.spark_type]
     return f"xxhash64({', '.join(['0', *hashed])})"
