@@ -16,6 +16,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from lakehold import artifacts
+from lakehold.iceberg.namespaces import all_namespaces
 from lakehold.servers import HOST, Server, ServerCommand, lifecycle
 from lakehold.servers.server_directory import make_directory
 from lakehold.stack.parts.java import java
@@ -92,7 +93,7 @@ class IcebergRest(Server):
     def clear(self) -> None:
         """Drop everything in the catalog."""
         with closing(load_catalog("tests", type="rest", uri=self.uri)) as catalog:
-            for namespace in catalog.list_namespaces():
+            for namespace in reversed(all_namespaces(catalog)):
                 for view in catalog.list_views(namespace):
                     catalog.drop_view(view)
                 for table in catalog.list_tables(namespace):

@@ -233,6 +233,18 @@ def test_the_first_output_tables_of_a_namespace_are_created_at_once(catalog: Cat
             assert len(catalog.list_tables(f"shop{number}")) == len(names)
 
 
+def test_tables_of_nested_namespaces_are_listed(catalog: Catalog) -> None:
+    listed = DataTables(catalog).namespaces()
+    for namespace in ("shop", "shop.orders", "shop.orders.old", "shop_x", "shop_x.orders"):
+        catalog.create_namespace(namespace)
+    columns, names = pa.schema([("id", pa.int64())]), ["shop.orders", "shop.orders.archive", "shop.orders.old.a"]
+    for name in names:
+        catalog.create_table(name, columns)
+    tables = DataTables(catalog)
+    assert tables.namespaces() == sorted([*listed, "shop", "shop.orders", "shop.orders.old", "shop_x", "shop_x.orders"])
+    assert [name for name in tables.all_names() if not name.startswith("mz_catalog.")] == names
+
+
 def test_a_change_to_equal_rows_commits_nothing(catalog: Catalog) -> None:
     table = IcebergState(catalog).store(OBJECTS)
     table.change(lambda _: [row(1)])

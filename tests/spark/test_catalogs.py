@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyiceberg.io import load_file_io
 
 from lakehold.errors import DefinitionError
 from lakehold.lake import Lake
 from lakehold.overview import gather, render
+from lakehold.stack.parts.postgres import Postgres
 from lakehold.status import status_of
 from tests import recorded_files
 from tests.catalog_servers import NewLake, new_lake, postgres_server, rest_s3_server, rest_server, s3_server
+from tests.certificates import Authority
 from tests.conftest import LakeFactory
+from tests.postgres_tls import serve_tls
 
 __all__ = ["new_lake", "postgres_server", "rest_s3_server", "rest_server", "s3_server"]
 
@@ -108,3 +113,35 @@ def test_views_are_distinguished_from_tables_and_both_are_dropped(lake: Lake) ->
         lake.sql("CREATE HOLD h ON shop.best")
     lake.sql("CREATE HOLD h ON shop.rates; DROP TABLE shop.rates CASCADE; DROP VIEW shop.best")
     assert lake.sql("SHOW TABLES IN shop").rows == []
+
+
+@pytest.fixture
+def tls(postgres_server: Postgres, tmp_path: Path) -> Iterator[Path]:
+    """Make PostgreSQL serve with a certificate, and return the file of its authority."""
+    uri = postgres_server.addresses.postgres()
+    authority = Authority(tmp_path)
+    serve_tls(uri, authority.issue("good"))
+    yield authority.file
+    serve_tls(uri, None)
+
+
+def test_spark_connects_to_postgresql_with_the_parameters_of_the_catalog(
+    make_lake: LakeFactory, new_lake: NewLake, postgres_server: Postgres, tls: Path
+) -> None:
+    arguments = new_lake("postgresql")
+    arguments["catalog_uri"] += (
+        f"?sslmode=verify-full&sslrootcert={tls}&options=-csearch_path%3Dlake&application_name=the%20shop"
+    )
+    with psycopg.connect(postgres_server.addresses.postgres(), autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA lake")
+        lake = make_lake(**arguments)
+        lake.sql("CREATE NAMESPACE shop; CREATE TABLE shop.t USING iceberg AS SELECT 1 AS id")
+        assert lake.tables.names_in("shop") == ["t"]
+        schemas = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name LIKE 'iceberg%'"
+        assert connection.execute(schemas).fetchall() == [("lake",)]
+        sessions = """
+            SELECT DISTINCT application_name, ssl FROM pg_stat_activity JOIN pg_stat_ssl USING (pid)
+            WHERE client_port IS NOT NULL AND pid <> pg_backend_pid()
+        """
+        assert connection.execute(sessions).fetchall() == [("the shop", True)]
+        connection.execute("DROP SCHEMA lake CASCADE")

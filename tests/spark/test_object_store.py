@@ -18,6 +18,7 @@ from lakehold.errors import UpstreamUnavailable
 from lakehold.iceberg.deletion import wait_for_deletions
 from lakehold.lake import Lake
 from lakehold.quality.pages import Pages
+from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.schema_files import system_tables
 from lakehold.times import now_ms
 from tests import faulty_s3
@@ -71,7 +72,8 @@ def test_pages_of_checks_are_written_and_forgotten(make_lake: LakeFactory, s3_se
             os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     pages = Pages(directory, load_file_io(lake.catalog.properties, directory))
     before_ms = now_ms() - int(timedelta(days=1).total_seconds() * 1_000)
-    assert not pages.delete(pages.unneeded(before_ms, {f"{directory}/shop.items/linked.html"}))
+    named = {f"{directory}/shop.items/{name}.html" for name in ("old", "new", "gone")}
+    assert not pages.delete(pages.unneeded(before_ms, named))
     assert [path.stem for path in s3_server.files(directory)] == ["linked", "new"]
 
 
@@ -254,14 +256,17 @@ def test_a_page_that_the_store_refuses_to_delete_is_reported_and_goes_with_the_n
     with faulty_s3.in_front_of(s3_server.endpoint) as store:
         lake = make_lake(**s3_server.new_lake(tmp_path, store.endpoint))
         write(lake, "_checks/shop.items/old.html")
+        page = f"{lake.settings.check_pages_uri}/shop.items/old.html"
+        lake.checks.kept.append(HoldCheck("", "shop.items", 1, 1, "generated", True, {}, (), page, 1))
         make_old(s3_server, lake)
         store.undeletable = "/_checks/"
         (refused,) = lake.maintain(["mz_catalog.mz_hold_checks"])
         assert refused.error is not None
         assert (refused.error.code, refused.files, refused.refusal.files) == ("deletion-refused", 0, 1)
+        assert refused.rows == 0, "the verdict names the page to the next maintenance"
         store.undeletable = ""
         (done,) = lake.maintain(["mz_catalog.mz_hold_checks"])
-        assert (done.error, done.files) == (None, 1)
+        assert (done.error, done.files, done.rows) == (None, 1, 1)
 
 
 def test_a_dropped_table_whose_files_the_store_keeps_is_logged_with_its_location(

@@ -11,12 +11,16 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from lakehold.demo.demo_steps import lake_settings
 from lakehold.errors import SettingsError
+from lakehold.iceberg.properties import pyiceberg_properties
 from lakehold.lake import connect
 from lakehold.settings import Settings, load_settings
 from lakehold.state.catalog_opening import OPEN_ATTEMPTS, open_catalog
+from lakehold.state.format_version import KEEPER
+from lakehold.state.schema_files import SYSTEM_NAMESPACE, system_tables
 
 RACE = "UncheckedSQLException: Failed to execute: INSERT INTO iceberg_namespace_properties"
 
@@ -100,6 +104,39 @@ def test_a_copy_beside_its_original_is_refused(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "lake", tmp_path / "copy")
     with pytest.raises(SettingsError) as refused:
         connect(str(tmp_path / "copy"))
+    assert refused.value.code == "warehouse-differs"
+
+
+def move_in(settings: Settings, place: str, **properties: str) -> None:
+    """Make a database the catalog of a lake whose first table is at `place`."""
+    location = f"{settings.warehouse}/{place}"
+    Path(settings.warehouse.removeprefix("file://")).mkdir()
+    with closing(load_catalog(settings.catalog_name, **pyiceberg_properties(settings))) as moved:
+        moved.create_namespace(SYSTEM_NAMESPACE)
+        (objects,) = (schema for schema in system_tables() if schema.table == KEEPER)
+        named = {f"lakehold.{name}": value for name, value in properties.items()}
+        moved.create_table(KEEPER, objects.schema, location, properties=named)
+
+
+@pytest.mark.parametrize("place", ["mz_catalog/mz_objects-5b8f", "../server/5b8f"])
+def test_a_lake_from_a_server_opens_in_a_database_wherever_its_tables_are(tmp_path: Path, place: str) -> None:
+    settings = load_settings(warehouse=str(tmp_path / "lake"))
+    move_in(settings, place, warehouse=settings.warehouse)
+    open_catalog(settings).close()
+    elsewhere = settings.model_copy(update={"warehouse": f"file://{tmp_path}/elsewhere"})
+    with pytest.raises(SettingsError) as refused:
+        open_catalog(elsewhere)
+    assert refused.value.code == "warehouse-differs"
+    assert f'is in "{settings.warehouse}"' in refused.value.detail
+
+
+def test_a_lake_in_a_database_without_the_name_of_its_warehouse_is_where_its_tables_are(tmp_path: Path) -> None:
+    settings = load_settings(warehouse=str(tmp_path / "lake"))
+    move_in(settings, "mz_catalog/mz_objects")
+    open_catalog(settings).close()
+    elsewhere = settings.model_copy(update={"warehouse": f"file://{tmp_path}/elsewhere"})
+    with pytest.raises(SettingsError) as refused:
+        open_catalog(elsewhere)
     assert refused.value.code == "warehouse-differs"
 
 

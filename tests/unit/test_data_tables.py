@@ -12,7 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError
 from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType
 
 from lakehold.errors import SettingsError, UpstreamUnavailable
@@ -62,6 +65,26 @@ def test_a_catalog_that_does_not_answer_is_named_when_its_tables_are_listed(tmp_
     with pytest.raises(UpstreamUnavailable, match="the lake's catalog does not answer") as raised:
         DataTables(catalog).all_names()
     assert raised.value.code == "catalog-unavailable"
+
+
+class OneLevelCatalog(InMemoryCatalog):
+    """A catalog without nested namespaces, with one of the answers that servers give to a question for them."""
+
+    answer: Exception | None = None
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        if namespace and self.answer is not None:
+            raise self.answer
+        return super().list_namespaces()
+
+
+@pytest.mark.parametrize("answer", [None, NoSuchNamespaceError(), BadRequestError(), NotImplementedError()])
+def test_a_catalog_without_nested_namespaces_lists_its_tables(answer: Exception | None) -> None:
+    with closing(OneLevelCatalog("lake")) as catalog:
+        catalog.answer = answer
+        for namespace in ("shop", "bi"):
+            catalog.create_namespace(namespace)
+        assert DataTables(catalog).namespaces() == ["bi", "shop"]
 
 
 def test_the_batches_of_a_table_are_in_its_history(catalog: Catalog) -> None:

@@ -50,5 +50,5 @@ def test_suites_contracts_and_pages_stay_in_their_directory(tmp_path: Path, full
     found = read_suite(directory, full_name)
     assert found is not None
     assert found.table == full_name
-    page = page_uri(f"file://{directory}", Verdict(full_name, 1, 2, "generated", (), "", 3))
+    page = page_uri(f"file://{directory}", Verdict(full_name, 1, 2, "generated", (), "", 3), "a-b")
     assert Path(page.removeprefix("file://")).parent.parent == directory

@@ -35,16 +35,17 @@ def page(directory: Path, name: str) -> str:
 def test_checks_and_pages_stay_as_long_as_a_reader_may_need_them(tmp_path: Path) -> None:
     checks, holds = MemoryState().log(HOLD_CHECKS), HoldStore(MemoryState())
     holds.change(lambda _: (HELD,))
-    on_held, on_gone, young = (
+    on_held, on_gone, without_hold, young = (
         replace(CHECK, hold_id="h1", html_path=page(tmp_path, "on held")),
         replace(CHECK, hold_id="h2", html_path=page(tmp_path, "on gone")),
+        replace(CHECK, hold_id="", html_path=page(tmp_path, "same snapshot, checked again")),
         replace(
             CHECK, hold_id="h2", html_path=page(tmp_path, "same snapshot, checked again"), checked_at_ms=OLD_MS + 2
         ),
     )
-    for check in (on_held, on_gone, young):
+    for check in (on_held, on_gone, without_hold, young):
         checks.append(check)
-    page(tmp_path, "by hand")
+    page(tmp_path, "of another lake")
     records = Records(
         MemoryState().log(BATCHES),
         checks,
@@ -55,11 +56,15 @@ def test_checks_and_pages_stay_as_long_as_a_reader_may_need_them(tmp_path: Path)
         Procedures(lambda statement: [{"never": statement}], "lake"),
     )
     before_ms = OLD_MS + 1
-    assert records.forget("mz_catalog.mz_hold_checks", before_ms, dry_run=True) == Forgotten(rows=1, files=2)
-    assert checks.values() == (on_held, on_gone, young)
-    assert records.forget("mz_catalog.mz_hold_checks", before_ms) == Forgotten(rows=1, files=2)
+    assert records.forget("mz_catalog.mz_hold_checks", before_ms, dry_run=True) == Forgotten(rows=2, files=1)
+    assert checks.values() == (on_held, on_gone, without_hold, young)
+    assert records.forget("mz_catalog.mz_hold_checks", before_ms) == Forgotten(rows=2, files=1)
     assert checks.values() == (on_held, young)
-    assert {path.stem for path in tmp_path.iterdir()} == {"on held", "same snapshot, checked again"}
+    assert {path.stem for path in tmp_path.iterdir()} == {
+        "on held",
+        "same snapshot, checked again",
+        "of another lake",
+    }
     assert (
         records.forget("shop.t", before_ms) == records.forget("mz_catalog.mz_source_errors", before_ms) == Forgotten()
     )

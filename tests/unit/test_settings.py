@@ -246,6 +246,28 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
             id="postgresql",
         ),
         pytest.param(
+            {
+                "warehouse": "s3://b/lake",
+                "catalog_uri": "postgresql+psycopg2://[::1]:5433/cat?sslmode=verify-full&sslrootcert=/my ca.pem&sslcert=/c.pem"
+                "&sslkey=/k.pk8&channel_binding=require&options=-csearch_path%3Dlake&connect_timeout=5&application_name=a%26b",
+            },
+            {},
+            {
+                ".uri": "jdbc:postgresql://[::1]:5433/cat?sslmode=verify-full&sslrootcert=%2Fmy%20ca.pem&sslcert=%2Fc.pem"
+                "&sslkey=%2Fk.pk8&channelBinding=require&options=-csearch_path%3Dlake&connectTimeout=5&ApplicationName=a%26b"
+            },
+            id="parameters",
+        ),
+        pytest.param(
+            {
+                "warehouse": "s3://b/lake",
+                "catalog_uri": "postgresql+psycopg2://db/cat?sslmode=require&sslrootcert=ca.pem",
+            },
+            {},
+            {".uri": "jdbc:postgresql://db/cat?sslmode=verify-ca&sslrootcert=ca.pem"},
+            id="an authority is not ignored",
+        ),
+        pytest.param(
             {"warehouse": "s3://b/lake", "catalog_uri": "https://catalog:8181"},
             {
                 "py-catalog-impl": "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog",
@@ -273,6 +295,22 @@ def test_spark_and_pyiceberg_open_the_same_catalog(
     settings = load_settings(catalog_name="main", **arguments)
     assert pyiceberg.items() <= pyiceberg_properties(settings).items()
     assert {f"spark.sql.catalog.main{k}": v for k, v in spark.items()}.items() <= spark_catalog_conf(settings).items()
+
+
+@pytest.mark.parametrize(
+    ("catalog_uri", "named"),
+    [
+        ("postgresql+psycopg2://db/cat?sslmode=require&host=/run/postgresql&password=tok", "host, password"),
+        ("postgresql+psycopg2://db/cat?sslmode=require&sslmode=disable", "sslmode"),
+        ("sqlite:////lake/catalog.db?mode=ro&uri=true", "mode, uri"),
+    ],
+)
+def test_parameters_that_spark_would_not_have_are_refused(catalog_uri: str, named: str) -> None:
+    settings = load_settings(warehouse="/lake", catalog_uri=catalog_uri)
+    for properties in (pyiceberg_properties, spark_catalog_conf):
+        with pytest.raises(SettingsError, match=f"cannot give to Spark: {named}\n") as refused:
+            properties(settings)
+        assert "tok" not in f"{refused.value} {refused.value.detail} {refused.value.hint}"
 
 
 def test_a_list_of_secrets_admits_no_other_variable(monkeypatch: pytest.MonkeyPatch) -> None:

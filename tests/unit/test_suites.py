@@ -164,8 +164,10 @@ def test_a_page_shows_failures_first_and_loads_nothing() -> None:
     assert not any(outside in page for outside in ("<script", "<link", "http://", "https://", "@import"))
 
 
-def test_a_page_is_stored_under_its_table_and_snapshot() -> None:
-    assert page_uri("s3://lake/_checks/", VERDICT) == "s3://lake/_checks/shop.orders/7.html"
+def test_a_page_is_stored_under_its_table_and_snapshot_where_no_other_lake_has_one() -> None:
+    assert page_uri("s3://lake/_checks/", VERDICT, "a-b") == "s3://lake/_checks/shop.orders/7.html"
+    empty = replace(VERDICT, snapshot_id=None)
+    assert page_uri("s3://lake/_checks", empty, "a-b") == "s3://lake/_checks/shop.orders/no-rows-a-b.html"
 
 
 def test_nothing_but_a_check_imports_great_expectations(tmp_path: Path) -> None:

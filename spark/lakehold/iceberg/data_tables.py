@@ -20,6 +20,7 @@ from pyiceberg.types import NestedField
 from lakehold.errors import CommitConflict
 from lakehold.iceberg.attempts import listing, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
+from lakehold.iceberg.namespaces import all_namespaces
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
@@ -182,9 +183,9 @@ class DataTables:
         return sorted(f"{space}.{name}" for space in self.namespaces() for name in self.names_in(space))
 
     def namespaces(self) -> list[str]:
-        """Return the namespaces of the catalog. Raises as `all_names` does."""
+        """Return the namespaces of the catalog, nested ones included. Raises as `all_names` does."""
         with listing():
-            return sorted(".".join(parts) for parts in self._catalog.list_namespaces())
+            return sorted(".".join(parts) for parts in all_namespaces(self._catalog))
 
     def names_in(self, namespace: str) -> list[str]:
         """Return the names of the tables in a namespace. Raises as `all_names` does."""

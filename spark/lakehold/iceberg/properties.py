@@ -6,9 +6,12 @@ here from the same settings. A commit of either is a conditional update of one r
 
 from __future__ import annotations
 
+from urllib.parse import quote, urlencode
+
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
 
+from lakehold.errors import SettingsError
 from lakehold.iceberg.object_stores import java_file_io, store_properties
 from lakehold.settings import Settings
 
@@ -19,6 +22,19 @@ _PYTHON = "py-"
 """The beginning of the names of properties that only PyIceberg reads."""
 
 _REST_CATALOG = "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog"
+
+
+_PARAMETERS = {
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "channel_binding": "channelBinding",
+    "options": "options",
+    "connect_timeout": "connectTimeout",
+    "application_name": "ApplicationName",
+}
+"""Names of PostgreSQL's parameters in libpq, with which PyIceberg connects, and in pgjdbc, with which Spark connects."""
 
 
 def is_rest(catalog_uri: str) -> bool:
@@ -62,6 +78,7 @@ def spark_catalog_conf(settings: Settings) -> dict[str, str]:
 
 
 def _sqlalchemy(url: URL) -> dict[str, str]:
+    _refuse_unknown_parameters(url)
     if url.get_backend_name() == "sqlite":
         url = url.update_query_dict({"timeout": str(BUSY_TIMEOUT_MS // 1000)})
     return {
@@ -72,13 +89,40 @@ def _sqlalchemy(url: URL) -> dict[str, str]:
 
 
 def _jdbc(url: URL) -> dict[str, str]:
+    _refuse_unknown_parameters(url)
     properties = {"type": "jdbc", "jdbc.schema-version": "V1"}
     if url.get_backend_name() == "sqlite":
         return properties | {"uri": f"jdbc:sqlite:{url.database}?journal_mode=WAL&busy_timeout={BUSY_TIMEOUT_MS}"}
+    host = url.host or "localhost"
+    place = f"[{host}]" if ":" in host else host
     port = f":{url.port}" if url.port else ""
-    properties |= {"uri": f"jdbc:{url.get_backend_name()}://{url.host or 'localhost'}{port}/{url.database or ''}"}
+    parameters = urlencode(_of_pgjdbc(url), quote_via=quote, safe="")
+    uri = f"jdbc:{url.get_backend_name()}://{place}{port}/{url.database or ''}"
+    properties |= {"uri": f"{uri}?{parameters}" if parameters else uri}
     if url.username:
         properties["jdbc.user"] = url.username
     if url.password:
         properties["jdbc.password"] = str(url.password)
     return properties
+
+
+def _refuse_unknown_parameters(url: URL) -> None:
+    """Raise `SettingsError` for parameters that would reach PyIceberg only: Spark would open another catalog, or unguarded."""
+    known = _PARAMETERS if url.get_backend_name() == "postgresql" else {}
+    unknown = [name for name, value in url.query.items() if name not in known or not isinstance(value, str)]
+    if unknown:
+        raise SettingsError(
+            f"catalog_uri has parameters that lakehold cannot give to Spark: {', '.join(sorted(unknown))}",
+            detail=f"PyIceberg and Spark connect with them alike: {', '.join(known)}, each once, for a PostgreSQL."
+            if known
+            else "Only the address of a PostgreSQL may have parameters.",
+            hint="Remove the others from catalog_uri.",
+        )
+
+
+def _of_pgjdbc(url: URL) -> dict[str, str]:
+    found = {_PARAMETERS[name]: str(value) for name, value in url.query.items()}
+    if found.get("sslmode") == "require" and "sslrootcert" in found:
+        # With an authority, libpq checks the server's certificate also with `require`; pgjdbc does not.
+        found["sslmode"] = "verify-ca"
+    return found

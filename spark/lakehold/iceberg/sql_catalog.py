@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import ColumnElement, and_, event, or_, select, update
+from sqlalchemy import ColumnElement, and_, event, or_, select, union, update
 
 from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import MALFORMED
@@ -103,6 +103,16 @@ class RememberingSqlCatalog(SqlCatalog):
             rows = connection.execute(select(*columns).where(IcebergTables.catalog_name == self.name)).all()
         located = {(*namespace.split("."), name): location for namespace, name, location in rows if location}
         return {name: located[name] for name in wanted if name in located}
+
+    def all_namespaces(self) -> list[Identifier]:
+        """List the namespaces of all levels; one statement for all."""
+        of_tables = select(IcebergTables.table_namespace).where(IcebergTables.catalog_name == self.name)
+        created = select(IcebergNamespaceProperties.namespace).where(
+            IcebergNamespaceProperties.catalog_name == self.name
+        )
+        with self.engine.connect() as connection:
+            found = [tuple(name.split(".")) for name in connection.execute(union(of_tables, created)).scalars()]
+        return list({parts[:level] for parts in found for level in range(1, len(parts) + 1)})
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -50,7 +50,7 @@ class Records:
     Args:
         batches: The history of batches; readers themselves keep the position and progress of a source.
         checks: The verdicts of checks, `mz_hold_checks`.
-        pages: The HTML pages of checks; some have no verdict in `checks` that links them.
+        pages: The HTML pages of checks, which their verdicts link.
         tables: The tables, among them `mz_source_errors`.
         holds: The holds: verdicts on an existing hold stay.
         definitions: The definitions, which show which holds exist.
@@ -86,14 +86,16 @@ class Records:
     def _forget_checks(self, before_ms: int, *, dry_run: bool) -> Forgotten:
         # Read the holds before the checks: a hold that is created in between has no old check.
         kept = {hold.hold_id for hold in protecting(self.holds.holds(), self.definitions.definitions())}
-        rows = self.checks.forget("checked_at_ms", before_ms, lambda check: check.hold_id in kept, dry_run=dry_run)
-        linked = {
-            check.html_path
-            for check in self.checks.values()
-            if check.hold_id in kept or check.checked_at_ms >= before_ms
-        }
-        pages = self.pages.unneeded(before_ms, linked)
+        checks = self.checks.values()
+        linked = {check.html_path for check in checks if check.hold_id in kept or check.checked_at_ms >= before_ms}
+        pages = self.pages.unneeded(before_ms, {check.html_path for check in checks} - linked)
         refusal = Refusal() if dry_run else self.pages.delete(pages)
+        # Verdicts go after their pages: they name them to the next maintenance.
+        rows = (
+            0
+            if refusal
+            else self.checks.forget("checked_at_ms", before_ms, lambda check: check.hold_id in kept, dry_run=dry_run)
+        )
         return Forgotten(rows, len(pages) - refusal.files, refusal)
 
     def _forget_healed(self, before_ms: int, *, dry_run: bool) -> int:

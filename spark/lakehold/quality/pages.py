@@ -25,19 +25,24 @@ class Pages:
     directory: str
     io: FileIO
 
-    def unneeded(self, before_ms: int, linked: Collection[str]) -> list[str]:
-        """List the pages that were written before a time (exclusive) and that no verdict links, by their path in the store.
+    def unneeded(self, before_ms: int, named: Collection[str]) -> list[str]:
+        """List those of some pages that were written before a time (exclusive), by their path in the store.
+
+        Other files are not the lake's: other lakes, or a web server, may have theirs in the same directory.
 
         Args:
             before_ms: Epoch milliseconds.
-            linked: Paths of pages that stay, as verdicts have them.
+            named: Paths of pages that nothing needs, as verdicts have them; those elsewhere than in the directory are left out.
         """
         files, path = self._files()
-        shown = shown_path(self.directory)
+        shown = f"{shown_path(self.directory.rstrip('/'))}/"
+        wanted = {f"{path.rstrip('/')}/{page.removeprefix(shown)}" for page in named if page.startswith(shown)}
+        folders = sorted({page.rpartition("/")[0] for page in wanted})
         return [
             found.path
-            for found in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-            if _is_old(found, before_ms) and shown + found.path.removeprefix(path) not in linked
+            for folder in folders
+            for found in files.get_file_info(FileSelector(folder, allow_not_found=True))
+            if found.path in wanted and _is_old(found, before_ms)
         ]
 
     def delete(self, pages: Sequence[str]) -> Refusal:
@@ -57,5 +62,4 @@ class Pages:
 
 
 def _is_old(found: FileInfo, before_ms: int) -> bool:
-    is_page = found.type is FileType.File and found.extension == "html"
-    return is_page and found.mtime_ns is not None and found.mtime_ns < before_ms * 1_000_000
+    return found.type is FileType.File and found.mtime_ns is not None and found.mtime_ns < before_ms * 1_000_000

@@ -109,7 +109,7 @@ class Checks:
         return self._with_page(Verdict(full_name, snapshot_id, at_ms, suite.origin, outcomes, "", self.clock()), state)
 
     def _with_page(self, verdict: Verdict, state: TableState) -> Verdict:
-        uri = page_uri(self.pages, verdict)
+        uri = page_uri(self.pages, verdict, str(state.table.metadata.table_uuid))
         write_page(verdict, state.table.io, uri)
         return replace(verdict, html_path=shown_path(uri))
 

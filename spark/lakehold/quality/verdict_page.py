@@ -13,13 +13,19 @@ from lakehold.templates import page_template
 from lakehold.times import iso
 
 
-def page_uri(directory: str, verdict: Verdict) -> str:
-    """Return the URI of a verdict's page below `directory`.
+def page_uri(directory: str, verdict: Verdict, table_id: str) -> str:
+    """Return the URI of a verdict's page below `directory`, where no other lake has one.
 
     A new check of the same snapshot replaces the page, and so does a new comparison the page of a comparison.
+
+    Args:
+        directory: The directory of pages, perhaps of several lakes.
+        verdict: The verdict.
+        table_id: The UUID of the table: without a snapshot, nothing else sets it apart from another lake's table of its name.
     """
     of_comparison = f"-{verdict.suite}" if verdict.suite in (DATABASE, QUERY) else ""
-    return f"{directory.rstrip('/')}/{file_name_of(verdict.full_name)}/{verdict.snapshot_id or 'no-rows'}{of_comparison}.html"
+    file = f"{verdict.snapshot_id or f'no-rows-{table_id}'}{of_comparison}.html"
+    return f"{directory.rstrip('/')}/{file_name_of(verdict.full_name)}/{file}"
 
 
 def page_text(verdict: Verdict) -> str:

@@ -155,11 +155,12 @@ def _refuse_foreign(catalog: Catalog, keeper: Table, settings: Settings) -> None
 def _refuse_other_warehouse(catalog: Catalog, keeper: Table, settings: Settings) -> None:
     """Raise `SettingsError` if the catalog's lake is in another warehouse: statements would change that lake.
 
-    A lake in a database is where its tables are. A server chooses their places, so the lake has the setting as a property.
+    The lake has the setting as a property, as a server chooses the places of tables: they say nothing, also once the lake has
+    moved from the server to a database. A lake from before that property is where its tables are, if it is in a database.
     """
-    is_in_database = isinstance(catalog, SqlCatalog)
-    known = keeper.location().removesuffix(_DIRECTORY) if is_in_database else keeper.properties.get(_WAREHOUSE)
-    named = catalog.properties["warehouse"] if is_in_database else settings.warehouse
+    known, named = keeper.properties.get(_WAREHOUSE), settings.warehouse
+    if known is None and isinstance(catalog, SqlCatalog) and keeper.location().endswith(_DIRECTORY):
+        known, named = keeper.location().removesuffix(_DIRECTORY), catalog.properties["warehouse"]
     if known is None or _place(known) == _place(named):
         return
     shown = shown_catalog(settings)

@@ -1,0 +1,33 @@
+"""The namespaces of a catalog, nested ones included: PyIceberg lists those of one level only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError
+from pyiceberg.typedef import Identifier
+
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
+
+_NO_NESTED_ONES = (NoSuchNamespaceError, BadRequestError, NotImplementedError)
+"""What a catalog answers that has no nested namespaces, and if a namespace was dropped since it was listed."""
+
+
+def all_namespaces(catalog: Catalog) -> list[Identifier]:
+    """Return the namespaces of all levels."""
+    if isinstance(catalog, RememberingSqlCatalog):
+        return catalog.all_namespaces()
+    return [found for top in catalog.list_namespaces() for found in (top, *_below(catalog, top))]
+
+
+def _below(catalog: Catalog, parent: Identifier) -> Iterator[Identifier]:
+    try:
+        children = catalog.list_namespaces(parent)
+    except _NO_NESTED_ONES:
+        return
+    for child in children:
+        # A server that does not know nested namespaces may ignore the parent, and answer with those of the top level.
+        if len(child) > len(parent) and child[: len(parent)] == parent:
+            yield child
+            yield from _below(catalog, child)
