@@ -99,7 +99,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
         UpstreamUnavailable: No server answers at `spark_remote`.
     """
     if settings.spark_remote:
-        return _open_remote(settings.spark_remote, settings, closed)
+        return open_remote(settings.spark_remote, settings, closed)
     # Without it executors run whatever `python3` is first on PATH. PySpark reads the variable only, not Spark's setting.
     os.environ["PYSPARK_PYTHON"] = interpreter(settings.spark_conf)
     builder = SparkSession.builder.master(settings.spark_master).appName("lakehold")
@@ -174,16 +174,17 @@ def _running() -> SparkSession | None:
     return SparkSession.builder.getOrCreate()
 
 
-def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
+def open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
     """Create a separate session on a server.
 
     Two lakes of one process must not share catalogs, nor close each other's session.
     """
     refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
-    return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), settings, closed), settings)
+    return prepared(kept_alive(SparkSession.builder.remote(remote).create(), settings, closed), settings)
 
 
-def _kept_alive(session: SparkSession, settings: Settings, closed: threading.Event) -> SparkSession:
+def kept_alive(session: SparkSession, settings: Settings, closed: threading.Event) -> SparkSession:
+    """Return `session`, which its server does not forget until `closed` is set."""
     from lakehold.spark_retries import WhileServerRuns  # noqa: PLC0415 - loads Spark Connect, which classic sessions do not use
 
     if settings.spark_remote:
@@ -299,29 +300,6 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
     # A statement uses its own session in every thread; `spark.catalog` uses the session that is active in this thread.
     spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
     return spark
-
-
-@contextmanager
-def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
-    """Open one more session like `spark`, with settings and views of its own, until the context ends."""
-    if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
-        clone, closed = spark.cloneSession(), threading.Event()
-        # PySpark 4.1 does not set this for clones, and does not stop them without.
-        clone.release_session_on_close = True
-        try:
-            yield prepared(_kept_alive(clone, settings, closed), settings)
-        finally:
-            closed.set()
-            # A session that is not stopped blocks the end of Python for ever: it waits for its connection.
-            clone.stop()
-        return
-    made = spark.newSession()
-    for name, value in spark.conf.getAll.items():
-        # Spark calls the settings of catalogs not modifiable; the first session of the process may have others.
-        may_be_set = made.conf.isModifiable(name) or name.startswith("spark.sql.catalog.")
-        if made.conf.get(name, None) != value and may_be_set:
-            made.conf.set(name, value)
-    yield prepared(made, settings)
 
 
 def _refuse_other_lake(conf: Mapping[str, str], settings: Settings) -> None:
