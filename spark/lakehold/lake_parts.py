@@ -191,7 +191,7 @@ class LakeParts:
             self.settings,
             self._guard,
             lambda: self._merge_writing,
-            self.another_session,
+            self._spark,
         )
 
     @cached_property
@@ -329,7 +329,7 @@ class LakeParts:
         return Lanes(spark, self._another_session, self.settings.tables_at_once)
 
     def _another_session(self, spark: SparkSession) -> AbstractContextManager[SparkSession]:
-        from lakehold.session import another_session
+        from lakehold.other_sessions import another_session
 
         return another_session(spark, self.settings)
 

@@ -21,7 +21,7 @@ from lakehold.errors import EnvironmentMissing, UpstreamUnavailable
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
-from lakehold.session_settings import MERGE_CONF, VALUE_CONF, prepared
+from lakehold.session_settings import MERGE_CONF, VALUE_CONF, give, prepared
 from lakehold.settings import Settings
 from lakehold.spark_endpoint import refuse_silent
 from lakehold.spark_sql import PLAIN_TEXT_CONF
@@ -85,7 +85,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
         UpstreamUnavailable: No server answers at `spark_remote`.
     """
     if settings.spark_remote:
-        return _open_remote(settings.spark_remote, settings, closed)
+        return open_remote(settings.spark_remote, settings, closed)
     # Without it executors run whatever `python3` is first on PATH. PySpark reads the variable only, not Spark's setting.
     os.environ["PYSPARK_PYTHON"] = interpreter(settings.spark_conf)
     conf = session_conf(settings)
@@ -117,7 +117,7 @@ def _beside(running: SparkSession, conf: Mapping[str, str], settings: Settings) 
     # Of another lake of that name, which the new session has not opened.
     for name in [name for name in made.conf.getAll if name == catalog or name.startswith(f"{catalog}.")]:
         made.conf.unset(name)
-    _give(made, {**{n: v for n, v in running.conf.getAll.items() if not n.startswith("spark.sql.catalog.")}, **conf})
+    give(made, {**{n: v for n, v in running.conf.getAll.items() if not n.startswith("spark.sql.catalog.")}, **conf})
     return made
 
 
@@ -177,16 +177,17 @@ def _running() -> SparkSession | None:
     return SparkSession.builder.getOrCreate()
 
 
-def _open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
+def open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
     """Create a separate session on a server.
 
     Two lakes of one process must not share catalogs, nor close each other's session.
     """
     refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
-    return prepared(_kept_alive(SparkSession.builder.remote(remote).create(), settings, closed), settings)
+    return prepared(kept_alive(SparkSession.builder.remote(remote).create(), settings, closed), settings)
 
 
-def _kept_alive(session: SparkSession, settings: Settings, closed: threading.Event) -> SparkSession:
+def kept_alive(session: SparkSession, settings: Settings, closed: threading.Event) -> SparkSession:
+    """Return `session`, which its server does not forget until `closed` is set."""
     from lakehold.spark_retries import WhileServerRuns  # noqa: PLC0415 - loads Spark Connect, which classic sessions do not use
 
     if settings.spark_remote:
@@ -281,34 +282,6 @@ def _java_options(settings: Settings, name: str, *more: str) -> str:
     own = settings.spark_conf.get(name, "")
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", own) else _COLLECTOR
     return " ".join(filter(None, (JVM_OPTIONS, *more, collector, own)))
-
-
-@contextmanager
-def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
-    """Open one more session like `spark`, with settings and views of its own, until the context ends."""
-    if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
-        clone, closed = spark.cloneSession(), threading.Event()
-        # PySpark 4.1 does not set this for clones, and does not stop them without.
-        clone.release_session_on_close = True
-        try:
-            yield prepared(_kept_alive(clone, settings, closed), settings)
-        finally:
-            closed.set()
-            # A session that is not stopped blocks the end of Python for ever: it waits for its connection.
-            clone.stop()
-        return
-    made = spark.newSession()
-    _give(made, spark.conf.getAll)
-    yield prepared(made, settings)
-
-
-def _give(made: SparkSession, conf: Mapping[str, str]) -> None:
-    """Set what may be set of `conf` in a new session, whose settings are those of the first session of the process."""
-    for name, value in conf.items():
-        # Spark calls the settings of catalogs not modifiable; the first session of the process may have others.
-        may_be_set = made.conf.isModifiable(name) or name.startswith("spark.sql.catalog.")
-        if made.conf.get(name, None) != value and may_be_set:
-            made.conf.set(name, value)
 
 
 def _alone(spark: SparkSession) -> threading.RLock:

@@ -61,6 +61,15 @@ def settle(spark: SparkSession) -> None:
     _settle(spark, spark.conf.getAll)
 
 
+def give(made: SparkSession, conf: Mapping[str, str]) -> None:
+    """Set what may be set of `conf` in a new session, whose settings are those of the first session of the process."""
+    for name, value in conf.items():
+        # Spark calls the settings of catalogs not modifiable; the first session of the process may have others.
+        may_be_set = made.conf.isModifiable(name) or name.startswith("spark.sql.catalog.")
+        if made.conf.get(name, None) != value and may_be_set:
+            made.conf.set(name, value)
+
+
 def use_catalog(spark: SparkSession, settings: Settings) -> None:
     """Make names without a catalog those of the lake."""
     # A statement uses its own session in every thread; `spark.catalog` uses the session that is active in this thread.

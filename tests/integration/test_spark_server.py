@@ -44,10 +44,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from lakehold import session
 from lakehold.lake import connect
+from lakehold.other_sessions import another_session
 
 warehouse, remote = sys.argv[1:]
 session._KEEP_ALIVE_EVERY_S = 0.5
-with connect(warehouse, spark_remote=remote) as lake, session.another_session(lake.spark, lake.settings) as beside:
+with connect(warehouse, spark_remote=remote) as lake, another_session(lake.spark, lake.settings) as beside:
     for own in (lake.spark, beside):
         own.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
     silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]

@@ -71,7 +71,8 @@ for place in ("two", "three"):
 
 BESIDE_ANOTHER_LAKE = """
 from lakehold.lake import connect
-from lakehold.session import another_session, session_conf
+from lakehold.other_sessions import another_session
+from lakehold.session import session_conf
 from lakehold.settings import load_settings
 from pyspark.sql import SparkSession
 

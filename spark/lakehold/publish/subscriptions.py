@@ -7,7 +7,7 @@ Methods import what reads and writes, so that a process which only lists them lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class Subscriptions:
         settings: Says how long a lease lasts.
         guard: Checks the privileges of programs that open durable clients.
         writing: Returns what writes to the tables of views and histories.
-        another_session: Opens another Spark session.
+        spark: Returns the lake's session.
     """
 
     catalog: Catalog
@@ -80,7 +80,7 @@ class Subscriptions:
     settings: Settings
     guard: Guard
     writing: Callable[[], MergeWriting]
-    another_session: Callable[[], AbstractContextManager[SparkSession]]
+    spark: Callable[[], SparkSession]
 
     @contextmanager
     def begin(self, entry: DerivedEntry, tables: Mapping[str, str]) -> Iterator[None]:
@@ -280,12 +280,13 @@ class Subscriptions:
         """
         from pyspark.errors import AnalysisException
 
+        from lakehold.other_sessions import separate_session
         from lakehold.spark_errors import described as described_error
 
         if isinstance(follower.statement.relation, str):
             return
         with ExitStack() as opened:
-            session = cache(lambda: opened.enter_context(self.another_session()))
+            session = cache(lambda: opened.enter_context(separate_session(self.spark(), self.settings)))
             elsewhere = replace(follower, subscribing=follower.subscribing.elsewhere(session))
             try:
                 elsewhere.from_snapshot(at_ms)

@@ -33,6 +33,7 @@ S = TypeVar("S", bound=Statement)
 
 _QUOTED_NAME = re.compile(r"`[^`]+`(\.`[^`]+`)*")
 _WORD = re.compile(r"\w+")
+_FUNCTION = re.compile(r"CREATE\s(OR\s+REPLACE\s+)?\s*(TEMP(ORARY)?\s+)?FUNCTION\b", re.IGNORECASE)
 _OUT_OF_STACK = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 """Texts in the errors of Java and Spark about a statement whose brackets nest too deeply."""
 
@@ -121,6 +122,13 @@ def _translated(error: Exception, statement: RunOnSpark) -> LakeholdError:
     whole = without_view_names(str(error)) if statement.changes else str(error)
     if any(text in whole for text in _OUT_OF_STACK):
         return too_deep(statement.sql, statement.start)
+    if type(error).__name__ == "UnsupportedOperationException" and _FUNCTION.match(statement.sql, statement.start):
+        return LakeholdError(
+            "an SQL function with parameters cannot be created in a lake's session",
+            code="function-parameters",
+            detail="Iceberg's extension of Spark does not read the parameters of SQL functions.",
+            hint="Write its expression into the query, or register a Python function: lake.spark.udf.register(…).",
+        )
     found = explained(whole)
     position = POSITION.search(whole)
     if position is None:
