@@ -214,3 +214,37 @@ def test_rows_that_exchange_a_deferrable_key_all_stay(shop: Shop) -> None:
     assert shop.lake.verify("shop.steps").is_equal
     execute(shop.database, ["UPDATE steps SET pos = 6 - pos"])
     follow(shop, "steps")
+
+
+def test_rows_that_the_key_keeps_from_a_snapshot_of_their_table_alone_come_with_one_of_all_tables(shop: Shop) -> None:
+    shop.upstream("orders", rows=5)
+    shop.lake.sql(shop.creating("orders"))
+    shop.follow_until_equal("orders")
+    columns = "id int, n int, note text"
+    execute(
+        shop.database,
+        [
+            f"CREATE TABLE tagged ({columns}, tags int[], PRIMARY KEY (tags))",
+            f"CREATE TABLE timed ({columns}, at timestamptz, PRIMARY KEY (id, at))",
+            "INSERT INTO tagged SELECT i, 0, 'a', ARRAY[i, 1] FROM generate_series(1, 5) i",
+            "INSERT INTO timed SELECT i, 0, 'a', now() + i * interval '1 s' FROM generate_series(1, 2000) i",
+            *(f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in ("tagged", "timed")),
+        ],
+    )
+    shop.lake.sql(f"{shop.creating('tagged')} KEY (id)")
+    shop.lake.sql(shop.creating("timed"))
+    execute(shop.database, ["UPDATE orders SET n = 1"])
+    shop.follow_until_equal("orders")
+
+    def is_failing() -> bool:
+        list(shop.lake.ingest("shop"))
+        return any("the snapshot of public.timed failed" in notice for notice in status_of(shop.lake).notices)
+
+    wait_for(is_failing, "the snapshot fails")
+    notices = status_of(shop.lake).notices
+    assert any("With at (timestamp with time zone) in its primary key" in notice for notice in notices)
+    assert any("has tags (integer[]) in its primary key" in notice for notice in notices)
+
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.follow_until_equal("orders", "tagged", "timed")
+    shop.follow_until_nothing_is_reported()

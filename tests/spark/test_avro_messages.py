@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,43 @@ def test_a_branch_of_a_union_keeps_its_column_wherever_later_versions_of_the_sch
     of_fields = lake.sql("SELECT to_json(what) FROM s.fields ORDER BY 1").rows
     of_whole = lake.sql("SELECT to_json(struct(*)) FROM s.whole ORDER BY 1").rows
     assert (of_fields, of_whole) == ([(text,) for text in known],) * 2
+
+
+def test_the_hint_of_a_type_that_changed_can_be_followed_inside_columns_and_protects_the_key(
+    make_lake: LakeFactory, tmp_path: Path
+) -> None:
+    schemas = Schemas()
+
+    def message(number: str, key: str = "long") -> list[Message]:
+        inside = record("Inside", value=number)
+        listed, by_name = {"type": "array", "items": record("Item", x=number)}, {"type": "map", "values": number}
+        row = record("Row", id=key, inside=inside, listed=listed, by_name=by_name)
+        n, row_id = (1, 1) if number == "int" else (number, 1 if key == "long" else "1")
+        value = {"id": row_id, "inside": {"value": n}, "listed": [{"x": n}], "by_name": {"k": n}}
+        return schemas.messages("t", record("Key", id=key), row, ({"id": row_id}, value))
+
+    messages = [*message("int"), *message("string"), *message("string", "string")]
+    with registry_server(subjects(schemas.of_topics)) as registry:
+        lake = make_lake()
+        lake.sql(f"CREATE CONNECTION registry TO SCHEMA REGISTRY (URL '{registry.url}')")
+        lake.sql(f"CREATE SOURCE feed FROM FILES '{tmp_path}' FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
+        lake.sql(f"CREATE TABLE s.t FROM SOURCE feed (TOPIC 't') {UPSERT}")
+        renames = []
+        for number, (key, value) in enumerate(messages):
+            recorded_files.append(tmp_path / "t.jsonl", [recorded_files.line("t", 0, number, value, key)])
+            while error := next((e for report in lake.ingest("feed") for e in report.stopped.values()), None):
+                assert error.code == "type-changed"
+                if not (rename := re.search(r"ALTER TABLE .* TO …", error.hint)):
+                    break
+                renames.append(rename[0])
+                lake.sql(rename[0].replace("…", "earlier"))
+        assert [text.removeprefix("ALTER TABLE s.t RENAME COLUMN ") for text in renames] == [
+            "inside.value TO …",
+            "listed.element.x TO …",
+            "by_name TO …",
+        ]
+        assert error is not None
+        assert 'column "id"' in error.message
+        assert "drop the table, delete its topic" in error.hint
+        (found,) = lake.sql("SELECT to_json(struct(*)) FROM s.t").rows
+        assert found == ('{"id":1,"inside":{"value":"string"},"listed":[{"x":"string"}],"by_name":{"k":"string"}}',)

@@ -263,6 +263,22 @@ def test_a_table_of_mariadb_that_debezium_would_read_in_part_is_never_snapshotte
     assert requested == ["shop.c"]
 
 
+def test_a_table_of_postgres_with_an_array_in_its_key_is_never_snapshotted_alone() -> None:
+    """Debezium cannot record how far it has read, and the connector would fail with all its tables."""
+    world = World(frozenset({"public.a", "public.b"}))
+    array = FoundColumn("k", "integer[]", FoundType("int4", "integer"), is_array=True, is_nullable=False, is_key=True)
+    world.columns = {"public.a": _columns("id"), "public.b": (array, *_columns("v"))}
+    assert reconcile(world, target({"a1": "public.a"}))
+    goal = target({"a1": "public.a", "b1": "public.b"}, new=["b1"])
+    found = plan(goal, world.inspect(goal))
+    assert not any(isinstance(step, RequestSnapshot) for step in found.steps)
+    assert RecordMissed(goal.capture.topic_prefix, {"b1": "public.b"}) in found.steps
+    (hint,) = found.hints
+    assert (
+        "has k (integer[]) in its primary key, at which the connector would fail, so it cannot be snapshotted" in hint
+    )
+
+
 def test_a_topic_without_keys_has_one_partition() -> None:
     world = World(frozenset({"public.a", "public.b", "public.c"}))
     world.columns = {"public.a": _columns("v"), "public.b": _columns("id"), "public.c": _columns("v")}

@@ -19,6 +19,7 @@ from lakehold.upstream.capture_steps import (
     StopConnector,
 )
 from lakehold.upstream.found import FoundSnapshot
+from lakehold.upstream.found_columns import FoundColumn, FoundType
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, reconcile, target
 
@@ -262,6 +263,14 @@ def test_a_failed_snapshot_is_requested_again_after_a_pause_and_reported_meanwhi
     assert late.steps == (StopConnector("shop"), requested, ResumeConnector("shop"))
     assert late.hints == early.hints, "the failure is reported once"
     assert plan(goal, world.inspect(goal)).steps == late.steps, "a repair by hand does not wait"
+
+    moment = FoundType("timestamptz", "timestamp with time zone")
+    world.columns = {"public.b": (FoundColumn("at", moment.text, moment, is_nullable=False, is_key=True),)}
+    (hint,) = plan(goal, replace(world.inspect(goal), now_ms=29_999)).hints
+    assert (
+        "With at (timestamp with time zone) in its primary key Debezium snapshots no more than 1,024 rows alone" in hint
+    )
+    assert "ALTER SOURCE shop RESNAPSHOT" in hint
 
 
 def test_a_repeated_snapshot_that_failed_waits_as_well(world: World) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from lakehold.upstream import mysql_types, postgres_types
 from lakehold.upstream.connector_config import includes
 from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.mysql_types import is_ordered
 from lakehold.upstream.silent_changes import Shape, SilentChange, shape_to_record, silent_change
 from lakehold.upstream.unfit import TABLE_KINDS, unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted
@@ -114,9 +114,9 @@ def is_keyless(upstream: str, found: Found) -> bool:
 
 
 def unordered_key(upstream: str, found: Found) -> tuple[FoundColumn, ...]:
-    """Return the columns in the key of a table of MySQL or MariaDB by which Debezium cannot read its rows in chunks."""
-    columns = found.columns.get(upstream, ()) if found.database is None else ()
-    return tuple(column for column in columns if column.is_key and not is_ordered(column))
+    """Return the columns in the key of a table by which Debezium cannot read its rows in chunks."""
+    types = mysql_types if found.database is None else postgres_types
+    return tuple(column for column in found.columns.get(upstream, ()) if column.is_key and not types.is_ordered(column))
 
 
 def whole_row_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
@@ -255,8 +255,8 @@ def tables_with_deferrable_key(wanted: Wanted, found: Found) -> frozenset[str]:
 def cannot_snapshot_alone(table: CapturedTable, found: Found) -> bool:
     """Return whether no snapshot of the table alone can be taken: it lacks a key, as far as is known, or its rows in the lake do.
 
-    Debezium snapshots no table alone that has no key, and loses rows of one with an `unordered_key`. In a table of the lake that
-    was written without a key, the rows of such a snapshot could not be distinguished from those that it has.
+    Debezium snapshots no table alone that has no key. With an `unordered_key` it loses rows, or fails. In a table of the lake
+    that was written without a key, the rows of such a snapshot could not be distinguished from those that it has.
     """
     if table.upstream in found.multisets or unordered_key(table.upstream, found):
         return True

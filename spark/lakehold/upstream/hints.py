@@ -6,7 +6,7 @@ Statements show the hints of their plan, ingests log them, and `lakehold status`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lakehold.definitions import ConnectionType, full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
@@ -14,6 +14,7 @@ from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.field_names import field_name
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
 from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
+from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.gaps import (
     cannot_snapshot_alone,
     failing_tables,
@@ -38,6 +39,7 @@ from lakehold.upstream.partitions import (
     unlogged_leaf_hints,
     weak_leaves,
 )
+from lakehold.upstream.postgres_types import is_compared
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
@@ -155,6 +157,14 @@ def failing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     """Yield a sentence for each table whose snapshot fails, unless a statement is about others."""
     if wanted.declared is None:
         for table, reason in failing_tables(wanted, found):
+            key = [column for column in found.columns.get(table.upstream, ()) if column.is_key]
+            if found.database is not None and (uncompared := [column for column in key if not is_compared(column)]):
+                yield (
+                    f"the snapshot of {table.upstream} failed: {reason}. With {_named(uncompared)} in its primary key Debezium "
+                    f"snapshots no more than 1,024 rows alone. ALTER SOURCE {object_text(wanted.source)} RESNAPSHOT snapshots "
+                    "all tables, and brings all rows"
+                )
+                continue
             yield (
                 f"the snapshot of {table.upstream} failed: {reason}. The log of Kafka Connect's worker says more. lakehold "
                 f"requests it again after growing pauses; ALTER SOURCE {object_text(wanted.source)} REPAIR does at once"
@@ -247,10 +257,14 @@ def _missed_hint(table: CapturedTable, wanted: Wanted, found: Found) -> str:
     return f"{_missed(table)}: {way_out}"
 
 
+def _named(columns: Sequence[FoundColumn]) -> str:
+    return ", ".join(f"{column.name} ({column.text})" for column in columns)
+
+
 def _why_not_alone(table: CapturedTable, found: Found) -> str:
     if columns := unordered_key(table.upstream, found):
-        names = ", ".join(f"{column.name} ({column.text})" for column in columns)
-        return f"it has {names} in its primary key, by which Debezium would lose rows"
+        harm = "by which Debezium would lose rows" if found.database is None else "at which the connector would fail"
+        return f"it has {_named(columns)} in its primary key, {harm}"
     known = found.database.tables.get(table.upstream) if found.database is not None else None
     if known is not None and known.deferrable_key:
         return "it has a DEFERRABLE key"

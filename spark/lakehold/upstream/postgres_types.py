@@ -186,6 +186,20 @@ UNKNOWN: Final = TEXT
 reads them as text."""
 
 
+_UNCOMPARED: Final = frozenset({"time", "timetz", "timestamp", "timestamptz", "bit", "money"})
+
+
+def is_ordered(column: FoundColumn) -> bool:
+    """Return whether Debezium can read a single table in chunks by a key with the column: at an array the connector fails."""
+    return not column.is_array
+
+
+def is_compared(column: FoundColumn) -> bool:
+    """Return whether PostgreSQL compares the column with what Debezium gives it to read a second chunk: text, or a number."""
+    is_domain_of_enum = bool(column.domain) and column.type.kind is TypeKind.ENUM
+    return column.type.name not in _UNCOMPARED and not is_domain_of_enum
+
+
 def sent(column: FoundColumn) -> SentType:
     """Return the type in which Debezium sends a column; a type without a schema: it does not send the column."""
     if column.is_generated:

@@ -224,7 +224,9 @@ class IcebergApplier:
             )
         else:
             partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
-            plan = evolve.evolution(table, name, state.schema, partitions, changes.columns, changes.renamed)
+            plan = evolve.evolution(
+                table, name, state.schema, partitions, changes.columns, changes.key, changes.renamed
+            )
             if plan:
                 before, after = evolve.remembering(name, state.properties, remembered)
                 plan = replace(plan, statements=(*before, *plan.statements, *after))

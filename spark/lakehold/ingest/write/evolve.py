@@ -171,11 +171,12 @@ def evolution(  # noqa: PLR0913 - a table, its state, and what comes
     schema: Schema,
     partitions: Collection[str],
     incoming: Sequence[ColumnType],
+    key: Collection[str] = (),
     renamed: Mapping[str, str] | None = None,
 ) -> Evolution:
     """Plan the changes after which a table with `schema`, and partition fields of some names, holds the `incoming` columns.
 
-    `renamed` has the names of columns by their earlier names.
+    `key` are the names of the key's columns; `renamed` has the names of columns by their earlier names.
 
     Raises:
         TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name conflicts with another one.
@@ -198,7 +199,8 @@ def evolution(  # noqa: PLR0913 - a table, its state, and what comes
         try:
             types[column.name] = unify(present[column.name], column.type, column.name)
         except TypeConflict as conflict:
-            raise _impossible(table, conflict) from conflict
+            field = _field_in_conflict((column.name,), present[column.name], column.type)
+            raise _impossible(table, conflict, field, column.name in key) from conflict
         statements += altered(name, quoted(column.name), present[column.name], types[column.name])
     columns = tuple(ColumnType(n, t, initial=initial[n]) for n, t in types.items())
     require_names(table, columns, {name for name in partitions if name not in present})
@@ -262,18 +264,42 @@ def altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[s
             return [alter_table(table, f"ALTER COLUMN {path} TYPE {spark_text(new)}")]
 
 
-def _impossible(table: Table, conflict: TypeConflict) -> TableStopped:
+def _field_in_conflict(path: tuple[str, ...], old: IcebergType, new: IcebergType) -> tuple[str, ...]:
+    """Return the path of the innermost field around two types that `unify` refuses: Spark renames no elements and values."""
+    match old, new:
+        case StructType(), StructType():
+            incoming = {f.name: f.field_type for f in new.fields}
+            for field in (f for f in old.fields if f.name in incoming):
+                try:
+                    unify(field.field_type, incoming[field.name])
+                except TypeConflict:
+                    return _field_in_conflict((*path, field.name), field.field_type, incoming[field.name])
+            return path
+        case ListType(), ListType():
+            within = (*path, "element")
+            found = _field_in_conflict(within, old.element_type, new.element_type)
+        case MapType(), MapType():
+            within = (*path, "value")
+            found = _field_in_conflict(within, old.value_type, new.value_type)
+        case _:
+            return path
+    return path if found == within else found
+
+
+def _impossible(table: Table, conflict: TypeConflict, field: Sequence[str], is_key: bool) -> TableStopped:
     column, old, new = conflict.column, spark_text(conflict.old), spark_text(conflict.new)
     return TableStopped(
         f'column "{column}" of table "{table.full_name}" changed from {old} to {new}',
         table=table.full_name,
         code="type-changed",
         detail="Iceberg cannot promote one to the other, so nothing of this batch was written to the table.",
-        hint=(
-            f"Rename the stored column (ALTER TABLE {full_name_text(table.full_name)} RENAME COLUMN {object_text(column)} TO …) "
-            "and ingest again: the new type gets a column beside it, which has a row's value from its next change on. Or load "
-            "the table again. Changing the type back upstream does not help: messages of the new type stay in the topic."
-        ),
+        # A key whose column has another name would be none.
+        hint=conflict.hint
+        if is_key
+        else f"Rename the stored column (ALTER TABLE {full_name_text(table.full_name)} RENAME COLUMN "
+        f"{'.'.join(map(object_text, field))} TO …) and ingest again: the new type gets a column beside it, which has a row's "
+        "value from its next change on. Or load the table again. Changing the type back upstream does not help: messages of "
+        "the new type stay in the topic.",
     )
 
 
