@@ -96,7 +96,7 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
             logger.warning("commit to %s has an unknown outcome: %s", table_name, error)
             open_attempts.append(made)
             if len(open_attempts) == OPEN_OUTCOMES_MOST:
-                raise _unavailable(table_name, error) from error
+                raise unavailable(table_name, error) from error
         else:
             return made.result
         time.sleep(random.uniform(0, min(MAX_PAUSE_S, 0.01 * 2**tries)))
@@ -127,7 +127,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
     except (ForbiddenError, PermissionError) as error:
         raise _denied(table_name, error) from error
     except UNANSWERED as error:
-        raise _unavailable(table_name, error) from error
+        raise unavailable(table_name, error) from error
 
 
 @contextmanager
@@ -180,7 +180,8 @@ def _is_of_store(cause: Exception) -> bool:
     return not isinstance(cause, FileNotFoundError) and bool(store_hint(str(cause)))
 
 
-def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
+def unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
+    """Return the error for a catalog, or an object store, that does not answer when a table is read or changed."""
     if _is_of_store(cause):
         return store_failed(str(cause), f'table "{table_name}"')
     return _catalog_unavailable(f'Reading or changing "{table_name}"', cause)

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.iceberg.attempts import read
+from lakehold.iceberg.dropped_tables import drop
 
 EPOCH_PROPERTY = "lakehold.epoch"
 """Counts how often publishers took over the subscription or view: a publisher of an earlier epoch cannot commit."""
@@ -80,22 +81,17 @@ class DerivedTable(ABC):
             )
         return table
 
-    def exists(self) -> bool:
-        """Return whether the table exists and belongs to this subscription or view.
+    def drop(self) -> None:
+        """Drop the table with its files; does nothing if it does not exist, or belongs to something else.
 
-        Raises:
-            DefinitionError: The table cannot be read.
+        A table of this name that cannot be read is dropped as well: nothing else would ever remove it.
         """
         try:
-            return self.table() is not None
+            self.table()
         except DefinitionError as error:
-            if error.code != "output-exists":
-                raise
-            return False
-
-    def drop(self) -> None:
-        """Drop the table with its files."""
-        self._catalog.purge_table(self.full_name)
+            if error.code == "output-exists":
+                return
+        drop(self._catalog, self.full_name)
 
     @abstractmethod
     def published(self, table: Table | None = None) -> Published | None:
