@@ -13,7 +13,14 @@ from gzip import BadGzipFile
 from typing import Generic, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, ForbiddenError, RESTError, ValidationError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    ValidationError,
+)
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,6 +51,8 @@ MALFORMED = (
     *(BadGzipFile, zlib.error, ValidationError),
 )
 """Exceptions from reading metadata that is damaged or of an unknown version."""
+
+NO_SUCH_TABLE = (NoSuchTableError, NoSuchNamespaceError)
 
 T = TypeVar("T")
 
@@ -78,12 +87,16 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
         attempt: Plans a change of the given table and writes its files; None for no change. It raises to refuse.
 
     Raises:
+        DefinitionError: The table does not exist, or cannot be read.
         CommitConflict: Others committed first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
     open_attempts: list[Attempt[T]] = []  # whose commit has an unknown outcome
     for tries in range(COMMIT_ATTEMPTS):
-        made = read(catalog, table_name, lambda table: _committed(table, open_attempts) or attempt(table))
+        try:
+            made = read(catalog, table_name, lambda table: _committed(table, open_attempts) or attempt(table))
+        except NO_SUCH_TABLE as error:
+            raise missing(table_name) from error
         if made is None or made in open_attempts:
             return made.result if made is not None else None
         try:
@@ -111,6 +124,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
     """Return `of(table)` for the newest table; read again if its files were expired meanwhile.
 
     Raises:
+        NoSuchTableError: The table does not exist.
         DefinitionError: Its metadata is missing or damaged.
         UpstreamUnavailable: The catalog does not answer.
     """
@@ -148,6 +162,16 @@ def _loaded(catalog: Catalog, table_name: str) -> Table:
         return catalog.load_table(table_name)
     except MALFORMED as error:
         raise unreadable(table_name, error) from error
+
+
+def missing(table_name: str) -> DefinitionError:
+    """Return the error for a table that does not exist, although lakehold is working on it."""
+    return DefinitionError(
+        f'table "{table_name}" does not exist',
+        code="table-missing",
+        detail="Somebody dropped or renamed it meanwhile.",
+        hint="SHOW TABLES IN a namespace lists its tables.",
+    )
 
 
 def unreadable(table_name: str, cause: Exception) -> LakeholdError:

@@ -10,7 +10,6 @@ from typing import Any
 
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -18,7 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.errors import CommitConflict
-from lakehold.iceberg.attempts import listing, read
+from lakehold.iceberg.attempts import NO_SUCH_TABLE, listing, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
 from lakehold.iceberg.dropped_tables import drop
 from lakehold.iceberg.new_columns import add_columns
@@ -170,7 +169,7 @@ class DataTables:
         """
         try:
             table = read(self._catalog, full_name, lambda table: table)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        except NO_SUCH_TABLE:
             return None
         return state_of(full_name, table)
 

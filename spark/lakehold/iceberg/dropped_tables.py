@@ -11,11 +11,11 @@ from functools import partial
 from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import BadRequestError, ForbiddenError
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError
-from lakehold.iceberg.attempts import MALFORMED, UNANSWERED, read, unavailable
+from lakehold.iceberg.attempts import MALFORMED, NO_SUCH_TABLE, UNANSWERED, read, unavailable
 from lakehold.iceberg.deletion import Refusal, delete
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 
@@ -37,7 +37,7 @@ def drop(catalog: Catalog, full_name: str, *, purge: bool = True) -> bool:
     """
     try:
         table = read(catalog, full_name, lambda found: found)
-    except (NoSuchTableError, NoSuchNamespaceError):
+    except NO_SUCH_TABLE:
         return False
     except DefinitionError as error:
         logger.info("%s is dropped unread: %s", full_name, error.detail)
@@ -53,7 +53,7 @@ def drop(catalog: Catalog, full_name: str, *, purge: bool = True) -> bool:
             _log_left(full_name, None, f"Its metadata file cannot be read: {location}")
         else:
             _purge(catalog, full_name, table)
-    except (NoSuchTableError, NoSuchNamespaceError):
+    except NO_SUCH_TABLE:
         return False
     except ForbiddenError as error:
         raise DefinitionError(

@@ -9,11 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
-from lakehold.iceberg.attempts import read
+from lakehold.iceberg.attempts import NO_SUCH_TABLE, read
 from lakehold.iceberg.dropped_tables import drop
 
 EPOCH_PROPERTY = "lakehold.epoch"
@@ -70,7 +69,7 @@ class DerivedTable(ABC):
         """
         try:
             table = read(self._catalog, self.full_name, lambda found: found)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        except NO_SUCH_TABLE:
             return None
         if table.properties.get(self.owner_property) != self._object_id:
             raise DefinitionError(
