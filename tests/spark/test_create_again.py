@@ -156,6 +156,40 @@ def test_the_remains_of_a_killed_drop_are_not_used_for_the_new_table(
     all_together(shop, "first", "items")
 
 
+def lose_metadata(lake: Lake, name: str) -> None:
+    Path(lake.catalog.load_table(name).metadata_location.removeprefix("file:")).unlink()
+    lake.catalog.close()  # forgets what it has read
+
+
+def test_a_table_whose_metadata_is_lost_is_dropped_and_created_again(shop: NumberedShop) -> None:
+    lose_metadata(shop.lake, "s.items")
+    again(shop)
+    shop.lake.ingest("shop")
+    all_together(shop, "first", "items")
+
+
+def test_remains_of_a_killed_drop_that_cannot_be_read_stop_no_other_table(
+    shop: NumberedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
+        shop.lake.sql("DROP TABLE s.items")
+    lose_metadata(shop.lake, "s.items")
+    shop.write("orders", 1)
+    shop.lake.ingest("shop")
+    all_together(shop, "first")
+
+
+def test_a_view_whose_metadata_is_lost_is_dropped_and_created_again(shop: NumberedShop) -> None:
+    for _ in range(2):
+        shop.lake.sql("CREATE MATERIALIZED VIEW s.count AS SELECT count(*) AS n FROM s.items")
+        shop.lake.publish("s.count")
+        assert shop.lake.sql("SELECT n FROM s.count").rows == [(2 * BATCH,)]
+        lose_metadata(shop.lake, "s.count")
+        shop.lake.sql("DROP MATERIALIZED VIEW s.count")
+    assert not shop.lake.catalog.table_exists("s.count")
+
+
 def test_a_table_renamed_to_the_name_of_the_dropped_one_remains(shop: NumberedShop) -> None:
     shop.lake.sql("DROP TABLE s.items")
     shop.lake.ingest("shop")

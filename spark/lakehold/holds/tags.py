@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
+from lakehold.errors import DefinitionError
 from lakehold.holds.rules import protecting
 from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.state.holds import HeldTable, Holds, HoldStore
@@ -118,7 +119,12 @@ class TableTags:
             UpstreamUnavailable: The catalog does not answer.
         """
         for tagging in self._taggings(full_names):
-            changed, committed = self._commit(tagging, _stale)
+            try:
+                changed, committed = self._commit(tagging, _stale)
+            except DefinitionError as error:
+                if error.code != "table-missing":
+                    raise
+                continue
             timeline, holds = committed.timeline, committed.holds
             if not changed and all(hold.at_ms is not None for hold in holds):
                 self._complete[timeline.full_name] = timeline.table.metadata_location, holds

@@ -13,7 +13,14 @@ from gzip import BadGzipFile
 from typing import Generic, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, ForbiddenError, RESTError, ValidationError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    ValidationError,
+)
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,6 +51,8 @@ MALFORMED = (
     *(BadGzipFile, zlib.error, ValidationError),
 )
 """Exceptions from reading metadata that is damaged or of an unknown version."""
+
+NO_SUCH_TABLE = (NoSuchTableError, NoSuchNamespaceError)
 
 T = TypeVar("T")
 
@@ -78,12 +87,16 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
         attempt: Plans a change of the given table and writes its files; None for no change. It raises to refuse.
 
     Raises:
+        DefinitionError: The table does not exist, or cannot be read.
         CommitConflict: Others committed first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """
     open_attempts: list[Attempt[T]] = []  # whose commit has an unknown outcome
     for tries in range(COMMIT_ATTEMPTS):
-        made = read(catalog, table_name, lambda table: _committed(table, open_attempts) or attempt(table))
+        try:
+            made = read(catalog, table_name, lambda table: _committed(table, open_attempts) or attempt(table))
+        except NO_SUCH_TABLE as error:
+            raise missing(table_name) from error
         if made is None or made in open_attempts:
             return made.result if made is not None else None
         try:
@@ -96,7 +109,7 @@ def change(catalog: Catalog, table_name: str, attempt: Callable[[Table], Attempt
             logger.warning("commit to %s has an unknown outcome: %s", table_name, error)
             open_attempts.append(made)
             if len(open_attempts) == OPEN_OUTCOMES_MOST:
-                raise _unavailable(table_name, error) from error
+                raise unavailable(table_name, error) from error
         else:
             return made.result
         time.sleep(random.uniform(0, min(MAX_PAUSE_S, 0.01 * 2**tries)))
@@ -111,6 +124,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
     """Return `of(table)` for the newest table; read again if its files were expired meanwhile.
 
     Raises:
+        NoSuchTableError: The table does not exist.
         DefinitionError: Its metadata is missing or damaged.
         UpstreamUnavailable: The catalog does not answer.
     """
@@ -127,7 +141,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
     except (ForbiddenError, PermissionError) as error:
         raise _denied(table_name, error) from error
     except UNANSWERED as error:
-        raise _unavailable(table_name, error) from error
+        raise unavailable(table_name, error) from error
 
 
 @contextmanager
@@ -148,6 +162,16 @@ def _loaded(catalog: Catalog, table_name: str) -> Table:
         return catalog.load_table(table_name)
     except MALFORMED as error:
         raise unreadable(table_name, error) from error
+
+
+def missing(table_name: str) -> DefinitionError:
+    """Return the error for a table that does not exist, although lakehold is working on it."""
+    return DefinitionError(
+        f'table "{table_name}" does not exist',
+        code="table-missing",
+        detail="Somebody dropped or renamed it meanwhile.",
+        hint="SHOW TABLES IN a namespace lists its tables.",
+    )
 
 
 def unreadable(table_name: str, cause: Exception) -> LakeholdError:
@@ -180,7 +204,8 @@ def _is_of_store(cause: Exception) -> bool:
     return not isinstance(cause, FileNotFoundError) and bool(store_hint(str(cause)))
 
 
-def _unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
+def unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
+    """Return the error for a catalog, or an object store, that does not answer when a table is read or changed."""
     if _is_of_store(cause):
         return store_failed(str(cause), f'table "{table_name}"')
     return _catalog_unavailable(f'Reading or changing "{table_name}"', cause)

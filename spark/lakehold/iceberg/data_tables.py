@@ -10,7 +10,6 @@ from typing import Any
 
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -18,8 +17,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.errors import CommitConflict
-from lakehold.iceberg.attempts import listing, read
+from lakehold.iceberg.attempts import NO_SUCH_TABLE, listing, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
+from lakehold.iceberg.dropped_tables import drop
 from lakehold.iceberg.namespaces import all_namespaces
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
@@ -170,7 +170,7 @@ class DataTables:
         """
         try:
             table = read(self._catalog, full_name, lambda table: table)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        except NO_SUCH_TABLE:
             return None
         return state_of(full_name, table)
 
@@ -306,15 +306,8 @@ class DataTables:
         set_property(self._catalog, full_name, name, value)
 
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
-        """Drop the table and, with `purge`, its files; return False if it does not exist."""
-        try:
-            if purge:
-                self._catalog.purge_table(full_name)
-            else:
-                self._catalog.drop_table(full_name)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return False
-        return True
+        """Drop the table and, with `purge`, its files: see `lakehold.iceberg.dropped_tables`."""
+        return drop(self._catalog, full_name, purge=purge)
 
     def _manifest_bounds(
         self, table: Table, manifest: ManifestFile, fields: Collection[NestedField]

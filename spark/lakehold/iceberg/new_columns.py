@@ -37,7 +37,7 @@ def add_columns(catalog: Catalog, full_name: str, columns: Sequence[NestedField]
         columns: The columns; their ids are assigned here.
 
     Raises:
-        NoSuchTableError: The table does not exist.
+        DefinitionError: The table does not exist, or cannot be read.
         CommitConflict: Other writers committed first, at each attempt.
         UpstreamUnavailable: The catalog does not answer; the columns may or may not have been added.
     """

@@ -68,7 +68,7 @@ def change_refs(catalog: Catalog, full_name: str, plan: Callable[[Table], RefCha
         plan: Plans the changes of the given table; it raises to refuse.
 
     Raises:
-        NoSuchTableError: The table does not exist.
+        DefinitionError: The table does not exist, or cannot be read.
         CommitConflict: Others committed first each time.
         UpstreamUnavailable: The catalog does not answer; a commit may or may not have happened.
     """

@@ -5,7 +5,6 @@ A batch loads its table several times. Metadata files and manifests never change
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Collection
@@ -26,11 +25,8 @@ from sqlalchemy import ColumnElement, and_, event, or_, select, union, update
 
 from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import MALFORMED
-from lakehold.iceberg.deletion import delete
 from lakehold.iceberg.metadata_files import MetadataFile
 from lakehold.iceberg.metrics import count_statement
-
-logger = logging.getLogger(__name__)
 
 REMEMBERED_BYTES = 128 * 2**20
 """Size of the cached metadata files, the last one of each table: thousands of small ones, or dozens with a day's snapshots."""
@@ -66,7 +62,7 @@ class RememberingSqlCatalog(SqlCatalog):
             NoSuchTableError: The table does not exist.
         """
         names = Catalog.identifier_to_tuple(identifier)
-        location = self._location(names)
+        location = self.metadata_location(names)
         metadata = self.file_of(names, location).metadata
         io = load_file_io({**self.properties, **metadata.properties}, location)
         return Table(names, metadata, location, io, self)
@@ -146,31 +142,6 @@ class RememberingSqlCatalog(SqlCatalog):
                 raise CommitFailedException(f"{'.'.join(names)} is no longer at {before}")
         self._remember(names, file)
 
-    def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table, and delete its files; each manifest is read once, however many snapshots list it.
-
-        Files that the store refuses to delete are logged: nobody searches the location of a dropped table.
-
-        Raises:
-            NoSuchTableError: The table does not exist.
-        """
-        table = self.load_table(identifier)
-        self.drop_table(identifier)
-        snapshots, io = table.metadata.snapshots, table.io
-        manifests = {manifest.manifest_path: manifest for s in snapshots for manifest in s.manifests(io)}
-        entries = (e for m in manifests.values() for e in m.fetch_manifest_entry(io, discard_deleted=False))
-        data = dict.fromkeys(entry.data_file.file_path for entry in entries)
-        lists = [snapshot.manifest_list for snapshot in snapshots]
-        metadata = [*(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location]
-        if refusal := delete(io.delete, [*data, *manifests, *lists, *metadata]):
-            logger.warning(
-                "%s is dropped, and at least %d of its files are still below %s; delete them by hand. The store says: %s",
-                ".".join(table.name()),
-                refusal.files,
-                table.location(),
-                refusal.reason,
-            )
-
     def close(self) -> None:
         """Close the database, and clear the cache: large tables are too much to wait for the garbage collector."""
         with self._seeing:
@@ -181,7 +152,13 @@ class RememberingSqlCatalog(SqlCatalog):
         with self._seeing:
             self._seen[names] = file
 
-    def _location(self, names: Identifier) -> str:
+    def metadata_location(self, identifier: str | Identifier) -> str:
+        """Return where the newest metadata file of a table is, without reading it.
+
+        Raises:
+            NoSuchTableError: The table does not exist.
+        """
+        names = Catalog.identifier_to_tuple(identifier)
         with self.engine.connect() as connection:
             location = connection.execute(select(IcebergTables.metadata_location).where(self._is(names))).scalar()
         if location is None:

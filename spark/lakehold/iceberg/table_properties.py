@@ -16,7 +16,7 @@ def set_property(catalog: Catalog, full_name: str, name: str, value: str | None)
     """Set a property of a table; None removes it. Without a difference nothing is committed.
 
     Raises:
-        NoSuchTableError: The table does not exist.
+        DefinitionError: The table does not exist, or cannot be read.
         CommitConflict: Other writers committed first, at each attempt.
         UpstreamUnavailable: The catalog does not answer; the property may or may not have been changed.
     """

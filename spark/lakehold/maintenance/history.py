@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
+from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.timeline.timelines import Timeline
 from lakehold.timeline.versions import Version
 
@@ -56,11 +57,22 @@ def kept_from_ms(
 
 
 def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...]:
-    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see; all for None."""
+    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see; all for None.
+
+    Those of a subscription's output begin with a snapshot that records how far it is complete, as its publisher's do: if
+    somebody sets the output back to a compaction, its publisher looks for one before it.
+    """
     if from_ms is None:
         return timeline.versions
-    place = bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp)
-    return timeline.versions[max(0, place - 1) :]
+    place = max(0, bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp) - 1)
+    if SUBSCRIPTION_PROPERTY in timeline.table.properties:
+        recorded = (
+            number
+            for number in range(place, -1, -1)
+            if SUBSCRIPTION_PROPERTY in _summary(timeline.table, timeline.versions[number].snapshot_id)
+        )
+        place = next(recorded, place)
+    return timeline.versions[place:]
 
 
 def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collection[str]) -> tuple[Snapshot, ...]:

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, NotReadable
 from lakehold.failpoints import failpoint
-from lakehold.iceberg.attempts import read, unreadable
+from lakehold.iceberg.attempts import missing, unreadable
 from lakehold.iceberg.deletion import Refusal, delete, deletion_refused
 from lakehold.maintenance.maintenance_plan import TablePlan
 from lakehold.maintenance.procedures import Expired, Procedures, is_conflict, is_file_gone
@@ -113,25 +113,33 @@ class Maintaining:
                 report = so_far
             if report.refusal:
                 report = replace(report, error=self._deletion_refused(report))
-        except DefinitionError as error:
-            # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
-            may_wait = isinstance(error, NotReadable) or error.code == "table-missing"
-            report = replace(report, skipped=error) if may_wait and not is_named else replace(report, error=error)
         except LakeholdError as error:
-            report = replace(report, error=self._explained(scope.full_name, error))
+            why = self._explained(scope.full_name, error)
+            # Without names, a table may be dropped meanwhile, or wait for its first snapshot to be complete.
+            may_wait = isinstance(why, NotReadable) or why.code == "table-missing"
+            report = replace(report, skipped=why) if may_wait and not is_named else replace(report, error=why)
         except (OSError, ValueError) as error:
             report = replace(report, error=unreadable(scope.full_name, error))
         return report
 
     def _explained(self, full_name: str, error: LakeholdError) -> LakeholdError:
-        """Return the error that stopped the maintenance of a table: Spark's own does not say that files are damaged or gone."""
-        if error.code == "spark":
-            try:
+        """Return the error that stopped the maintenance of a table.
+
+        Spark's own does not say that the table was dropped meanwhile, or that files are damaged or gone.
+        """
+        if isinstance(error, DefinitionError):
+            return error
+        try:
+            if self.survey.timelines.tables.table_state(full_name) is None:
+                return missing(full_name)
+            if error.code == "spark":
                 self.survey.read_manifests(full_name)
-            except DefinitionError as damage:
-                return damage
-            except OSError as gone:
-                return unreadable(full_name, gone)
+        except DefinitionError as damage:
+            return damage
+        except LakeholdError as other:
+            log.info("%s cannot be examined: %s", full_name, other.message)
+        except OSError as gone:
+            return unreadable(full_name, gone)
         return _of_table(full_name, error)
 
     def _foreseen(self, scope: MaintenanceScope) -> Iterator[MaintenanceReport]:
@@ -253,7 +261,10 @@ class Maintaining:
         return deletion_refused(report.table, self._table(report.table).location(), report.refusal)
 
     def _table(self, full_name: str) -> Table:
-        return read(self.survey.catalog, full_name, lambda table: table)
+        state = self.survey.timelines.tables.table_state(full_name)
+        if state is None:
+            raise missing(full_name)
+        return state.table
 
 
 def _is_plain(path: str) -> bool:

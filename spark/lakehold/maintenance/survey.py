@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -13,6 +13,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError
+from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
 from lakehold.holds.tags import TableTags, own_tags
@@ -174,7 +175,7 @@ class Survey:
                 name, SYSTEM_RETENTION_MS if is_by_spark else None, rewrites=is_by_spark, orphans=searches
             )
         own_ms = own_retention_ms(definitions, properties, name)
-        if not named and definitions.own_table(name) is None and own_ms is None:
+        if not named and not _is_own(name, properties, definitions) and own_ms is None:
             return MaintenanceScope(name, None, rewrites=False, orphans=False)
         retained_ms = retention_ms(definitions, properties, name, self.settings)
         return MaintenanceScope(name, retained_ms, rewrites=True, orphans=searches)
@@ -200,6 +201,13 @@ def _directory(table: Table) -> str:
     """Return a table's location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
     location = re.sub("^file:/+", "/", table.location())
     return re.sub("^s3[an]:", "s3:", location).rstrip("/") + "/"
+
+
+def _is_own(full_name: str, properties: Mapping[str, str], definitions: Definitions) -> bool:
+    """Return whether lakehold alone writes a table: a source feeds it, or it belongs to a view or a subscription."""
+    publishing = definitions.all_derived.get(properties.get(SUBSCRIPTION_PROPERTY, ""))
+    is_output = publishing is not None and publishing.definition.into == full_name
+    return is_output or definitions.own_table(full_name) is not None
 
 
 def _is_system(full_name: str) -> bool:

@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
-from lakehold.iceberg.attempts import read
+from lakehold.iceberg.attempts import NO_SUCH_TABLE, read
+from lakehold.iceberg.dropped_tables import drop
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, from_text
 
 EPOCH_PROPERTY = "lakehold.epoch"
@@ -70,7 +70,7 @@ class DerivedTable(ABC):
         """
         try:
             table = read(self._catalog, self.full_name, lambda found: found)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        except NO_SUCH_TABLE:
             return None
         if table.properties.get(self.owner_property) != self._object_id:
             raise DefinitionError(
@@ -81,27 +81,22 @@ class DerivedTable(ABC):
             )
         return table
 
-    def exists(self) -> bool:
-        """Return whether the table exists and belongs to this subscription or view.
+    def drop(self) -> None:
+        """Drop the table with its files; does nothing if it does not exist, or belongs to something else.
 
-        Raises:
-            DefinitionError: The table cannot be read.
+        A table of this name that cannot be read is dropped as well: nothing else would ever remove it.
         """
         try:
-            return self.table() is not None
+            self.table()
         except DefinitionError as error:
-            if error.code != "output-exists":
-                raise
-            return False
+            if error.code == "output-exists":
+                return
+        drop(self._catalog, self.full_name)
 
     def columns_read(self) -> QueryColumns:
         """Return the columns that its rows come from; none before the first commit, or if an earlier lakehold made the last."""
         table = self.table()
         return from_text(table.properties.get(QUERY_COLUMNS) if table is not None else None)
-
-    def drop(self) -> None:
-        """Drop the table with its files."""
-        self._catalog.purge_table(self.full_name)
 
     @abstractmethod
     def published(self, table: Table | None = None) -> Published | None:

@@ -104,9 +104,8 @@ class Subscriptions:
         """Drop the hold of a dropped subscription or view, and its table if `with_output`."""
         self.store.forget(entry.object_id)
         self._input_hold(entry).drop()
-        output = self._output(entry)
-        if with_output and output.exists():
-            output.drop()
+        if with_output:
+            self._output(entry).drop()
 
     def let_go(self) -> None:
         """Clean up after a `DROP SUBSCRIPTION` that was killed halfway, or a durable client that began during its `forget()`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from lakehold.errors import LakeholdError
 from lakehold.ingest.write.evolve import OBJECT_ID
 from lakehold.ingest.write.writing import Writing
 
@@ -13,7 +14,8 @@ log = logging.getLogger(__name__)
 def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None:
     """Remove a dropped table's rows in the error table, and its Iceberg table if that still exists, or exists again.
 
-    The next ingest calls it, before it removes the table from its reader.
+    The next ingest calls it, before it removes the table from its reader. What it cannot remove is logged, and keeps no other
+    table from being ingested.
 
     Args:
         writing: Writes to the lake.
@@ -22,7 +24,10 @@ def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None
         object_id: Distinguishes the dropped table from another one of this name.
     """
     writing.errors.forget(source, full_name)
-    state = writing.tables.table_state(full_name)
-    if state is not None and state.properties.get(OBJECT_ID) == object_id:
-        log.info("dropping what was left of table %s", full_name)
-        writing.tables.drop_table(full_name)
+    try:
+        state = writing.tables.table_state(full_name)
+        if state is not None and state.properties.get(OBJECT_ID) == object_id:
+            log.info("dropping what was left of table %s", full_name)
+            writing.tables.drop_table(full_name)
+    except LakeholdError as error:
+        log.warning("what is left of table %s stays: %s. %s", full_name, error.message, error.detail)
