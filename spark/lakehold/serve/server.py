@@ -22,7 +22,7 @@ from lakehold.serve.faults import reported
 from lakehold.serve.messages import message, packed, unpacked
 from lakehold.serve.parameters import bound, parameter_schema, with_nulls
 from lakehold.serve.statement_rows import Statements
-from lakehold.serve.streaming import Read, Rows, RowStream, columns_alone
+from lakehold.serve.streaming import Read, Rows, RowStream, columns_alone, cut
 from lakehold.serve.tokens import Tokens
 
 _CREATE_PREPARED, _CLOSE_PREPARED = "CreatePreparedStatement", "ClosePreparedStatement"
@@ -79,7 +79,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
             name, command = unpacked(ticket.ticket)
             if listing_schema(name, command) is not None:
                 tables = context.get_middleware(CLIENT).access.tables
-                return flight.RecordBatchStream(listing(self._statements.lake, name, command, tables))
+                listed = listing(self._statements.lake, name, command, tables)
+                return flight.GeneratorStream(listed.schema, cut(listed))
             stream = RowStream(self._read(context, _needed_text(name, command)), partial(self._is_over, context))
             schema, batches = stream.schema(), _batches(stream)
             # Flight drops what it cannot send. A generator that has begun then ends its stream; one that has not does nothing.
@@ -162,10 +163,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
 
 
 def _batches(stream: RowStream) -> Iterator[pa.Table | None]:
-    """Yield None, then the tables; closing the iterator after that ends the reading."""
+    """Yield None, then the rows; closing the iterator after that ends the reading."""
     with closing(stream), reported():
         yield None
-        yield from stream.tables()
+        for table in stream.tables():
+            yield from cut(table)
 
 
 def _command(descriptor: Any) -> tuple[str, Any]:
