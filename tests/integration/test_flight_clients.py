@@ -174,6 +174,11 @@ def test_jdbc_reads_prepares_lists_and_follows(jdbc: Jdbc, shop: Path) -> None:
     prepared = jdbc.connection.prepareStatement("SELECT status FROM shop.orders WHERE id = ? AS OF LATEST")
     prepared.setString(1, "2")
     assert rows(prepared.executeQuery()) == [("paid",)]
+    update = jdbc.connection.prepareStatement("CREATE HOLD month ON shop.orders AT ?")
+    update.setString(1, held := rows(statement.executeQuery("SHOW HOLDS"))[0][2])
+    assert update.executeUpdate() == 0
+    assert [row[2] for row in rows(statement.executeQuery("SHOW HOLDS"))] == [held, held]
+    assert jdbc.connection.prepareStatement("DROP HOLD month").executeUpdate() == 0
 
     about = jdbc.connection.getMetaData()
     assert (about.getDatabaseProductName(), about.isReadOnly(), about.supportsTransactions()) == (

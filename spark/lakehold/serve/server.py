@@ -106,9 +106,10 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         with reported():
             name, command = _command(descriptor)
             text = _needed_text(name, command)
+            if name.startswith("CommandPreparedStatement"):
+                text = bound(text, (chunk.data for chunk in reader))
             if name == "CommandPreparedStatementQuery":
-                handle = bound(text, (chunk.data for chunk in reader)).encode()
-                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=text.encode())
             else:
                 self._run(context, text)
                 answer = message("DoPutUpdateResult", record_count=_NO_ROWS_CHANGED)
