@@ -24,9 +24,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.java_gateway import launch_gateway as launch_java
 from py4j.protocol import Py4JJavaError
+from pyarrow import flight
 
 from lakehold import artifacts
 from lakehold.lake import connect
+from tests.flight_sql import FlightSqlClient, batches
 from tests.runnable_pages import checked
 from tests.waiting import wait_for
 
@@ -244,6 +246,21 @@ def test_other_machines_need_tls_and_a_token(shop: Path) -> None:
     code, stderr = server.stop()
     assert (code, "Traceback" in stderr) == (0, False)
     wait_for(lambda: server.process.poll() is not None, "the server ends")
+
+
+def test_ctrl_c_ends_the_server_while_a_client_takes_nothing(shop: Path) -> None:
+    server = Server(shop)
+    address = server.address()
+    with closing(FlightSqlClient(address)) as paused, closing(FlightSqlClient(address)) as reading:
+        wide = paused.stream("SELECT repeat('x', 1000000) AS wide FROM range(100)")
+        assert next(batches(wide))
+        followed = batches(reading.stream("SUBSCRIBE shop.orders"))
+        assert next(followed)
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(flight.FlightUnavailableError, match="code: server-stops"):
+            next(followed)
+        _, stderr = server.process.communicate(timeout=120)
+        assert (server.process.returncode, stderr) == (0, "")
 
 
 def self_signed(directory: Path) -> str:
