@@ -6,7 +6,7 @@ Methods import what only they need, so that a short process loads only what it u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakehold.subscribe.limited_read import Reader
     from lakehold.subscribe.output_batches import Batch
-    from lakehold.subscribe.subscription_opening import Opened
+    from lakehold.subscribe.subscription_opening import Opened, Subscribing
 
 
 class LakeChanges:
@@ -131,10 +131,24 @@ class LakeChanges:
         """Open one more Spark session like the lake's, with settings and views of its own, until the block ends."""
         return self._parts.another_session()
 
-    def open_subscription(self, text: str) -> Opened:
-        """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does."""
+    def subscribing_in(self, session: Callable[[], SparkSession]) -> Subscribing:
+        """Return a factory of subscriptions for which Spark works in sessions of `another_session`.
+
+        Args:
+            session: Returns the session for the thread that opens or reads a subscription.
+        """
+        return self._parts.subscribing.elsewhere(session)
+
+    def open_subscription(self, text: str, subscribing: Subscribing | None = None) -> Opened:
+        """Open a SUBSCRIBE on the lake as it is now, before any of it is read. Raises as `follow` does.
+
+        Args:
+            text: One SUBSCRIBE.
+            subscribing: The factory to open it with, of `subscribing_in`; by default one for the lake's own session.
+        """
         from lakehold.spark_errors import readable
         from lakehold.sql.parse import parse_subscription
 
         with readable():
-            return self._parts.subscribing.open(parse_subscription(text, self._parts.settings.catalog_name))
+            opening = subscribing if subscribing is not None else self._parts.subscribing
+            return opening.open(parse_subscription(text, self._parts.settings.catalog_name))

@@ -24,9 +24,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.java_gateway import launch_gateway as launch_java
 from py4j.protocol import Py4JJavaError
+from pyarrow import flight
 
 from lakehold import artifacts
 from lakehold.lake import connect
+from tests.flight_sql import FlightSqlClient, batches
 from tests.runnable_pages import checked
 from tests.waiting import wait_for
 
@@ -177,6 +179,11 @@ def test_jdbc_reads_prepares_lists_and_follows(jdbc: Jdbc, shop: Path) -> None:
     prepared = jdbc.connection.prepareStatement("SELECT status FROM shop.orders WHERE id = ? AS OF LATEST")
     prepared.setString(1, "2")
     assert rows(prepared.executeQuery()) == [("paid",)]
+    update = jdbc.connection.prepareStatement("CREATE HOLD month ON shop.orders AT ?")
+    update.setString(1, held := rows(statement.executeQuery("SHOW HOLDS"))[0][2])
+    assert update.executeUpdate() == 0
+    assert [row[2] for row in rows(statement.executeQuery("SHOW HOLDS"))] == [held, held]
+    assert jdbc.connection.prepareStatement("DROP HOLD month").executeUpdate() == 0
 
     about = jdbc.connection.getMetaData()
     assert (about.getDatabaseProductName(), about.isReadOnly(), about.supportsTransactions()) == (
@@ -248,6 +255,21 @@ def test_other_machines_need_tls_and_a_token(shop: Path) -> None:
     code, stderr = server.stop()
     assert (code, "Traceback" in stderr) == (0, False)
     wait_for(lambda: server.process.poll() is not None, "the server ends")
+
+
+def test_ctrl_c_ends_the_server_while_a_client_takes_nothing(shop: Path) -> None:
+    server = Server(shop)
+    address = server.address()
+    with closing(FlightSqlClient(address)) as paused, closing(FlightSqlClient(address)) as reading:
+        wide = paused.stream("SELECT repeat('x', 1000000) AS wide FROM range(100)")
+        assert next(batches(wide))
+        followed = batches(reading.stream("SUBSCRIBE shop.orders"))
+        assert next(followed)
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(flight.FlightUnavailableError, match="code: server-stops"):
+            next(followed)
+        _, stderr = server.process.communicate(timeout=120)
+        assert (server.process.returncode, stderr) == (0, "")
 
 
 def self_signed(directory: Path) -> str:

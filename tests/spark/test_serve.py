@@ -229,6 +229,9 @@ def test_a_parameter_may_stand_for_a_time_and_for_a_number_of_rows(client: Fligh
         bound = message("CommandPreparedStatementQuery", prepared_statement_handle=answer.prepared_statement_handle)
         assert client.reader(bound).read_all().num_rows == rows, text
     assert [hold.at_ms for hold in shop.lake.holds.all()] == [last]
+    update = message("CommandPreparedStatementUpdate", prepared_statement_handle=b"CREATE HOLD g ON shop.t AT ?")
+    client.put(update, pa.table({"at": [str(first)]}))
+    assert [hold.at_ms for hold in shop.lake.holds.all() if hold.name == "g"] == [first]
 
 
 def test_statements_on_holds_run_once_with_the_role_of_the_token(shop: Shop, tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ def test_a_client_that_leaves_just_before_its_columns_arrive_gives_its_slot_back
     left = threading.Event()
     opened = Lake.open_subscription
 
-    def once_the_client_has_left(lake: Lake, text: str) -> Any:
-        found = opened(lake, text)
+    def once_the_client_has_left(*arguments: Any) -> Any:
+        found = opened(*arguments)
         left.wait(60)
         return found
 
@@ -157,3 +157,19 @@ def test_a_client_that_leaves_just_before_its_columns_arrive_gives_its_slot_back
                 client.connection.do_get(ticket, flight.FlightCallOptions(timeout=milliseconds / 1_000)).read_all()
             left.set()
             assert client.rows("SELECT count(*) AS n FROM shop.t") == [{"n": 2}]
+
+
+@pytest.mark.parametrize("clauses", ["", "WITH (SNAPSHOT = false)"])
+def test_a_subscription_that_spark_computes_ends_with_its_client(shop: Shop, clauses: str) -> None:
+    slow = "SELECT count(*) AS n FROM shop.t JOIN range(100000000000) r ON t.id % 7 = r.id % 5"
+    shop.write((3, "c"))
+    tracker = shop.lake.spark.sparkContext.statusTracker()
+    with served(shop.lake, Door(max_statements=1)) as address, closing(FlightSqlClient(address)) as client:
+        reader = client.stream(f"SUBSCRIBE ({slow}) {clauses} AS OF EARLIEST")
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(next, batches(reader))
+            wait_for(lambda: bool(tracker.getActiveStageIds()), "Spark computes")
+            reader.cancel()
+            assert reading.exception() is not None
+        wait_for(lambda: not tracker.getActiveStageIds(), "Spark is interrupted")
+        assert client.rows("SELECT count(*) AS n FROM shop.t") == [{"n": 3}]

@@ -6,6 +6,7 @@ The command `lakehold` always imports this module, so that the command below imp
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +44,7 @@ def serve(  # noqa: PLR0913 - a command's options
     output = open_output(OutputFormat.TABLE, sys.stdout, sys.stderr)
     with reported(output):
         from lakehold.lake import connect
+        from lakehold.serve.server import has_abandoned_requests
         from lakehold.serve.serving import Door, served
 
         stop = stop_on_signal()
@@ -50,3 +52,7 @@ def serve(  # noqa: PLR0913 - a command's options
         with connect(warehouse) as lake, metrics_of(lake, metrics, output), served(lake, door) as address:
             typer.echo(address)
             stop.wait()
+    if has_abandoned_requests():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -38,7 +38,7 @@ def with_nulls(text: str) -> str:
 
 
 def bound(text: str, batches: Iterable[pa.RecordBatch]) -> str:
-    """Return the statement with the values of one row for its parameters.
+    """Return the statement with the values of one row for its parameters. Without parameters there need not be a row.
 
     Raises:
         LakeholdError: The number of rows or of values does not fit, or a value has no literal.
@@ -49,10 +49,11 @@ def bound(text: str, batches: Iterable[pa.RecordBatch]) -> str:
         rows += zip(*(column.to_pylist() for column in batch.slice(0, _TOO_MANY).columns), strict=True)
         if len(rows) >= _TOO_MANY:
             break
-    if len(rows) != 1 or len(rows[0]) != len(places):
+    if (len(rows) != 1 or len(rows[0]) != len(places)) and (rows or places):
         raise _unfit(f"It takes {len(places)} values, in one row.")
     try:
-        return _replaced(text, places, [_literal(place, value) for place, value in zip(places, rows[0], strict=True)])
+        values = rows[0] if rows else ()
+        return _replaced(text, places, [_literal(place, value) for place, value in zip(places, values, strict=True)])
     except TypeError as error:
         raise _unfit(f"{error}.") from None
 
@@ -84,7 +85,8 @@ def _literal(place: _Place, value: Any) -> str:
 
 def _replaced(text: str, places: Sequence[_Place], literals: Sequence[str]) -> str:
     for place, value in reversed(list(zip(places, literals, strict=True))):
-        text = f"{text[: place.start]}{value}{text[place.start + 1 :]}"
+        # Without blanks a negative number after a minus would begin a comment, and a word after a number would join it.
+        text = f"{text[: place.start]} {value} {text[place.start + 1 :]}"
     return text
 
 

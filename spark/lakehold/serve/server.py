@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 from pyarrow import flight
@@ -22,10 +23,13 @@ from lakehold.serve.faults import reported
 from lakehold.serve.messages import message, packed, unpacked
 from lakehold.serve.parameters import bound, parameter_schema, with_nulls
 from lakehold.serve.statement_rows import Statements
-from lakehold.serve.streaming import Read, Rows, RowStream, columns_alone
+from lakehold.serve.streaming import Read, Rows, RowStream, columns_alone, cut
 from lakehold.serve.tokens import Tokens
 
 _CREATE_PREPARED, _CLOSE_PREPARED = "CreatePreparedStatement", "ClosePreparedStatement"
+_STOPS_WITHIN_S = 5.0
+"""How long a server that stops waits for its requests: one whose client takes no rows never ends, and gRPC cannot be told to."""
+_STOPPING = "lakehold-stops"
 _NO_ROWS_CHANGED = 0
 """Drivers of JDBC take -1, which means unknown, for a query, and run the statement once more."""
 
@@ -51,11 +55,16 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         )
         self._statements = statements
         self._is_closing = threading.Event()
+        self._streams: WeakSet[RowStream] = WeakSet()
 
     def close(self) -> None:
-        """End what clients read, and stop."""
+        """End what clients read, and stop; requests whose clients take no rows are abandoned."""
         self._is_closing.set()
-        self.shutdown()
+        stopping = threading.Thread(target=self.shutdown, name=_STOPPING, daemon=True)
+        stopping.start()
+        stopping.join(_STOPS_WITHIN_S)
+        for stream in list(self._streams):
+            stream.close()
 
     def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
         """Describe the rows of a command, and give the ticket for them."""
@@ -79,8 +88,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
             name, command = unpacked(ticket.ticket)
             if listing_schema(name, command) is not None:
                 tables = context.get_middleware(CLIENT).access.tables
-                return flight.RecordBatchStream(listing(self._statements.lake, name, command, tables))
-            stream = RowStream(self._read(context, _needed_text(name, command)), partial(self._is_over, context))
+                listed = listing(self._statements.lake, name, command, tables)
+                return flight.GeneratorStream(listed.schema, cut(listed))
+            stream = self._stream(context, self._read(context, _needed_text(name, command)))
             schema, batches = stream.schema(), _batches(stream)
             # Flight drops what it cannot send. A generator that has begun then ends its stream; one that has not does nothing.
             next(batches)
@@ -105,9 +115,10 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         with reported():
             name, command = _command(descriptor)
             text = _needed_text(name, command)
+            if name.startswith("CommandPreparedStatement"):
+                text = bound(text, (chunk.data for chunk in reader))
             if name == "CommandPreparedStatementQuery":
-                handle = bound(text, (chunk.data for chunk in reader)).encode()
-                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=text.encode())
             else:
                 self._run(context, text)
                 answer = message("DoPutUpdateResult", record_count=_NO_ROWS_CHANGED)
@@ -123,7 +134,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
 
     def _columns(self, context: Any, text: str) -> pa.Schema:
         read = self._read(context, with_nulls(text))
-        with closing(RowStream(columns_alone(read), partial(self._is_over, context))) as stream:
+        with closing(self._stream(context, columns_alone(read))) as stream:
             return stream.schema()
 
     def _prepared(self, context: Any, text: str) -> bytes:
@@ -140,10 +151,15 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         return packed(answer)
 
     def _run(self, context: Any, text: str) -> None:
-        stream = RowStream(self._read(context, text), partial(self._is_over, context))
+        stream = self._stream(context, self._read(context, text))
         stream.schema()
         for _ in stream.tables():
             pass
+
+    def _stream(self, context: Any, read: Read) -> RowStream:
+        stream = RowStream(read, partial(self._is_over, context))
+        self._streams.add(stream)
+        return stream
 
     def _read(self, context: Any, text: str) -> Read:
         access = context.get_middleware(CLIENT).access
@@ -161,11 +177,17 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         return bool(context.is_cancelled())
 
 
+def has_abandoned_requests() -> bool:
+    """Return whether a server still waits for clients that take no rows: the end of Python would wait for them, too."""
+    return any(thread.name == _STOPPING for thread in threading.enumerate())
+
+
 def _batches(stream: RowStream) -> Iterator[pa.Table | None]:
-    """Yield None, then the tables; closing the iterator after that ends the reading."""
+    """Yield None, then the rows; closing the iterator after that ends the reading."""
     with closing(stream), reported():
         yield None
-        yield from stream.tables()
+        for table in stream.tables():
+            yield from cut(table)
 
 
 def _command(descriptor: Any) -> tuple[str, Any]:

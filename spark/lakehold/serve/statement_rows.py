@@ -38,6 +38,7 @@ class Statements:
         self.lake = lake
         self._slots = slots
         self._sessions = QuerySessions(lake)
+        self._subscribing = lake.subscribing_in(self._sessions.current)
         self._of_roles: dict[str | None, Lake] = {}
         self._opening = Lock()
 
@@ -84,15 +85,15 @@ class Statements:
                 yield pa.Table.from_pydict({"notice": list(notices)}, _NOTICES)
 
     def _subscription(self, text: str, stop: Event) -> Rows:
-        opened = self.lake.open_subscription(text)
-        yield opened.schema
-        with readable():
+        with self._sessions.borrowed(stop), readable():
+            opened = self.lake.open_subscription(text, self._subscribing)
+            yield opened.schema
             for chunk in opened.follow(stop):
                 if isinstance(chunk, OutputChunk):
                     yield chunk.rows
 
     def _query(self, text: str, stop: Event) -> Rows:
-        with self._sessions.borrowed(stop) as session, self.lake.open_query(text, session) as frame:
+        with self._sessions.borrowed(stop), self.lake.open_query(text, self._sessions.current()) as frame:
             rows = of_arrow_types(frame)
             types = arrow_schema_of(rows.schema).types
             schema = pa.schema(list(zip(frame.columns, types, strict=True)))

@@ -17,6 +17,8 @@ _AHEAD = 2
 """Tables that are read before the client has taken them."""
 _LOOK_S = 0.2
 """How often a request without rows looks whether its client has left."""
+_BATCH_BYTES = 4 << 20
+"""Size from which a batch is cut: gRPC's clients in Go, as ADBC's driver is one, take no message over 16 MiB by default."""
 
 Rows = Generator[pa.Schema | pa.Table, None, None]
 """The columns, then tables of rows."""
@@ -98,3 +100,13 @@ def columns_alone(read: Read) -> Read:
             yield next(rows)
 
     return read_columns
+
+
+def cut(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in tables that fit in a message; a wider row is alone."""
+    if table.nbytes <= _BATCH_BYTES or table.num_rows <= 1:
+        yield table
+        return
+    middle = table.num_rows // 2
+    yield from cut(table.slice(0, middle))
+    yield from cut(table.slice(middle))

@@ -26,7 +26,7 @@ from lakehold.subscribe.remembered import Remembered
 from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
 from lakehold.subscribe.statement import Raw, Subscribe, refuse_history
 from lakehold.subscribe.subscription import Subscription, Window, window
-from lakehold.subscribe.table_diffs import DiffReading
+from lakehold.subscribe.table_diffs import QUERIES_REMEMBERED, DiffReading
 from lakehold.timeline.timelines import Timelines, common_window, together
 
 _POLL_S = 0.5
@@ -135,9 +135,9 @@ class Subscribing:
         return replace(self, reading=replace(self.reading, spark=on_spark))
 
     def elsewhere(self, session: Callable[[], SparkSession]) -> Subscribing:
-        """Return the same for a session that is opened when it is needed, and that shares no cached queries."""
+        """Return the same for sessions that are opened when they are needed, with cached queries of its own."""
         on_spark = replace(self.reading.spark, session=session)
-        return replace(self, reading=replace(self.reading, spark=on_spark, opened=Remembered(1)))
+        return replace(self, reading=replace(self.reading, spark=on_spark, opened=Remembered(QUERIES_REMEMBERED)))
 
     def open(self, statement: Subscribe, *, is_users: bool = True) -> Opened:
         """Open `statement` on the lake as it is now.

@@ -35,7 +35,7 @@ from lakehold.timeline.timelines import Timeline
 _AHEAD = 64
 """Number of steps whose metadata is read ahead, if storage answers slowly."""
 
-_QUERIES_REMEMBERED = 200
+QUERIES_REMEMBERED = 200
 
 _SMALL_BYTES = 1 << 16
 """File size up to which reading is mostly work of Python, which threads cannot do at once, and not of Arrow."""
@@ -67,7 +67,7 @@ class DiffReading:
         default_factory=lambda: Remembered(VECTORS_REMEMBERED)
     )
     groups: KeptGroups = field(default_factory=KeptGroups)
-    opened: Remembered[Hashable, Any] = field(default_factory=lambda: Remembered(_QUERIES_REMEMBERED))
+    opened: Remembered[Hashable, Any] = field(default_factory=lambda: Remembered(QUERIES_REMEMBERED))
 
 
 _Keyed = Sequence[tuple[DiffKey, Step]]
