@@ -6,20 +6,22 @@ A durable client is a program that follows one or more SUBSCRIBEs, and continues
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Event
+from threading import Event, RLock
 
 import pyarrow as pa
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.failpoints import failpoint
 from lakehold.publish.follower import FollowedWindow
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.known_columns import KnownColumns
-from lakehold.state.lease import HeldLease
-from lakehold.state.subscribers import SubscriberStore
-from lakehold.subscribe.output_batches import OutputChunk, Row
+from lakehold.settings import Settings
+from lakehold.state.lease import HeldLease, leased
+from lakehold.state.subscribers import Subscriber, SubscriberStore
+from lakehold.subscribe.output_batches import OutputChunk, Row, StreamedTables, Unread, leave
 from lakehold.subscribe.row_values import tuples
 
 ONLY = ""
@@ -36,18 +38,24 @@ class DeliveredRows:
         columns: Names of the columns.
     """
 
-    def __init__(self, columns: tuple[str, ...], chunks: Iterator[OutputChunk]) -> None:
+    def __init__(self, columns: tuple[str, ...], tables: StreamedTables) -> None:
         self.columns = columns
-        self._chunks = chunks
+        self._tables = tables
 
     def __iter__(self) -> Iterator[Row]:
-        """Iterate over the rows, once, without keeping them: a snapshot may have any size."""
+        """Iterate over the rows, once: a snapshot may have any size.
+
+        Rows that are read when the next delivery has begun are in memory, unless they were acknowledged: then this raises.
+
+        Raises:
+            DefinitionError: The rows were read before, or acknowledged unread.
+        """
         for table in self.tables():
             yield from tuples(table)
 
     def tables(self) -> Iterator[pa.Table]:
         """Iterate over the rows as Arrow tables, once."""
-        return (chunk.rows for chunk in self._chunks)
+        return iter(self._tables)
 
 
 class Delivery:
@@ -80,7 +88,7 @@ class Delivery:
         return self._rows.columns
 
     def __iter__(self) -> Iterator[Row]:
-        """Iterate over the rows of the client's only statement, once, without keeping them: a snapshot may have any size."""
+        """Iterate over the rows of the client's only statement, once: see `DeliveredRows`."""
         return iter(self._rows)
 
     def tables(self) -> Iterator[pa.Table]:
@@ -88,7 +96,14 @@ class Delivery:
         return self._rows.tables()
 
     def acknowledge(self) -> None:
-        """Mark this timestamp and all before it as processed: they will not be delivered again."""
+        """Mark this timestamp and all before it as processed: they will not be delivered again.
+
+        After the last delivery this also works when the run is over, until another run begins.
+
+        Raises:
+            SubscriberBusy: The run is over, and another process runs the client.
+            LeaseLost: Another process took the client over, or ran it since.
+        """
         self._acknowledge()
 
     @property
@@ -104,34 +119,71 @@ class Delivery:
 
 
 class DeliveryPosition:
-    """The stored position of a client that this process runs.
+    """The stored position of a client that this process runs, or ran last.
 
     Args:
         store: Stores the position.
         lease: The lease of this process.
-        name: The client's name.
+        client: The client, read under the lease.
         input_hold: The client's hold.
         known: The columns that it has read.
+        settings: Says how long a lease lasts.
     """
 
-    def __init__(
-        self, store: SubscriberStore, lease: HeldLease, name: str, input_hold: InputHold, known: KnownColumns
+    def __init__(  # noqa: PLR0913 - what it stores, and where
+        self,
+        store: SubscriberStore,
+        lease: HeldLease,
+        client: Subscriber,
+        input_hold: InputHold,
+        known: KnownColumns,
+        settings: Settings,
     ) -> None:
         self._store = store
         self._lease = lease
-        self._name = name
+        self._name = client.name
+        self._epoch = client.epoch
         self._input_hold = input_hold
         self._known = known
+        self._settings = settings
+        self._is_over = False
+
+    def end(self) -> None:
+        """Release the lease, as the run is over: what is acknowledged from now on takes it again."""
+        self._is_over = True
+        self._lease.release()
 
     def confirm(self) -> None:
         """Raise `LeaseLost` if another process runs the client."""
         self._lease.confirm()
 
     def store(self, position_ms: int) -> None:
-        """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow."""
+        """Store that all below `position_ms` (exclusive) is acknowledged, then let the hold follow.
+
+        Raises:
+            SubscriberBusy: The run is over, and another process runs the client.
+            LeaseLost: Another process took the client over, or ran it since.
+        """
+        if self._is_over:
+            self._store_late(position_ms)
+            return
         self._store.move(self._name, self._lease.holder, position_ms, columns=self._known.columns)
         failpoint("after-acknowledgement")
         self._input_hold.advance(position_ms)
+
+    def _store_late(self, position_ms: int) -> None:
+        with leased(self._store, self._name, self._settings) as lease:
+            client = self._store.find(self._name)
+            # Each process that takes the lease begins an epoch: any other one than the next belongs to a later run.
+            if client is None or client.epoch != self._epoch + 1:
+                raise LeaseLost(
+                    f'durable client "{self._name}" was run again before this delivery was acknowledged',
+                    detail="The later run had the delivery, too, and decides whether it comes again.",
+                    hint="Acknowledge deliveries before another run of the client begins.",
+                )
+            self._epoch = client.epoch
+            self._store.move(self._name, lease.holder, position_ms, columns=self._known.columns)
+            self._input_hold.advance(position_ms, at_once=True)
 
     def advance_hold(self, position_ms: int) -> None:
         """Move the hold to the client's position at once."""
@@ -149,6 +201,7 @@ class DeliveryRun:
     def __init__(self, position: DeliveryPosition, position_ms: int | None) -> None:
         self._position = position
         self._position_ms = position_ms
+        self._lock = RLock()
         self._delivered_ms: int | None = None
         self._complete_ms: int | None = None
         self._quiet_s = time.monotonic()
@@ -180,7 +233,7 @@ class DeliveryRun:
                 delivered = {name: each.of(timestamp) for name, each in zip(statements, outputs, strict=True)}
                 yield Delivery(timestamp, delivered, partial(self._acknowledge, timestamp + 1), is_snapshot=is_snapshot)
                 is_snapshot = False
-                rows += sum(each.skip(timestamp) for each in outputs)
+                rows += sum(each.leave(is_acknowledged=self._is_acknowledged(timestamp)) for each in outputs)
                 is_over = (stop is not None and stop.is_set()) or (max_rows is not None and rows >= max_rows)
             if timestamp is None:
                 self._complete_ms = window.until_ms
@@ -192,15 +245,23 @@ class DeliveryRun:
         if self._position_ms is not None:
             self._position.advance_hold(self._position_ms)
 
+    def end(self) -> None:
+        """End the run between two acknowledgements, which other threads may make."""
+        with self._lock:
+            self._position.end()
+
+    def _is_acknowledged(self, timestamp: int) -> bool:
+        return self._position_ms is not None and timestamp < self._position_ms
+
     def _acknowledge(self, position_ms: int) -> None:
-        if self._position_ms is None or position_ms > self._position_ms:
-            self._position.store(position_ms)
-            self._position_ms = position_ms
+        with self._lock:
+            if not self._is_acknowledged(position_ms - 1):
+                self._position.store(position_ms)
+                self._position_ms = position_ms
 
     def _store_complete(self) -> None:
         """Store below which time all rows were delivered, once everything delivered is acknowledged."""
-        delivered_ms, position_ms = self._delivered_ms, self._position_ms
-        is_open = delivered_ms is not None and (position_ms is None or position_ms <= delivered_ms)
+        is_open = self._delivered_ms is not None and not self._is_acknowledged(self._delivered_ms)
         if self._complete_ms is not None and not is_open:
             self._acknowledge(self._complete_ms)
             self._quiet_s = time.monotonic()
@@ -214,25 +275,27 @@ class _Output:
         self._chunks = chunks
         self._rows = 0
         self.next = self._take()
+        self._unread: Unread
+        self._given: weakref.ref[StreamedTables]
 
     def of(self, timestamp: int) -> DeliveredRows:
         """Return the rows of a timestamp, which is that of the next chunk or an earlier one."""
         self._rows = 0
-        return DeliveredRows(self._columns, self._of(timestamp))
+        self._unread = Unread(self._of(timestamp))
+        tables = StreamedTables(self._unread)
+        self._given = weakref.ref(tables)
+        return DeliveredRows(self._columns, tables)
 
-    def skip(self, timestamp: int) -> int:
-        """Pass the rows of a timestamp that its delivery was not asked for; return how many it has in all."""
-        for _ in self._of(timestamp):
-            pass
+    def leave(self, *, is_acknowledged: bool) -> int:
+        """Go on behind the timestamp that was delivered last; return how many rows it has in all."""
+        leave(self._given, self._unread, keeps=not is_acknowledged)
         return self._rows
 
-    def _of(self, timestamp: int) -> Iterator[OutputChunk]:
+    def _of(self, timestamp: int) -> Iterator[pa.Table]:
         while self.next is not None and self.next.mz_timestamp == timestamp:
-            taken = self.next
-            yield taken
-            if self.next is taken:
-                self._rows += taken.rows.num_rows
-                self.next = self._take()
+            yield self.next.rows
+            self._rows += self.next.rows.num_rows
+            self.next = self._take()
 
     def _take(self) -> OutputChunk | None:
         return next(self._chunks, None)

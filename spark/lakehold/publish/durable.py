@@ -132,11 +132,14 @@ class DurableClient:
         with leased(self._store, self.name, self._settings) as lease:
             subscriber = self._register()
             opened, is_snapshot = self._opened(subscriber)
-            position = DeliveryPosition(self._store, lease, self.name, self._input_hold, self._known)
+            position = DeliveryPosition(self._store, lease, subscriber, self._input_hold, self._known, self._settings)
             ends = stop if timeout is None else Deadline(stop or Event(), timeout)
             windows = self._followed.windows(opened, ends)
             run = DeliveryRun(position, subscriber.position_ms)
-            yield from run.of(self._statements, windows, stop, is_snapshot=is_snapshot, max_rows=max_rows)
+            try:
+                yield from run.of(self._statements, windows, stop, is_snapshot=is_snapshot, max_rows=max_rows)
+            finally:
+                run.end()
 
     def forget(self) -> None:
         """Drop the client's hold and forget its position; its next run starts over.

@@ -15,6 +15,7 @@ from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
 from lakehold.subscribe.subscription_opening import Opened, Subscribing
 from lakehold.timeline.as_of import LATEST, AsOf
+from lakehold.timeline.continuation import check_continues
 from lakehold.timeline.net import net_timelines
 from lakehold.timeline.timelines import Timeline, common_window, together
 
@@ -147,7 +148,7 @@ class FollowedTogether:
             stop: Ends the windows when set; checked before each poll of the lake. None: they end with what can be read now.
         """
         now = [*opened]
-        found = _together(each.timelines for each in now)
+        read = found = _together(each.timelines for each in now)
         until_ms = _frontier_ms(found)
         firsts = []
         for follower, first, timelines in zip(self.followers, now, found, strict=True):
@@ -164,7 +165,9 @@ class FollowedTogether:
                 if _columns(found[place]) != _columns(now[place].timelines):
                     now[place] = follower.from_position(until_ms)
                     found[place] = now[place].timelines
-            found = _together(found)
+            for each, before, timelines in zip(now, read, found, strict=True):
+                check_continues(before, timelines, until_ms, each.subscription.timelines.holds)
+            read = found = _together(found)
             upper_ms = _frontier_ms(found)
             outputs = tuple(
                 each.subscription.changes(follower.shown(timelines, after_ms, upper_ms), after_ms, upper_ms)

@@ -96,7 +96,9 @@ class HeldLease:
         self._renewer.start()
 
     def release(self) -> None:
-        """Stop renewing and release the lease."""
+        """Stop renewing and release the lease, if that is still to be done."""
+        if self._done.is_set():
+            return
         self._done.set()
         self._renewer.join()
         if self._lost is None:

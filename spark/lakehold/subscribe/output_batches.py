@@ -9,10 +9,12 @@ import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
+from lakehold.errors import DefinitionError
 from lakehold.subscribe.row_values import tuples
 
 Row = tuple[Any, ...]
@@ -33,6 +35,100 @@ class Complete:
     until_ms: int
 
 
+class Unread(Iterator[pa.Table]):
+    """The tables of a timestamp that are not read yet. If reading them fails, it fails again: a failed output never seems to end.
+
+    Args:
+        tables: Reads the tables.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._tables = tables
+        self._failure: BaseException | None = None
+
+    def __next__(self) -> pa.Table:
+        """Read the next table."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._tables)
+        except StopIteration:
+            raise
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+
+class StreamedTables:
+    """The rows of one timestamp as Arrow tables: streamed from the output, once. It loses no row in silence.
+
+    The reader of the output calls `keep` or `skip` before the next timestamp; another thread may iterate meanwhile.
+
+    Args:
+        unread: The tables, which the output reads as they are taken.
+    """
+
+    def __init__(self, unread: Unread) -> None:
+        self._unread: Iterator[pa.Table] = unread
+        self._lock = Lock()
+        self._is_begun = False
+        self._kept: list[pa.Table] | None = None
+        self._skipped_rows = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Iterate over the tables: once, or often if all are kept.
+
+        Raises:
+            DefinitionError: They have been iterated over, or were skipped.
+        """
+        if self._kept is not None:
+            return iter(self._kept)
+        if self._is_begun:
+            raise DefinitionError(
+                "these rows were read before",
+                code="rows-read",
+                detail="The rows of a timestamp are streamed, once, so that a snapshot may have any size.",
+                hint="Keep them in a list if you need them twice; batch.rows does so for a batch that nothing has read yet.",
+            )
+        self._is_begun = True
+        return iter(self._take, None)
+
+    def keep(self) -> None:
+        """Read what is unread into memory, for those who iterate later."""
+        with self._lock:
+            if self._kept is None:
+                rest = list(self._unread)
+                self._unread = iter(rest)
+                self._kept = None if self._is_begun else rest
+
+    def skip(self) -> None:
+        """Drop what is unread; taking it later is an error."""
+        with self._lock:
+            self._skipped_rows = sum(table.num_rows for table in self._unread)
+
+    def _take(self) -> pa.Table | None:
+        with self._lock:
+            if self._skipped_rows:
+                raise DefinitionError(
+                    "these rows were acknowledged before they were read",
+                    code="delivery-passed",
+                    detail=f"{self._skipped_rows:,} of them are not kept, as acknowledged rows are never delivered again.",
+                    hint="Read all rows before you acknowledge them. A callback that returns acknowledges its rows.",
+                )
+            return next(self._unread, None)
+
+
+def leave(given: weakref.ref[StreamedTables], unread: Unread, *, keeps: bool = True) -> None:
+    """Bring the output behind the rows of a timestamp that was given to a reader; those are kept only if somebody has them."""
+    if (tables := given()) is not None:
+        if keeps:
+            tables.keep()
+        else:
+            tables.skip()
+    for _ in unread:
+        pass
+
+
 class Batch:
     """The complete rows of one timestamp; with PROGRESS also the progress rows around them.
 
@@ -43,15 +139,14 @@ class Batch:
         columns: Names of the columns.
     """
 
-    def __init__(self, timestamp: int, columns: tuple[str, ...], tables: Iterator[pa.Table]) -> None:
+    def __init__(self, timestamp: int, columns: tuple[str, ...], tables: StreamedTables) -> None:
         self.timestamp = timestamp
         self.columns = columns
-        self._unread = tables
-        self._kept: list[pa.Table] | None = None
+        self._tables = tables
 
     def tables(self) -> Iterator[pa.Table]:
         """Return the rows as Arrow tables. They can be read once, unless the batch has been kept."""
-        return iter(self._kept) if self._kept is not None else self._unread
+        return iter(self._tables)
 
     def __iter__(self) -> Iterator[Row]:
         for table in self.tables():
@@ -64,30 +159,26 @@ class Batch:
         return list(self)
 
     def keep(self) -> None:
-        """Keep the rows that have not been read yet, because the next batch is about to be read."""
-        if self._kept is None:
-            self._kept = list(self._unread)
+        """Keep the rows that have not been read yet in memory."""
+        self._tables.keep()
 
 
 def batches(chunks: Iterable[OutputChunk | Complete], columns: tuple[str, ...]) -> Iterator[Batch]:
     """Group chunks, which come with ascending timestamps, into batches.
 
-    `Complete` ends a batch without waiting for the next chunk. A batch that its reader has dropped is not kept in memory when the
-    next batch is requested.
+    `Complete` ends a batch without waiting for the next chunk. When the next batch is requested, unread rows are kept in memory,
+    unless the reader has dropped them.
     """
     reader = _ChunkReader(iter(chunks))
     while reader.skip_ends():
-        tables = reader.read_timestamp()
+        unread = Unread(reader.read_timestamp())
+        tables = StreamedTables(unread)
+        given = weakref.ref(tables)
         batch = Batch(reader.timestamp, columns, tables)
-        held = weakref.ref(batch)
+        del tables
         yield batch
         del batch
-        kept = held()
-        if kept is not None:
-            kept.keep()
-            del kept
-        for _ in tables:
-            pass
+        leave(given, unread)
 
 
 class _ChunkReader:

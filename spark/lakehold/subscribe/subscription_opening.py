@@ -27,6 +27,7 @@ from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
 from lakehold.subscribe.statement import Raw, Subscribe, refuse_history
 from lakehold.subscribe.subscription import Subscription, Window, window
 from lakehold.subscribe.table_diffs import QUERIES_REMEMBERED, DiffReading
+from lakehold.timeline.continuation import check_continues
 from lakehold.timeline.timelines import Timelines, common_window, together
 
 _POLL_S = 0.5
@@ -94,7 +95,8 @@ class Opened:
         lease.move(max(self.window.as_of_ms, self.window.until_ms - 1))
         yield Complete(self.window.until_ms)
         subscription, up_to_ms = self.subscription, self.subscription.statement.up_to_ms
-        until_ms = reported_ms = self.window.until_ms
+        read, until_ms = self.timelines, self.window.until_ms
+        reported_ms = until_ms
         while (up_to_ms is None or until_ms < up_to_ms) and not stop.wait(_POLL_S):
             seen = Window(until_ms - 1, until_ms)
             timelines = subscription.timelines_of(seen)
@@ -102,6 +104,8 @@ class Opened:
             upper_ms = upper_ms if up_to_ms is None else min(upper_ms, up_to_ms)
             if upper_ms <= until_ms:
                 continue
+            check_continues(read, timelines, until_ms, subscription.timelines.holds)
+            read = timelines
             for chunk in subscription.changes(timelines, until_ms - 1, upper_ms):
                 reported_ms = upper_ms
                 yield chunk

@@ -1,0 +1,109 @@
+"""A reader that follows a table ends when another table has its name: the changes of that one do not continue the first.
+
+Each reader has read the table's rows before the table is replaced, and is asked for the next changes afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Event
+
+import pyarrow as pa
+import pytest
+
+from lakehold.errors import NotReadable
+from lakehold.lake import Lake
+from lakehold.times import now_ms
+from tests.conftest import LakeFactory
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def lake(make_lake: LakeFactory) -> Lake:
+    made = make_lake(foreign_lag_ms=0)
+    made.catalog.create_namespace("shop")
+    create(made, "shop.t", 1, 2)
+    return made
+
+
+def create(lake: Lake, name: str, *ids: int) -> None:
+    lake.catalog.create_table(name, COLUMNS)
+    add(lake, *ids, name=name)
+
+
+def add(lake: Lake, *ids: int, name: str = "shop.t") -> None:
+    table = lake.catalog.load_table(name)
+    table.append(pa.table({"id": list(ids)}, COLUMNS))
+    wait_for(lambda: now_ms() > table.metadata.last_updated_ms)
+
+
+def recreate(lake: Lake) -> None:
+    """Drop the table, and create it again with the same columns."""
+    lake.catalog.drop_table("shop.t")
+    create(lake, "shop.t", 3)
+
+
+def swap(lake: Lake) -> None:
+    """Put the table `shop.next`, which is as old as the first one, in its place."""
+    lake.catalog.rename_table("shop.t", "shop.last")
+    lake.catalog.rename_table("shop.next", "shop.t")
+    add(lake, 4)
+
+
+def followed(lake: Lake) -> Iterator[object]:
+    return lake.follow("SUBSCRIBE shop.t")
+
+
+def read_to_the_end(lake: Lake) -> Iterator[object]:
+    return iter(lake.read("SUBSCRIBE shop.t", timeout=None))
+
+
+def delivered(lake: Lake) -> Iterator[object]:
+    for delivery in lake.durable("app", "SUBSCRIBE shop.t").deliveries(Event()):
+        delivery.acknowledge()
+        yield delivery
+
+
+def published(lake: Lake) -> Iterator[object]:
+    lake.sql("CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE shop.t")
+    return lake.subscriptions.publisher("s").publish(Event())
+
+
+def refreshed(lake: Lake) -> Iterator[object]:
+    lake.sql("CREATE MATERIALIZED VIEW bi.v AS SELECT count(*) AS n FROM shop.t")
+    return lake.subscriptions.publisher("bi.v").publish(Event())
+
+
+READERS = (followed, read_to_the_end, delivered, published, refreshed)
+CASES = ((recreate, "not-readable"), (swap, "table-replaced"))
+
+
+@pytest.mark.parametrize(("replace", "code"), CASES, ids=["recreated", "swapped"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_ends_when_another_table_has_the_name(
+    lake: Lake, reader: Callable[[Lake], Iterator[object]], replace: Callable[[Lake], None], code: str
+) -> None:
+    create(lake, "shop.next", 1, 2)
+    given = reader(lake)
+    next(given)
+    replace(lake)
+    with pytest.raises(NotReadable) as ended:
+        next(given)
+    assert ended.value.code == code
+
+
+def test_a_reader_reads_on_in_a_table_that_was_empty_replaced_or_emptied(lake: Lake) -> None:
+    """Insert the first rows, then replace the table by a statement of Iceberg's, which keeps the table and its history."""
+    lake.catalog.create_table("shop.u", COLUMNS)
+    follower = lake.follow("SUBSCRIBE shop.u")
+    assert next(follower).rows == []
+    add(lake, 1, name="shop.u")
+    assert [row[1:] for row in next(follower).rows] == [(1, 1)]
+    lake.sql("CREATE OR REPLACE TABLE shop.u USING iceberg AS SELECT 2L AS id")
+    assert [row[1:] for row in next(follower).rows] == [(-1, 1), (1, 2)]
+    lake.sql("TRUNCATE TABLE shop.u")
+    assert [row[1:] for row in next(follower).rows] == [(-1, 2)]
