@@ -128,6 +128,7 @@ class Runner:
         schemas: Directory of the tables' contracts; None: there are none.
         catalog_name: Name of the lake's catalog, with which names of tables may begin.
         names: Returns the full names of all tables of the catalog, to suggest one.
+        has_session: Returns whether the session is open: the catalog of a new one is the lake's.
     """
 
     store: DefinitionStore
@@ -141,6 +142,7 @@ class Runner:
     schemas: Path | None = None
     catalog_name: str = DEFAULT_CATALOG
     names: Callable[[], Iterable[str]] = tuple
+    has_session: Callable[[], bool] = lambda: False
 
     def run(self, sql: str) -> Result:
         """Run every statement of `sql`; return the result of the last one, with the notices of all.
@@ -180,7 +182,7 @@ class Runner:
     def _complete(self, statement: S) -> S:
         if isinstance(statement, CreateTable):
             return replace(statement, table=with_contract(statement.table, self.schemas))
-        return with_full_name(statement, self.spark)
+        return with_full_name(statement, self.catalog_name, self.spark, self.has_session)
 
     def _run_statement(self, parsed: ParsedStatement) -> Result:
         change = DefinitionChange([parsed], self.holds.all, self._check)

@@ -131,7 +131,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             written = replace(parsed.written, tokens=parsed.written.tokens[1:])
             return Plan((ExplainPlan(plan(replace(parsed, statement=statement, written=written), definitions, holds)),))
         case RetainHistory(name, retained_ms):
-            return retain_history(name, retained_ms, definitions)
+            return retain_history(name, retained_ms, definitions, parsed.written.catalog)
         case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
             return alter_derived(definitions.view(name), options)
         case AlterDerived(_, name, options):
