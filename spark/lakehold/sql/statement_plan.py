@@ -353,9 +353,16 @@ def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Defi
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
     """Refuse to change a fed table by hand: its rows would no longer equal its topic's."""
-    if verb in ("", "RENAME") or target not in definitions.tables:
+    if not verb or target not in definitions.tables:
         return
     table = definitions.tables[target].definition
+    if verb == "RENAME":
+        raise DefinitionError(
+            f'table "{target}" is fed by source "{table.source}"',
+            code="table-fed",
+            detail="Under another name, its source would not find it.",
+            hint="Create another table from the same topic under the new name, and drop this one once that one is in sync.",
+        )
     raise DefinitionError(
         f'table "{target}" is fed by source "{table.source}"',
         code="table-fed",
