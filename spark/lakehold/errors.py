@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakehold.printable import printable
+from lakehold.secret_names import without_secrets
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class Place:
         return self.sql.count("\n", 0, self.start) + 1
 
     def excerpt(self) -> str:
-        """Return the line of the part, with carets under the part."""
+        """Return the line of the part, with carets under the part and without secrets."""
         line_start = self.sql.rfind("\n", 0, self.start) + 1
         line_end = self.sql.find("\n", self.start)
-        text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
+        text = without_secrets(self.sql, line_start, line_end if line_end >= 0 else len(self.sql))
         column = self.start - line_start
         end = column + min(self.end_exclusive - self.start, len(text) - column)
         before, part, after = (printable(each) for each in (text[:column], text[column:end], text[end:]))
