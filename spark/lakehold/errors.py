@@ -81,6 +81,7 @@ class LakeholdError(Exception):
 
     Attributes:
         place: The part of a script that caused the error, if known.
+        notices: Notices of the effects that a script made before the error.
         default_code: The `code` of errors of this class that give none.
         retryable: The same call may work later, without a change by a person.
     """
@@ -95,6 +96,7 @@ class LakeholdError(Exception):
         self.detail = detail
         self.hint = hint
         self.place: Place | None = None
+        self.notices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = (
@@ -104,6 +106,7 @@ class LakeholdError(Exception):
             lines.append(f"detail: {self.detail}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
+        lines += [f"notice: {text}" for text in self.notices]
         return "\n".join(lines)
 
 
