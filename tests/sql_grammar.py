@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakehold.definitions import ConnectionType, Envelope, Metadata
+from lakehold.secret_names import SECRET_NAME
 from lakehold.sql import options, parse, parse_capture
 from lakehold.sql.options import OptionSet, OptionType
 from lakehold.state.holds import Check
@@ -304,7 +305,7 @@ def _value(name: str, option: OptionType) -> str:
         case options.TextOption(choices) if choices:
             return " | ".join(f"'{choice}'" for choice in choices)
         case options.TextOption():
-            secret = "SECRET text" if options._SECRET_NAME.search(name) else "text | SECRET text"
+            secret = "SECRET text" if SECRET_NAME.search(name) else "text | SECRET text"
             return "text" if name in parse_capture._PATTERNS else secret
 
 
@@ -382,7 +383,7 @@ def _sample(name: str, option: OptionType) -> str:
         case options.TextOption(choices) if choices:
             value = f"'{choices[0]}'"
         case options.TextOption():
-            value = "SECRET 'a_secret'" if options._SECRET_NAME.search(name) else "'some_text'"
+            value = "SECRET 'a_secret'" if SECRET_NAME.search(name) else "'some_text'"
     return f"{options.spoken(name)} = {value}"
 
 

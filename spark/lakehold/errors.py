@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakehold.printable import printable
+from lakehold.secret_names import without_secrets
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class Place:
         return self.sql.count("\n", 0, self.start) + 1
 
     def excerpt(self) -> str:
-        """Return the line of the part, with carets under the part."""
+        """Return the line of the part, with carets under the part and without secrets."""
         line_start = self.sql.rfind("\n", 0, self.start) + 1
         line_end = self.sql.find("\n", self.start)
-        text = self.sql[line_start : line_end if line_end >= 0 else len(self.sql)]
+        text = without_secrets(self.sql, line_start, line_end if line_end >= 0 else len(self.sql))
         column = self.start - line_start
         end = column + min(self.end_exclusive - self.start, len(text) - column)
         before, part, after = (printable(each) for each in (text[:column], text[column:end], text[end:]))
@@ -80,6 +81,7 @@ class LakeholdError(Exception):
 
     Attributes:
         place: The part of a script that caused the error, if known.
+        notices: Notices of the effects that a script made before the error.
         default_code: The `code` of errors of this class that give none.
         retryable: The same call may work later, without a change by a person.
     """
@@ -94,6 +96,7 @@ class LakeholdError(Exception):
         self.detail = detail
         self.hint = hint
         self.place: Place | None = None
+        self.notices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = (
@@ -103,6 +106,7 @@ class LakeholdError(Exception):
             lines.append(f"detail: {self.detail}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
+        lines += [f"notice: {text}" for text in self.notices]
         return "\n".join(lines)
 
 

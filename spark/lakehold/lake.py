@@ -60,7 +60,8 @@ class Lake(LakeChanges):
     def __init__(self, settings: Settings, spark: SparkSession | None = None, *, must_exist: bool = False) -> None:
         self.settings = settings
         self._session = LakeSession(settings, spark)
-        self._parts = LakeParts(settings, self._session.get, must_exist=must_exist)
+        self._has_session = False
+        self._parts = LakeParts(settings, lambda: self.spark, must_exist=must_exist)
         self.catalog = self._parts.catalog
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
@@ -69,7 +70,8 @@ class Lake(LakeChanges):
     @property
     def spark(self) -> SparkSession:
         """Return the session, whose default catalog is `lake`; a session made here takes seconds to start."""
-        return self._session.get()
+        session, self._has_session = self._session.get(), True
+        return session
 
     @property
     def timelines(self) -> Timelines:
@@ -113,7 +115,7 @@ class Lake(LakeChanges):
 
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; statements that are Spark's go to Spark."""
-        return self._parts.runner(self).run(text)
+        return self._parts.runner(self, lambda: self._has_session).run(text)
 
     def publish(self, name: str, on_commit: Callable[[PublishReport], None] | None = None) -> list[PublishReport]:
         """Append what a subscription gives until now to its output table, or refresh a materialized view, each timestamp once.

@@ -271,8 +271,8 @@ class LakeParts:
         reading = DiffReading(on_spark, self._workers, shared, driver_rows, far)
         return Subscribing(self.timelines, reading, self.settings, self._read_leases)
 
-    def runner(self, tables: FedTables) -> Runner:
-        """Make the runner of scripts; `tables` drops what its statements drop beside definitions."""
+    def runner(self, tables: FedTables, has_session: Callable[[], bool]) -> Runner:
+        """Make the runner of scripts; arguments as of `Runner`."""
         from lakehold.sql.script_run import Runner
 
         def reads() -> LakeReads:
@@ -292,11 +292,14 @@ class LakeParts:
             self.settings.schemas,
             self.settings.catalog_name,
             self.tables.all_names,
+            has_session,
         )
 
-    def another_session(self) -> AbstractContextManager[SparkSession]:
-        """Open one more session like the lake's until the block ends."""
-        return self._another_session(self._spark())
+    def another_session(self, spark: SparkSession | None = None) -> AbstractContextManager[SparkSession]:
+        """Open one more session like the lake's, or like `spark`, until the block ends."""
+        from lakehold.other_sessions import another_session
+
+        return another_session(spark or self._spark(), self.settings)
 
     def read_changes(self, changes: Changes) -> RecordBatchReader:
         """Open the changes of a table as a stream of Arrow batches."""
@@ -326,12 +329,7 @@ class LakeParts:
     def _lanes_beside(self, spark: Callable[[], SparkSession]) -> Lanes:
         from lakehold.ingest.side_by_side import Lanes
 
-        return Lanes(spark, self._another_session, self.settings.tables_at_once)
-
-    def _another_session(self, spark: SparkSession) -> AbstractContextManager[SparkSession]:
-        from lakehold.other_sessions import another_session
-
-        return another_session(spark, self.settings)
+        return Lanes(spark, self.another_session, self.settings.tables_at_once)
 
     @cached_property
     def verifying(self) -> Verifying:
@@ -392,7 +390,7 @@ class LakeParts:
         """Open sources in sessions of their own until the context ends, for a thread that ingests beside others."""
         from lakehold.ingest.side_by_side import OwnSession
 
-        with closing(OwnSession(self._spark, self._another_session)) as own:
+        with closing(OwnSession(self._spark, self.another_session)) as own:
             lanes = self._lanes_beside(own.get)
             try:
                 yield replace(self.ingesting, lanes=lanes)

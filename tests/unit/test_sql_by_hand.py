@@ -37,6 +37,13 @@ def test_a_fed_table_is_not_changed_by_hand(sql: str, verb: str) -> None:
     assert refused.value.code == "table-fed"
 
 
+def test_a_fed_table_is_not_renamed() -> None:
+    lake, _ = with_shop()
+    with pytest.raises(DefinitionError, match="its source would not find it") as refused:
+        lake.run("ALTER TABLE shop.orders RENAME TO shop.orders_old")
+    assert refused.value.code == "table-fed"
+
+
 @pytest.mark.parametrize("name", ["'shop.' || 'orders'", ":name", "'shop'", "'shop.orders' AS x", "''", "'a b'"])
 def test_a_computed_name_of_a_changed_table_is_refused(name: str) -> None:
     lake, _ = with_shop()

@@ -308,12 +308,12 @@ def test_a_recreated_fed_table_does_not_inherit_progress_of_its_namesake(shop: S
         shop.timeline(FED)
 
 
-def test_a_fed_table_without_messages_has_no_columns(shop: Shop) -> None:
+def test_a_fed_table_that_was_readable_and_is_gone_is_missing(shop: Shop) -> None:
     shop.feed()
     shop.batch(100, steps=0)
-    with pytest.raises(NotReadable) as error:
+    with pytest.raises(DefinitionError, match="does not exist any more") as error:
         shop.timeline(FED)
-    assert error.value.message == f'"{FED}" has no rows and no columns yet'
+    assert error.value.code == "table-missing"
 
 
 @pytest.mark.parametrize("name", ["shop.nothing", "nowhere.orders", "a.b.c"])

@@ -67,7 +67,12 @@ class Output(ABC):
         self._stderr.flush()
 
     def error(self, error: LakeholdError) -> None:
-        """Write an error and what to do about it, see `error_lines`, and where Spark's log is if it says more."""
+        """Write an error and what to do about it, see `error_lines`, and where Spark's log is if it says more.
+
+        Notices of what was done before the error come first.
+        """
+        for text in error.notices:
+            self.notice(text)
         self._stderr.write("".join(f"{line}\n" for line in (*error_lines(error), *_log_line())))
         self._stderr.flush()
 

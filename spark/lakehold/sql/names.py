@@ -26,6 +26,11 @@ def object_reference(cursor: Cursor, kind: ObjectKind) -> str:
     return table_reference(cursor) if has_full_name else cursor.object_name(f"a {kind} name")
 
 
+def names_lake(cursor: Cursor, kind: ObjectKind) -> bool:
+    """Return whether the name of an object of `kind` that comes next is a table's with the lake's catalog; stay before it."""
+    return kind is ObjectKind.TABLE and begins_with_catalog(cursor)
+
+
 def table_reference(cursor: Cursor) -> str:
     """Read the name of a table, with as many parts as are written, but without the session's own catalog."""
     return ".".join(_table_parts(cursor))

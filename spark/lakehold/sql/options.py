@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,15 +12,11 @@ from sqlglot import TokenType
 from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
+from lakehold.secret_names import SECRET_NAME, URL_PASSWORD
 from lakehold.sql.cursor import Cursor, did_you_mean, one_of
 from lakehold.sql.durations import parse_duration
 from lakehold.sql.parse_layout import parse_partitioning, parse_sorting
 from lakehold.table_layout import FORMAT_VERSION, NEWEST_FORMAT, PARTITIONED_BY, SORTED_BY
-
-_SECRET_NAME = re.compile(
-    r"password|passphrase|secret|credential|jaas|keystore[._]key$|private[._]key|user[._]info|(^|[._])token$"
-)
-_URL_PASSWORD = re.compile(r"^\w[\w+.-]*://[^/@\s]*:[^/@\s]+@")
 
 
 @dataclass(frozen=True)
@@ -244,8 +239,17 @@ def _name(cursor: Cursor, options: OptionSet) -> str:
     if leading is not None:
         return leading
     known = [spoken(n) for n in options.known]
-    hint = did_you_mean(spoken(_plain(name)), known) or f"the options here are {', '.join(known)}"
-    raise cursor.error_at(first, f"{spoken(name)} is not an option here", last=cursor.last, hint=hint)
+    meant, last = did_you_mean(spoken(_plain(name)), known), cursor.last
+    cursor.accept_symbol("=")
+    # A password after a misspelled PASSWORD is one, too.
+    sql = _without_value(cursor) if SECRET_NAME.search(meant.lower().replace(" ", "_")) else cursor.sql
+    raise StatementError(
+        f"{spoken(name)} is not an option here",
+        sql=sql,
+        start=first.start,
+        end_exclusive=last.end + 1,
+        hint=meant or f"the options here are {', '.join(known)}",
+    )
 
 
 def _leading_option(cursor: Cursor, start: int, options: OptionSet) -> str | None:
@@ -311,20 +315,23 @@ def _text_or_secret(cursor: Cursor, name: str) -> str | Secret:
     if _at_secret(cursor):
         cursor.advance()
         return Secret(cursor.text("the name of a secret"))
-    if _SECRET_NAME.search(name):
+    if SECRET_NAME.search(name):
         message = f"{spoken(name)} must not be plain text"
         raise _masked(cursor, message, hint=f"write {spoken(name)} SECRET 'NAME'")
-    if cursor.is_text() and _URL_PASSWORD.match(cursor.peek().text):
-        message = f"{spoken(name)} must not hold a password"
-        raise _masked(cursor, message, hint="give it as PASSWORD SECRET 'NAME'")
+    if cursor.is_text() and URL_PASSWORD.search(cursor.peek().text):
+        raise _holds_password(cursor, name)
     return cursor.text(f"a value for {spoken(name)}", hint=f"write {spoken(name)} '…'")
 
 
 def _url(cursor: Cursor, name: str, *, many: bool) -> str | Secret:
-    token = cursor.peek()
+    token, position = cursor.peek(), cursor.position
     value = _text_or_secret(cursor, name)
     addresses = [value] if isinstance(value, Secret) or not many else value.split(",")
     if not all(isinstance(address, Secret) or _is_http(address.strip()) for address in addresses):
+        if "@" in str(value):
+            # Such as `user:password@host`.
+            cursor.rewind(position)
+            raise _holds_password(cursor, name)
         message = f"expected the address of an HTTP server for {spoken(name)}, found '{value}'"
         raise cursor.error_at(token, message, hint=f"write {spoken(name)} 'http://host:port', or with https")
     return value
@@ -366,11 +373,21 @@ def _whole_number(cursor: Cursor, name: str) -> int:
     return sign * int(token.text)
 
 
+def _holds_password(cursor: Cursor, name: str) -> StatementError:
+    return _masked(cursor, f"{spoken(name)} must not hold a password", hint="give it as PASSWORD SECRET 'NAME'")
+
+
 def _masked(cursor: Cursor, message: str, *, hint: str) -> StatementError:
     """Build an error about the next value, and mask the value in the excerpt: errors end up in logs."""
+    start = cursor.peek().start
+    masked = _without_value(cursor)
+    return StatementError(message, sql=masked, start=start, end_exclusive=max(start, cursor.last.end + 1), hint=hint)
+
+
+def _without_value(cursor: Cursor) -> str:
+    """Step over the next value, and return the script with the value masked."""
     start = cursor.peek().start
     while not cursor.at_end and cursor.source_text(cursor.peek()) not in (",", ")"):
         cursor.advance()
     end_exclusive = max(start, cursor.last.end + 1)
-    masked = cursor.sql[:start] + "*" * (end_exclusive - start) + cursor.sql[end_exclusive:]
-    return StatementError(message, sql=masked, start=start, end_exclusive=end_exclusive, hint=hint)
+    return cursor.sql[:start] + "*" * (end_exclusive - start) + cursor.sql[end_exclusive:]

@@ -9,7 +9,7 @@ from lakehold.errors import StatementError
 from lakehold.settings import DEFAULT_CATALOG
 from lakehold.sql.cursor import Cursor, close_phrase, did_you_mean
 from lakehold.sql.dialect import StatementText, split
-from lakehold.sql.names import object_reference
+from lakehold.sql.names import names_lake, object_reference
 from lakehold.sql.parse_alter import parse_alter_subscription, parse_alter_table, parse_alter_view
 from lakehold.sql.parse_create import parse_connection, parse_table
 from lakehold.sql.parse_foreign import SPARK_WORDS, changes_for_spark, parse_foreign
@@ -115,13 +115,13 @@ def parse_endless(sql: str, catalog: str) -> Subscribe:
 
 def _drop(cursor: Cursor, kind: ObjectKind) -> Statement | None:
     if_exists = cursor.accept("IF", "EXISTS")
-    name = object_reference(cursor, kind)
+    in_lake, name = names_lake(cursor, kind), object_reference(cursor, kind)
     cascade = cursor.accept("CASCADE")
     keep_upstream = kind in (ObjectKind.CONNECTION, ObjectKind.SOURCE) and cursor.accept("KEEP", "UPSTREAM")
     if kind is ObjectKind.TABLE and not cursor.at_end:
         return None
     cursor.expect_end()
-    return Drop(kind, name, if_exists, cascade, keep_upstream)
+    return Drop(kind, name, if_exists, cascade, keep_upstream, in_lake)
 
 
 def _alter_source(cursor: Cursor) -> AlterSource:
@@ -151,11 +151,11 @@ def _show(cursor: Cursor, kind: ObjectKind) -> Statement | None:
 
 
 def _show_create(cursor: Cursor, kind: ObjectKind) -> Statement | None:
-    name = object_reference(cursor, kind)
+    in_lake, name = names_lake(cursor, kind), object_reference(cursor, kind)
     if kind is ObjectKind.TABLE and not cursor.at_end:
         return None
     cursor.expect_end()
-    return ShowCreate(kind, name)
+    return ShowCreate(kind, name, in_lake)
 
 
 def _of_transaction(cursor: Cursor, statement: Begin | Commit) -> Statement | None:

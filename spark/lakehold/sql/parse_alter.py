@@ -8,7 +8,7 @@ from __future__ import annotations
 from lakehold.definitions import OptionValue
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.sql.cursor import Cursor
-from lakehold.sql.names import table_reference
+from lakehold.sql.names import begins_with_catalog, table_reference
 from lakehold.sql.options import ALTERED_VIEW, RETENTION, SUBSCRIPTION, OptionSet, parse_option_names, parse_options
 from lakehold.sql.statements import AlterDerived, ObjectKind, RetainHistory
 
@@ -17,15 +17,15 @@ def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
     """Parse `table SET (RETAIN HISTORY = duration)` or `table RESET (RETAIN HISTORY)`; None for statements of Spark's."""
     if not _is_own(cursor):
         return None
-    name = table_reference(cursor)
+    in_lake, name = begins_with_catalog(cursor), table_reference(cursor)
     if cursor.choose("SET", "RESET") == "SET":
         retained_ms = parse_options(cursor, RETENTION)[RETAIN_HISTORY]
-        statement = RetainHistory(name, int(str(retained_ms)))
+        statement = RetainHistory(name, int(str(retained_ms)), in_lake)
     else:
         cursor.expect_symbol("(")
         cursor.expect("RETAIN", "HISTORY")
         cursor.expect_symbol(")")
-        statement = RetainHistory(name, None)
+        statement = RetainHistory(name, None, in_lake)
     cursor.expect_end()
     return statement
 

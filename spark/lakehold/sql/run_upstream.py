@@ -49,23 +49,25 @@ class Upstream(Protocol):
 
 @contextmanager
 def reconciled(
-    change: DefinitionChange, store: DefinitionReader, upstream_of: Callable[[], Upstream]
-) -> Iterator[list[str]]:
+    change: DefinitionChange, store: DefinitionReader, upstream_of: Callable[[], Upstream], notices: list[str]
+) -> Iterator[None]:
     """Make the upstream effects of `change` before and after the block, which commits it.
 
     The sources are leased meanwhile: an ingest that reconciled them with the definitions from before the commit would create
     removed objects again. Other processes may change definitions until the lease, so `change` is applied again under it.
 
-    Yields:
-        Notices; they are complete when the context ends.
+    Args:
+        change: The change.
+        store: Reads the definitions.
+        upstream_of: Returns the upstream objects.
+        notices: Gets a notice for each effect that a person should know about, also if a later effect fails.
 
     Raises:
         LakeholdError: An effect failed upstream. The definitions are not committed, unless the error says so.
     """
-    notices: list[str] = []
     sources = {effect.source for effect in _effects(change)}
     if not sources:
-        yield notices
+        yield
         return
     upstream = upstream_of()
     with upstream.changing(sources) as leased:
@@ -83,7 +85,7 @@ def reconciled(
                 with _hinting_at_keep_upstream(effect.source):
                     notices += leased.release(effect.source, before, after).hints
         leased.confirm()
-        yield notices
+        yield
         for reconcile in reconciling:
             notices += _reconcile(reconcile, before, leased).hints
 

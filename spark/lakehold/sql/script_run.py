@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from lakehold.definitions import Source
+from lakehold.errors import LakeholdError
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.roles import RoleCommands
 from lakehold.model.lake_definitions import DerivedEntry
@@ -128,6 +129,7 @@ class Runner:
         schemas: Directory of the tables' contracts; None: there are none.
         catalog_name: Name of the lake's catalog, with which names of tables may begin.
         names: Returns the full names of all tables of the catalog, to suggest one.
+        has_session: Returns whether the session is open: the catalog of a new one is the lake's.
     """
 
     store: DefinitionStore
@@ -141,6 +143,7 @@ class Runner:
     schemas: Path | None = None
     catalog_name: str = DEFAULT_CATALOG
     names: Callable[[], Iterable[str]] = tuple
+    has_session: Callable[[], bool] = lambda: False
 
     def run(self, sql: str) -> Result:
         """Run every statement of `sql`; return the result of the last one, with the notices of all.
@@ -149,22 +152,34 @@ class Runner:
             StatementError: A statement is not well formed; then none has run.
             DefinitionError: A statement contradicts the definitions; those before it have run.
             PermissionDenied: The program's role may not run a statement; those before it have run.
-            LakeholdError: Spark failed on a statement; those before it have run.
+            LakeholdError: Spark failed on a statement; those before it have run. Each error has the notices of all that ran.
         """
         result = Result()
         notices: list[str] = []
         script = parse_script(sql, self.catalog_name)
-        for unit in units(script):
-            if isinstance(unit, Transaction) and unit.changes_holds:
-                result = self._change_holds_together(unit.statements)
-            elif isinstance(unit, Transaction):
-                run = self._explain_together if unit.is_explained else self._run_together
-                result = run([self._completed(parsed) for parsed in unit.statements])
-            else:
-                with locating_errors(unit, alone=len(script) == 1), suggesting(self._tables):
-                    result = self._run_statement(self._completed(unit))
-            notices += result.notices
+        try:
+            for unit in units(script):
+                if isinstance(unit, Transaction):
+                    result = self._run_transaction(unit, notices)
+                else:
+                    with locating_errors(unit, alone=len(script) == 1), suggesting(self._tables):
+                        result = self._run_statement(self._completed(unit), notices)
+        except LakeholdError as error:
+            error.notices = tuple(notices)
+            raise
         return replace(result, notices=tuple(notices))
+
+    def _run_transaction(self, unit: Transaction, notices: list[str]) -> Result:
+        if unit.changes_holds:
+            self._change_holds_together(unit.statements, notices)
+            return Result()
+        statements = [self._completed(parsed) for parsed in unit.statements]
+        if unit.is_explained:
+            result = self._explain_together(statements)
+            notices += result.notices
+            return result
+        self._run_together(statements, notices)
+        return Result()
 
     def _tables(self) -> set[str]:
         return {*self.store.definitions().all_tables, *self.names()}
@@ -180,26 +195,30 @@ class Runner:
     def _complete(self, statement: S) -> S:
         if isinstance(statement, CreateTable):
             return replace(statement, table=with_contract(statement.table, self.schemas))
-        return with_full_name(statement, self.spark)
+        return with_full_name(statement, self.catalog_name, self._session, self.has_session)
 
-    def _run_statement(self, parsed: ParsedStatement) -> Result:
+    def _session(self) -> SparkSession:
+        with readable():
+            return self.spark()
+
+    def _run_statement(self, parsed: ParsedStatement, notices: list[str]) -> Result:
         change = DefinitionChange([parsed], self.holds.all, self._check)
         change.apply(self.store.definitions())
         if any(isinstance(effect, BeginSubscription) for effect in change.plans[0].effects):
-            return self._run_together([parsed])
-        with reconciled(change, self.store, self.upstream) as notices:
+            self._run_together([parsed], notices)
+            return Result()
+        with reconciled(change, self.store, self.upstream, notices):
             for effect in change.plans[0].effects:
                 if isinstance(effect, SetMaxLag):
                     self.holds.set_max_lag(effect.object_id, effect.definition.max_lag_ms)
             if change.plans[0].definition_effects:
                 self._commit(change)
-        result = self._apply_effects(change.plans[0])
-        return replace(result, notices=(*notices, *result.notices))
+        return self._apply_effects(change.plans[0], notices)
 
     def _check(self, plan: Plan) -> None:
         check_privileges(plan, self.roles.guard)
 
-    def _run_together(self, statements: Sequence[ParsedStatement]) -> Result:
+    def _run_together(self, statements: Sequence[ParsedStatement], notices: list[str]) -> None:
         """Run statements as one commit of definitions.
 
         Their holds are stored before the commit and become visible with it, or are removed if it fails.
@@ -207,7 +226,7 @@ class Runner:
         change = DefinitionChange(statements, self.holds.all, self._check)
         after = change.apply(self.store.definitions())
         held: list[tuple[NewHold, Hold]] = []
-        with reconciled(change, self.store, self.upstream) as notices, ExitStack() as made:
+        with reconciled(change, self.store, self.upstream, notices), ExitStack() as made:
             for parsed, plan in zip(statements, change.plans, strict=True):
                 with locating_errors(parsed, alone=len(statements) == 1), readable():
                     for effect in plan.effects:
@@ -218,8 +237,9 @@ class Runner:
                             entry = after.entry_of(effect.definition)
                             made.enter_context(self.subscriptions.begin(entry, change.declared))
             self._commit(change)
-        notices += [e.text for plan in change.plans for e in plan.effects if isinstance(e, Notice)]
-        return Result(notices=(*notices, *(text for new, hold in held for text in self.holds.notices(new, hold))))
+            notices += [e.text for plan in change.plans for e in plan.effects if isinstance(e, Notice)]
+        for new, hold in held:
+            notices += self.holds.notices(new, hold)
 
     def _commit(self, change: DefinitionChange) -> None:
         """Commit the definitions, then remove the reader state of dropped sources.
@@ -242,19 +262,18 @@ class Runner:
         after = change.apply(before)
         return explain(combine(change.plans), before, after, self.upstream())
 
-    def _change_holds_together(self, statements: Sequence[ParsedStatement]) -> Result:
+    def _change_holds_together(self, statements: Sequence[ParsedStatement], notices: list[str]) -> None:
         """Run statements that rename and drop holds as one commit of holds."""
         change = HoldChange(statements, self.store, self.roles.guard)
         self.holds.change(change.apply)
-        return Result(notices=tuple(change.notices))
+        notices += change.notices
 
-    def _apply_effects(self, plan: Plan) -> Result:
+    def _apply_effects(self, plan: Plan, notices: list[str]) -> Result:
         """Make the effects that follow the commit of the definitions.
 
         A table is dropped after its definition, so that no batch creates the table again.
         """
         result = Result()
-        notices: list[str] = []
         for effect in plan.effects:
             match effect:
                 case (
@@ -278,7 +297,9 @@ class Runner:
                 case ManageRoles(statement):
                     result = run_on_roles(statement, self.roles)
                 case RunOnSpark():
-                    result = self.reads().run_on_spark(effect) if effect.changes else run_on_spark(self.spark(), effect)
+                    result = (
+                        self.reads().run_on_spark(effect) if effect.changes else run_on_spark(self._session(), effect)
+                    )
                 case ReadAsOf() | ReadChanges() | ExplainChanges() | ExplainPlan():
                     with readable():
                         result = self._read(effect)
@@ -288,7 +309,8 @@ class Runner:
                     notices.append(text)
                 case other:
                     assert_never(other)
-        return replace(result, notices=(*result.notices, *notices))
+        notices += result.notices
+        return result
 
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.nearest import did_you_mean
-from lakehold.spark_errors import POSITION, explained, without_pyspark_log
+from lakehold.spark_errors import POSITION, explained, readable, without_pyspark_log
 from lakehold.sql.changes_as_views import changes_as_views, without_view_names
 from lakehold.sql.dialect import too_deep
 from lakehold.sql.result import Result
@@ -88,33 +88,42 @@ def suggesting(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
         raise
 
 
-def with_full_name(statement: S, spark: Callable[[], SparkSession]) -> S:
+def with_full_name(statement: S, lake: str, spark: Callable[[], SparkSession], has_session: Callable[[], bool]) -> S:
     """Complete the name of the table or view that `statement` changes or shows, as Spark resolves it after USE.
 
+    The name of a table outside of the lake begins with its catalog: it is no full name of the lake.
+
     Args:
-        statement: It stays as it is if it names its table so already, or names none.
-        spark: Returns the session; called only if the name is not complete.
+        statement: It stays as it is if it names its table completely, or names none.
+        lake: Name of the lake's catalog.
+        spark: Returns the session, whose catalog and namespace complete the name.
+        has_session: Returns whether the session is open: the catalog of a new one is the lake's.
     """
     match statement:
         case (
-            Drop(ObjectKind.TABLE | ObjectKind.MATERIALIZED_VIEW, name)
-            | ShowCreate(ObjectKind.TABLE | ObjectKind.MATERIALIZED_VIEW, name)
+            Drop(ObjectKind.TABLE, name, in_lake=False)
+            | ShowCreate(ObjectKind.TABLE, name, in_lake=False)
+            | RetainHistory(name, in_lake=False)
+        ) if "." not in name or (name.count(".") == 1 and has_session()):
+            return replace(statement, name=_full_name(name, lake, spark()))
+        case (
+            Drop(ObjectKind.MATERIALIZED_VIEW, name)
+            | ShowCreate(ObjectKind.MATERIALIZED_VIEW, name)
             | AlterDerived(ObjectKind.MATERIALIZED_VIEW, name)
-            | RetainHistory(name)
-        ) if name.count(".") != 1:
-            return replace(statement, name=_full_name(name, spark()))
-        case ForSpark(_, names) if any(name.count(".") != 1 for name in names):
-            completed = (name if name.count(".") == 1 else _full_name(name, spark()) for name in names)
+        ) if "." not in name:
+            return replace(statement, name=_full_name(name, lake, spark()))
+        case ForSpark(_, names) if any("." not in name for name in names):
+            completed = (name if "." in name else _full_name(name, lake, spark()) for name in names)
             return replace(statement, targets=tuple(completed))
         case _:
             return statement
 
 
-def _full_name(name: str, spark: SparkSession) -> str:
-    ((catalog, namespace),) = spark.sql("SELECT current_catalog(), current_schema()").collect()
-    if "." in name:
-        return name.removeprefix(f"{catalog}.")
-    return f"{namespace}.{name}" if namespace else name
+def _full_name(name: str, lake: str, spark: SparkSession) -> str:
+    with readable():
+        ((catalog, namespace),) = spark.sql("SELECT current_catalog(), current_schema()").collect()
+    within = f"{namespace}.{name}" if namespace and "." not in name else name
+    return within if catalog == lake else f"{catalog}.{within}"
 
 
 def _translated(error: Exception, statement: RunOnSpark) -> LakeholdError:

@@ -131,7 +131,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             written = replace(parsed.written, tokens=parsed.written.tokens[1:])
             return Plan((ExplainPlan(plan(replace(parsed, statement=statement, written=written), definitions, holds)),))
         case RetainHistory(name, retained_ms):
-            return retain_history(name, retained_ms, definitions)
+            return retain_history(name, retained_ms, definitions, parsed.written.catalog)
         case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
             return alter_derived(definitions.view(name), options)
         case AlterDerived(_, name, options):
@@ -353,9 +353,16 @@ def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Defi
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
     """Refuse to change a fed table by hand: its rows would no longer equal its topic's."""
-    if verb in ("", "RENAME") or target not in definitions.tables:
+    if not verb or target not in definitions.tables:
         return
     table = definitions.tables[target].definition
+    if verb == "RENAME":
+        raise DefinitionError(
+            f'table "{target}" is fed by source "{table.source}"',
+            code="table-fed",
+            detail="Under another name, its source would not find it.",
+            hint="Create another table from the same topic under the new name, and drop this one once that one is in sync.",
+        )
     raise DefinitionError(
         f'table "{target}" is fed by source "{table.source}"',
         code="table-fed",

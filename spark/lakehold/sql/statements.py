@@ -69,7 +69,7 @@ class Drop:
     """A statement `DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION|MATERIALIZED VIEW [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]`.
 
     Spark drops tables that lakehold does not feed. `keep_upstream` is only for a connection or a source: the objects that
-    its sources created upstream stay.
+    its sources created upstream stay. `in_lake` says that the name was written with the lake's catalog.
     """
 
     kind: ObjectKind
@@ -77,6 +77,7 @@ class Drop:
     if_exists: bool = False
     cascade: bool = False
     keep_upstream: bool = False
+    in_lake: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,12 @@ class Show:
 class ShowCreate:
     """A statement `SHOW CREATE CONNECTION|SOURCE|TABLE|SUBSCRIPTION|MATERIALIZED VIEW name`.
 
-    Spark shows tables that lakehold does not feed.
+    Spark shows tables that lakehold does not feed. `in_lake` says that the name was written with the lake's catalog.
     """
 
     kind: ObjectKind
     name: str
+    in_lake: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,10 +272,14 @@ class ForSpark:
 
 @dataclass(frozen=True)
 class RetainHistory:
-    """A statement `ALTER TABLE name SET (RETAIN HISTORY = duration)`, or RESET to the lake's setting (None)."""
+    """A statement `ALTER TABLE name SET (RETAIN HISTORY = duration)`, or RESET to the lake's setting (None).
+
+    `in_lake` says that the name was written with the lake's catalog.
+    """
 
     name: str
     retained_ms: int | None
+    in_lake: bool = False
 
 
 @dataclass(frozen=True)

@@ -274,11 +274,12 @@ class Timelines:
 
     def _missing(self, name: str, defined: Definitions) -> DefinitionError:
         if name in defined.tables:
-            source = defined.tables[name].definition.source
-            return NotReadable(
-                f'"{name}" has no rows and no columns yet',
-                detail=f'No message of its topic has been read from source "{source}".',
-                hint=f"lakehold ingest {source}",
+            # A table without rows is readable only once it exists.
+            return DefinitionError(
+                f'the Iceberg table "{name}" does not exist any more',
+                code="table-missing",
+                detail=f'Source "{defined.tables[name].definition.source}" fed it, and another program dropped or renamed it.',
+                hint=f"Rename or restore it to {name}; or DROP TABLE {name}, and create it again to load all rows.",
             )
         table = name.rpartition(".")[0]
         if "." in table and self.tables.table_state(table) is not None:

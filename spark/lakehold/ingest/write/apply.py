@@ -110,6 +110,8 @@ class IcebergApplier:
         state = batch.arrival.state
         if state is not None:
             evolve.require_own(batch.arrival.entry, state.properties)
+        else:
+            evolve.require_kept(batch.table, batch.progress)
         expectation = self._expected(batch, state)
         if expectation is not None:
             try:

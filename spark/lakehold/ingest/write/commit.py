@@ -41,7 +41,7 @@ def committed(  # noqa: PLR0913 - a table, a step of a batch, and how it is made
             raise LakeholdError(
                 f'table "{full_name}" was dropped while it was written',
                 code="table-missing",
-                hint="Ingest again: that creates the table again if it is still defined.",
+                hint="Ingest again: that creates the table if it had no rows, or says what to do.",
             )
         if effect_of(state, batch, step) is not None:
             return state

@@ -30,6 +30,7 @@ from lakehold.ingest.write.file_layout import FileLayout, LayoutUnfit, file_layo
 from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
+from lakehold.model.readers import TableProgress
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
 
@@ -148,6 +149,20 @@ def is_other(state: TableState, key: Sequence[str], columns: Sequence[ColumnType
     types = {f.name: f.field_type for f in state.schema.fields}
     return [c.name for c in stored_key(state)] != [*key] or any(
         c.name in types and not same(types[c.name], c.type) for c in columns
+    )
+
+
+def require_kept(table: Table, progress: TableProgress) -> None:
+    """Refuse to create an Iceberg table again that earlier batches wrote: it would have the rows of the next ones only."""
+    if progress.since_ms is None and not progress.high_water_marks.positions:
+        return
+    name = table.full_name
+    raise TableStopped(
+        f'the Iceberg table "{name}" does not exist any more',
+        table=name,
+        code="table-missing",
+        detail="Another program dropped or renamed it. Created again, it would lack the rows of all earlier batches.",
+        hint=f"Rename or restore it to {name} and ingest again; or DROP TABLE {name}, and create it again to load all rows.",
     )
 
 
