@@ -174,7 +174,8 @@ class Publisher(ABC):
                 raise
             logger.warning("%s starts over from a snapshot", described(self._entry.definition))
             self._restarts_at_ms = follower.latest_ms()
-            self._input_hold.restart(self._restarts_at_ms)
+            # The hold moves with the commit: a process that dies before leaves the lapse to be seen.
+            self._input_hold.get_or_create(self._restarts_at_ms)
             return follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
         self._input_hold.advance(position_ms, at_once=True)
         return follower.from_position(position_ms), subscriber.epoch
