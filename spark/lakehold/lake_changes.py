@@ -99,6 +99,10 @@ class LakeChanges:
             envelope: `upsert` or `debezium`, with one row for each key and timestamp; by default diffs.
             key: The columns of the envelope's key.
             net: Read all changes as one: what differs between both times.
+
+        Raises:
+            DefinitionError: The table, or a column of the key, does not exist.
+            NotReadable: `since` is not readable, or changes before `until` may still come.
         """
         from lakehold.subscribe.statement import Changes, enveloped
         from lakehold.timeline.as_of import AsOf

@@ -70,12 +70,14 @@ def merged(table: list[Range], rows: list[dict[str, Any]], states: list[str]) ->
         key, end = (row["a"], row["b"]), row["valid_to"]
         new = (*key, row["x"], row["y"], row["valid_from"], end)
         current = [r for r in table if r[:2] == key and r[5] is None]
-        if state == RangeState.UPDATE and current:
+        if state in (RangeState.UPDATE, RangeState.END) and current:
             found.remove(current[0])
-            found.append((*new[:4], current[0][4], end))
+            values = new if state == RangeState.UPDATE else current[0]
+            found.append((*values[:4], current[0][4], end))
             continue
         assert not (state == RangeState.INSERT and current)
-        if end is None or row["valid_from"] < end:
+        if state != RangeState.END:
+            assert end is None or row["valid_from"] < end
             found.append(new)
     return found
 

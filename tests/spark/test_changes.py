@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from lakehold.errors import DefinitionError, LakeholdError, NotReadable, StatementBounds
 from lakehold.lake import Lake
 from lakehold.subscribe.row_values import tuples
+from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.random_histories import FORMATS, LEFT_AND_EXPIRED, PLACES, Bag, Change, Row, histories, made, one_of
 
@@ -176,11 +178,26 @@ def test_duckdb_and_pandas_read_the_stream(shop: tuple[Lake, int]) -> None:
     assert lake.changes("s.t", first, first).read_all().num_rows == 0
 
 
-def test_a_time_that_has_lapsed_is_an_error_unless_at_least_is_wanted(shop: tuple[Lake, int]) -> None:
+def test_a_time_that_has_lapsed_is_an_error_unless_at_least_is_wanted(
+    shop: tuple[Lake, int], caplog: pytest.LogCaptureFixture
+) -> None:
     lake, first = shop
     with pytest.raises(NotReadable):
         lake.changes("s.t", first - 1)
-    assert lake.changes("s.t", 0, at_least=True).read_all() == lake.changes("s.t", first).read_all()
+    with caplog.at_level(logging.WARNING, "lakehold"):
+        assert lake.changes("s.t", 1, at_least=True).read_all() == lake.changes("s.t", first).read_all()
+    assert f"s.t: 1 is not readable: the output begins at {first}" in caplog.messages
+
+
+def test_an_end_before_which_changes_may_still_come_is_refused(shop: tuple[Lake, int]) -> None:
+    lake, first = shop
+    later = now_ms() + 60_000
+    with pytest.raises(NotReadable, match="are not complete yet"):
+        lake.changes("s.t", first, later)
+    notices = lake.sql(f"SELECT * FROM CHANGES(s.t AS OF {first} UP TO {later})").notices
+    assert [notice.endswith(f"UP TO {later} is not reached yet") for notice in notices] == [True]
+    upper = lake.timelines.of(["s.t"])["s.t"].upper_ms
+    assert lake.changes("s.t", first, upper).read_all() == lake.changes("s.t", first).read_all()
 
 
 def test_wrong_arguments_are_refused_before_anything_is_read(shop: tuple[Lake, int]) -> None:

@@ -122,6 +122,13 @@ def test_a_history_without_a_snapshot_knows_a_row_from_its_first_change(shop: Sh
     assert [row[-2:] for row in history(shop)] == [(t1, t2), (t2, None)]
 
 
+def test_a_history_without_a_snapshot_that_begins_with_changes_has_no_empty_ranges(shop: Shop) -> None:
+    subscribe(shop, "shop.t ENVELOPE HISTORY (KEY (id)) WITH (SNAPSHOT = false)")
+    shop.write((1, "A"), (2, None), (3, "c"))
+    shop.lake.publish("s")
+    assert [(*row[:2], row[-1]) for row in history(shop)] == [(1, "A", None), (3, "c", None)]
+
+
 def test_a_publisher_that_dies_around_its_commit_ends_and_begins_each_range_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +222,36 @@ def test_a_column_that_comes_later_is_added_to_the_history(shop: Shop) -> None:
         (1, "a", 7, True),
         (2, "b", None, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "now"),
+    [
+        ("ADD COLUMN {}.z STRING FIRST", {"a": "A", "b": "B", "z": "Z"}),
+        ("ALTER COLUMN {}.b FIRST", {"a": "A", "b": "B"}),
+        ("DROP COLUMN {}.b", {"a": "A", "b": None}),
+        pytest.param("RENAME COLUMN {}.b TO c", {"a": "A", "b": None, "c": "C"}, marks=pytest.mark.soak),
+    ],
+)
+def test_values_inside_a_column_stay_in_the_fields_of_their_names(
+    shop: Shop, change: str, now: dict[str, str | None]
+) -> None:
+    lake = shop.lake
+    lake.sql("ALTER TABLE shop.t ADD COLUMNS (s STRUCT<a: STRING, b: STRING>, l ARRAY<STRUCT<a: STRING, b: STRING>>)")
+    lake.sql("UPDATE shop.t SET s = named_struct('a', v, 'b', 'old'), l = array(named_struct('a', v, 'b', 'old'))")
+    subscribe(shop)
+    lake.publish("s")
+    for parent in ("s", "l.element"):
+        lake.sql(f"ALTER TABLE shop.t {change.format(parent)}")
+    fields = lake.spark.table("shop.t").select("s.*").columns
+    value = f"named_struct({', '.join(f'{name!r}, {name.upper()!r}' for name in fields)})"
+    lake.sql(f"UPDATE shop.t SET s = {value}, l = array({value}) WHERE id = 1")
+    lake.publish("s")
+    rows = lake.catalog.load_table("bi.out").scan().to_arrow().to_pylist()
+    shown = {(row["id"], row["is_current"]): (row["s"], *row["l"]) for row in rows}
+    assert shown.pop((1, True)) == (now, now)
+    for (id_, _), values in shown.items():
+        assert values == ({**dict.fromkeys(now), "a": "ab"[id_ - 1], "b": "old"},) * 2
 
 
 def test_statements_that_a_history_cannot_have_are_refused(shop: Shop) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
@@ -10,6 +12,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from lakehold.errors import DefinitionError, LakeholdError, LeaseLost, SubscriberBusy, SubscriberLapsed
 from lakehold.failpoints import Point
 from lakehold.publish import publisher
+from lakehold.publish.deliveries import Delivery
 from lakehold.publish.output_table import OutputTable
 from lakehold.publish.publisher import PublishReport
 from lakehold.times import now_ms
@@ -104,6 +107,47 @@ def test_a_lapsed_subscription_starts_over_in_one_commit(shop: Shop, monkeypatch
     (report,) = shop.lake.publish("s")
     assert not report.restarted
     assert shop.output() == shop.expected()
+
+
+def test_a_subscription_whose_hold_max_lag_moved_before_its_first_publication_says_so(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.subscribe("WITH (SNAPSHOT = false)", options="WITH (MAX LAG = '1 ms')")
+    shop.lake.sql("CREATE MATERIALIZED VIEW bi.v WITH (MAX LAG = '1 ms') AS SELECT id FROM shop.t")
+    shop.write((3, "c"))
+    shop.write((1, None))
+    assert shop.lake.holds.enforce_lag()
+    assert shop.state() == "lapsed"
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        shop.lake.publish("s")
+    assert lapsed.value.detail is not None
+    assert "It has read nothing yet." in lapsed.value.detail
+    assert "MAX LAG moved it" in lapsed.value.detail
+    shop.lake.sql("ALTER SUBSCRIPTION s SET (ON LAPSE = 'resnapshot')")
+    publish_and_die(shop.lake, "s", monkeypatch, "before-publication")
+    (report,) = shop.lake.publish("s")
+    assert report.restarted
+    assert [(row["mz_diff"], row["id"], row["v"]) for row in shop.output()] == [(1, 2, "b"), (1, 3, "c")]
+    assert shop.state() == "idle"
+    # A view misses nothing: it begins later, with all rows.
+    shop.lake.publish("bi.v")
+    assert shop.lake.verify("bi.v").is_equal
+
+
+def test_a_client_whose_hold_max_lag_moved_before_it_acknowledged_anything_has_lapsed(shop: Shop) -> None:
+    def deliveries(on_lapse: str) -> Generator[Delivery, None, None]:
+        return shop.lake.durable("app", "SUBSCRIBE shop.t", on_lapse=on_lapse, max_lag_ms=1).deliveries()
+
+    killed = deliveries("stop")
+    assert [row[2:] for row in next(killed)] == [(1, "a"), (2, "b")]
+    killed.close()
+    shop.write((3, "c"), (1, None))
+    assert shop.lake.holds.enforce_lag()
+    with pytest.raises(SubscriberLapsed, match="fallen behind"):
+        next(deliveries("stop"))
+    again = next(deliveries("resnapshot"))
+    assert again.is_snapshot
+    assert [row[2:] for row in again] == [(2, "b"), (3, "c")]
 
 
 def test_a_dropped_hold_is_created_again_while_history_remains(shop: Shop) -> None:

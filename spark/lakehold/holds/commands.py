@@ -102,7 +102,8 @@ class HoldCommands:
 
         Raises:
             DefinitionError: The name is taken, a table cannot be held, or MAX LAG is too long.
-            NotReadable: A table cannot be read at the time of the hold, or was stopped then.
+            NotReadable: A table cannot be read at the time of the hold, or was stopped then. Or the CHECK is `require`, and rows
+                may still come until that time.
             DataRefused: The CHECK is `require`, and the data of a table fails its suite at that time.
             PermissionDenied: The program's role lacks SELECT on a table, or CREATE on the namespace.
         """
@@ -143,7 +144,7 @@ class HoldCommands:
             hold = next(hold for hold in holds if hold.hold_id == draft.hold_id)
             self._frontiers.check_kept(hold)
             if hold.check is not Check.OFF and hold.at_ms is not None:
-                self._check_data(hold)
+                self._check(hold)
             yield hold
         except BaseException:
             self._changes.take_back(draft)
@@ -158,7 +159,8 @@ class HoldCommands:
 
         Raises:
             DefinitionError: The hold does not exist, or only a subscriber moves it.
-            NotReadable: The hold cannot go back so far, or a table was stopped at that time.
+            NotReadable: The hold cannot go back so far, or a table was stopped at that time. Or the CHECK is `require`, and rows
+                may still come until that time.
             DataRefused: The CHECK is `require`, and the data of a table fails its suite at that time.
             PermissionDenied: The program's role did not make the hold, and lacks CREATE on its namespace.
         """
@@ -271,8 +273,14 @@ class HoldCommands:
         holds = self.all()
         frontiers = self._frontiers_of(rules.find(holds, name).tables, back_to_ms=to_ms)
         advanced = rules.find(rules.advanced(holds, name, to_ms, frontiers), name)
-        self._check_data(advanced)
+        self._check(advanced)
         return advanced.at_ms
+
+    def _check(self, hold: Hold) -> None:
+        """Check the data at the time of a hold; if it must pass, no more of it may come."""
+        if hold.check is Check.REQUIRE:
+            self._frontiers.check_complete(hold)
+        self._check_data(hold)
 
     def _drafted(self, new: NewHold, declared: Mapping[str, str]) -> Hold:
         """Build the hold that `new` asks for; its time may still be unknown."""

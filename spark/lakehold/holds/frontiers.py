@@ -11,6 +11,7 @@ from lakehold.holds.rules import Frontier, Frontiers
 from lakehold.settings import Settings
 from lakehold.state.holds import HeldTable, Hold
 from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.times import iso
 
 SUBSCRIPTION_PROPERTY = "lakehold.subscription"
 """The property of an Iceberg table that names the subscription which publishes to it."""
@@ -102,6 +103,27 @@ class FrontierReader:
                 )
             if at_ms < timeline.upper_ms:
                 reaching.at(at_ms)
+
+    def check_complete(self, hold: Hold) -> None:
+        """Check that no more rows come to the tables of a hold until its time, which it has.
+
+        For tables with foreign writers it waits as long as one of their commits may take.
+
+        Raises:
+            NotReadable: A batch or a commit may still bring rows with an earlier timestamp, or the time is in the future.
+        """
+        at_ms, names = hold.at_ms, [table.full_name for table in hold.tables]
+        assert at_ms is not None
+        found = self.timelines.after_foreign_lag(names, [at_ms]).values()
+        early = [timeline for timeline in found if timeline.upper_ms <= at_ms]
+        if early:
+            last_ms = min(timeline.upper_ms for timeline in early) - 1
+            raise NotReadable(
+                f'hold "{hold.name}" cannot be at {at_ms} yet: its CHECK would not see all rows of that time',
+                detail=f"Rows may still come until then. Readable: {'; '.join(timeline.window for timeline in found)}.",
+                hint=f"Choose {last_ms} ({iso(last_ms)} UTC) or earlier, or try again when all tables are readable at {at_ms}: "
+                "ingest tables of a source until then. CHECK = 'record' does not wait.",
+            )
 
     def _frontier(self, timeline: Timeline, back_to_ms: int | None) -> Frontier:
         if back_to_ms is not None:

@@ -18,6 +18,7 @@ from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overvi
 from lakehold.overview.follower_history import advances, input_changes
 from lakehold.overview.lag import DAY_MS, Advance, InputChange, Lag, follower_lag, lag_of
 from lakehold.overview.table_status import State, TableStatus, table_statuses
+from lakehold.publish.input_hold import has_lapsed
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.publish.subscriptions import VIEW_COLUMNS
 from lakehold.state.batch_protocol import RecentBatch
@@ -293,11 +294,9 @@ def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
     """Return the state of a client, as SHOW SUBSCRIPTIONS shows it for subscriptions."""
     if client.lease is not None and at_ms < client.lease.until_ms:
         return "running"
-    if client.position_ms is None:
-        return "new"
-    # A client next needs the state just below its position, which is exclusive. It has lapsed if no hold keeps that state.
-    lapsed = hold is None or (hold.at_ms is not None and hold.at_ms > client.position_ms - 1)
-    return "lapsed" if lapsed else "idle"
+    if has_lapsed(hold, client.position_ms):
+        return "lapsed"
+    return "new" if client.position_ms is None else "idle"
 
 
 def _newest(checks: Iterable[HoldCheck], holds: Iterable[Hold]) -> dict[str, tuple[CheckFacts, ...]]:

@@ -176,7 +176,8 @@ class DurableClient:
                 raise
             logger.warning("durable client %s starts over from a snapshot", self.name)
             latest_ms = followed.resolved(LATEST)
-            self._input_hold.restart(latest_ms)
+            # The hold moves when the snapshot is acknowledged: a process that dies before leaves the lapse to be seen.
+            self._input_hold.get_or_create(latest_ms)
             self._known.columns = {}
             return followed.from_new_snapshot(latest_ms), True
 

@@ -43,8 +43,10 @@ class RangeState(StrEnum):
     """The range of a new row: the table has no current range of its key."""
 
     UPDATE = "update"
-    """New values and a new end of the key's current range, whose beginning stays. A table without one gets this range, unless it
-    is empty."""
+    """New values and a new end of the key's current range, whose beginning stays. A table without one gets this range."""
+
+    END = "end"
+    """The end of the key's current range, which keeps its beginning and its values. A table without one gets nothing."""
 
     NEW = "new"
     """One more range."""
@@ -129,7 +131,7 @@ class _Changes:
         # What was current before the first change of its key, and ends with it, keeps its values.
         ended = np.flatnonzero(is_first & (is_delete | (is_update & begins)))
         ending = self._table("before", ended, times[ended], pa.array(times[ended]))
-        all_states = [*map(str, states), *[str(RangeState.UPDATE)] * len(ended)]
+        all_states = [*map(str, states), *[str(RangeState.END)] * len(ended)]
         return Ranges(pa.concat_tables([made, ending]), pa.array(all_states, pa.string()))
 
     def _has_state(self, state: str) -> Flags:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import LessThan, Reference
 from pyiceberg.expressions.literals import literal
@@ -214,7 +215,9 @@ class HistoryChanges(KeyedChanges):
             appended_ms = first_ms if appended_ms is None else appended_ms
             found = self._ranges(rows)
             if (self.is_first or self.restarted_at_ms is not None) and first_ms == appended_ms:
-                yield partial(self._append, self._frame(self._fitted(found.rows)))
+                # A history that begins without a snapshot has no ranges that could end.
+                beginning = found.rows.filter(pc.not_equal(found.states, RangeState.END))
+                yield partial(self._append, self._frame(self._fitted(beginning)))
             else:
                 yield partial(self._merge_ranges, found)
 
@@ -237,11 +240,13 @@ class HistoryChanges(KeyedChanges):
         rows = self._fitted(found.rows).append_column(ROW_STATE, found.states)
         written = [quoted(name) for name in found.rows.column_names]
         updated = [name for name in written if name != quoted(VALID_FROM)]
+        ends, is_end = (VALID_TO, IS_CURRENT), f"s.{ROW_STATE} = '{RangeState.END}'"
         clauses = [
             self._refused(),
+            f"WHEN MATCHED AND {is_end} THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in ends)}",
             f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in updated)}",
-            # An empty range belongs to a key that the table does not know: the history began without a snapshot.
-            f"WHEN NOT MATCHED AND (s.{VALID_TO} IS NULL OR s.{VALID_FROM} < s.{VALID_TO}) "
+            # The table does not know a key whose first change ends a range if the history began without a snapshot.
+            f"WHEN NOT MATCHED AND NOT {is_end} "
             f"THEN INSERT ({', '.join(written)}) VALUES ({', '.join(f's.{name}' for name in written)})",
         ]
         self._run_merge(rows, clauses, f"t.{IS_CURRENT}", f"s.{ROW_STATE} <> '{RangeState.NEW}'")

@@ -10,10 +10,21 @@ from dataclasses import dataclass, field, replace
 from lakehold.errors import NotReadable, SubscriberLapsed
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.state.holds import Hold
+from lakehold.state.subscribers import SubscriberKind
 from lakehold.times import iso
 
 _PAUSE_S = 1.0
 """Least time between two moves of a hold: a hold may lag, and each move is a commit that may also move tags."""
+
+
+def has_lapsed(hold: Hold | None, position_ms: int | None) -> bool:
+    """Return whether a subscriber's hold no longer keeps what the subscriber reads next: the state just before its position.
+
+    Without a position the subscriber begins where its hold was created. A view may begin later: it then shows all rows.
+    """
+    if position_ms is None:
+        return hold is not None and hold.forced_from_ms is not None and hold.keeper is not SubscriberKind.VIEW
+    return hold is None or (hold.at_ms is not None and hold.at_ms > position_ms - 1)
 
 
 @dataclass
@@ -70,16 +81,20 @@ class InputHold:
             first_ms: Returns the time at which to begin if there is no hold yet.
 
         Raises:
-            SubscriberLapsed: The changes after `as_of_ms` are no longer kept.
+            SubscriberLapsed: The changes after `as_of_ms` are no longer kept, or MAX LAG moved the hold.
         """
         if as_of_ms is not None:
             self.resume(as_of_ms + 1)
             return as_of_ms
         hold = self.find()
+        if hold is not None and has_lapsed(hold, None):
+            raise self._lapsed(f"It has read nothing yet. {_moved(hold)}")
         if hold is not None and hold.at_ms is not None:
             return hold.at_ms
         found_ms = first_ms()
-        self.restart(found_ms)
+        made = self.get_or_create(found_ms)
+        if made.at_ms is None:
+            self.holds.advance(made.name, found_ms)
         return found_ms
 
     def resume(self, position_ms: int) -> None:
@@ -93,17 +108,9 @@ class InputHold:
             try:
                 self.get_or_create(position_ms - 1)
             except NotReadable as error:
-                raise self._lapsed(position_ms, f"Its hold was dropped. {error.detail}") from error
-        elif hold.at_ms is not None and hold.at_ms > position_ms - 1:
-            by = "; MAX LAG moved it there" if hold.forced_from_ms is not None else ""
-            moved = f'Its hold "{hold.name}" is at {hold.at_ms} ({iso(hold.at_ms)} UTC){by}.'
-            raise self._lapsed(position_ms, moved)
-
-    def restart(self, at_ms: int) -> None:
-        """Create the hold at `at_ms`, or advance it there, giving up the changes that were missed."""
-        hold = self.get_or_create(at_ms)
-        if hold.at_ms is None or hold.at_ms < at_ms:
-            self.holds.advance(hold.name, at_ms)
+                raise self._lapsed(f"{_read_up_to(position_ms)} Its hold was dropped. {error.detail}") from error
+        elif has_lapsed(hold, position_ms):
+            raise self._lapsed(f"{_read_up_to(position_ms)} {_moved(hold)}")
 
     def advance(self, position_ms: int, *, at_once: bool = False) -> None:
         """Advance the hold: everything below `position_ms` (exclusive) has been processed.
@@ -126,12 +133,9 @@ class InputHold:
         if self.new.kept_by is not None:
             self.holds.drop_kept_by(self.new.kept_by)
 
-    def _lapsed(self, position_ms: int, detail: str) -> SubscriberLapsed:
-        return SubscriberLapsed(
-            f"{self.what} has fallen behind what is kept",
-            detail=f"It has read up to {position_ms} ({iso(position_ms)} UTC). {detail}",
-            hint=f"{self.hint} {self.avoided_by}".strip(),
-        )
+    def _lapsed(self, detail: str) -> SubscriberLapsed:
+        hint = f"{self.hint} {self.avoided_by}".strip()
+        return SubscriberLapsed(f"{self.what} has fallen behind what is kept", detail=detail, hint=hint)
 
     def columns_moved(self, names: Sequence[str]) -> SubscriberLapsed:
         """Return the error of a subscriber that cannot read on, because `names` belong to other columns than it has read."""
@@ -142,3 +146,13 @@ class InputHold:
             "no change shows that rows have other values since.",
             hint=self.hint,
         )
+
+
+def _read_up_to(position_ms: int) -> str:
+    return f"It has read up to {position_ms} ({iso(position_ms)} UTC)."
+
+
+def _moved(hold: Hold) -> str:
+    at = "" if hold.at_ms is None else f" is at {hold.at_ms} ({iso(hold.at_ms)} UTC)"
+    by = "; MAX LAG moved it there" if hold.forced_from_ms is not None else ""
+    return f'Its hold "{hold.name}"{at}{by}.'

@@ -194,7 +194,8 @@ class Publisher(ABC):
                 raise
             logger.warning("%s starts over from a snapshot", described(self._entry.definition))
             self._restarts_at_ms = follower.latest_ms()
-            self._input_hold.restart(self._restarts_at_ms)
+            # The hold moves with the commit: a process that dies before leaves the lapse to be seen.
+            self._input_hold.get_or_create(self._restarts_at_ms)
             self._known.columns = {}
             return follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
 

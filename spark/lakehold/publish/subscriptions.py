@@ -20,7 +20,7 @@ from lakehold.holds.guard import Guard
 from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry, Entry
 from lakehold.model.readers import ReaderError
 from lakehold.publish.derived_table import DerivedTable
-from lakehold.publish.input_hold import InputHold
+from lakehold.publish.input_hold import InputHold, has_lapsed
 from lakehold.settings import Settings
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.statement import HistoryEnvelope, Subscribe, refuse_history
@@ -308,8 +308,7 @@ class Subscriptions:
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms
         held_ms = hold.at_ms if hold is not None else None
-        # Reading on from a position needs the state just before it.
-        lapsed = position_ms is not None and (hold is None or (held_ms is not None and held_ms > position_ms - 1))
+        lapsed = has_lapsed(hold, position_ms)
         state = "running" if runs else "lapsed" if lapsed else "new" if position_ms is None else "idle"
         return (
             state,

@@ -16,11 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, NullType
 
 from lakehold.arrow_frames import frame_of
 from lakehold.definitions import full_name_text
 from lakehold.errors import LakeholdError
+from lakehold.ingest.decode.spark_types import from_spark
 from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.write import equal_rows
 from lakehold.publish.closest_rows import with_closest
 from lakehold.session import snapshot_properties, temp_view
@@ -121,11 +124,9 @@ class Changes(ABC):
 
     def _frame(self, rows: pa.Table, *more: str) -> DataFrame:
         """Make a frame with the table's types; `more` are columns of `rows` to keep as they are."""
-        return self._typed(frame_of(rows, self.spark, spark_schema(rows.schema)), *more)
-
-    def _typed(self, frame: DataFrame, *more: str) -> DataFrame:
-        typed = [f"CAST({quoted(c.name)} AS {c.spark_type}) AS {quoted(c.name)}" for c in self.columns]
-        return frame.selectExpr(*typed, *more)
+        schema = spark_schema(rows.schema)
+        typed = [f"{_converted(schema[c.name].dataType, c)} AS {quoted(c.name)}" for c in self.columns]
+        return frame_of(rows, self.spark, schema).selectExpr(*typed, *more)
 
     def _append(self, rows: DataFrame) -> None:
         with snapshot_properties(self.spark, self.summary):
@@ -149,6 +150,13 @@ class Changes(ABC):
             hint="Remove the rows that are too many from the tables that it reads: the next refresh continues. Or keep all rows, "
             f"and count such keys: ALTER MATERIALIZED VIEW {full_name_text(self.full_name)} SET (ON KEY VIOLATION = 'keep').",
         )
+
+
+def _converted(source: DataType, column: ColumnType) -> str:
+    """Write SQL that converts a column of the type `source`; fields inside go by name, as their order may differ."""
+    if isinstance(source, NullType):
+        return f"CAST(NULL AS {column.spark_type})"
+    return cast(quoted(column.name), from_spark(source), column.type)
 
 
 def shown_key(values: Iterable[object]) -> str:

@@ -5,12 +5,14 @@ The rows are those of a SUBSCRIBE without its snapshot. With NET, all changes of
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lakehold.errors import NotReadable
 from lakehold.subscribe.change_frames import change_frame
 from lakehold.subscribe.relation import TableRelation
 from lakehold.subscribe.statement import Changes
@@ -18,6 +20,9 @@ from lakehold.subscribe.subscription_opening import Opened, Subscribing
 from lakehold.subscribe.table_diffs import TableDiffs
 from lakehold.subscribe.timeline_steps import Step, net_step, steps
 from lakehold.timeline.timelines import Timeline
+from lakehold.times import iso
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,14 @@ class TableChanges:
         return self.opened.window.as_of_ms
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream, by timestamp and row or key; memory does not limit their number."""
+        """Return the rows as a stream, by timestamp and row or key; memory does not limit their number. Log the notices.
+
+        Raises:
+            NotReadable: A batch or a commit may still bring changes before UP TO, or that is in the future.
+        """
+        self._check_complete()
+        for notice in self.notices:
+            logger.warning("%s: %s", self.relation.name, notice)
         schema = self.opened.subscription.output.schema
         return pa.RecordBatchReader.from_batches(schema, self._batches())
 
@@ -56,6 +68,16 @@ class TableChanges:
         output, reading = self.opened.subscription.output, self.relation.reading
         diffs = TableDiffs(self.timeline, self.relation.schema, reading).together(self._steps(), output.sorting.first)
         return change_frame(diffs, output, reading)
+
+    def _check_complete(self) -> None:
+        """Refuse an end from which a program would go on, though changes before it may still come."""
+        wanted_ms, upper_ms = self.opened.subscription.statement.up_to_ms, self.timeline.upper_ms
+        if wanted_ms is not None and upper_ms < wanted_ms:
+            raise NotReadable(
+                f'the changes of "{self.relation.name}" before {wanted_ms} are not complete yet',
+                detail=f"More of them may come. Readable: {self.timeline.window}.",
+                hint=f"End at {upper_ms} ({iso(upper_ms)} UTC) or earlier, or leave out the end to get what can be read now.",
+            )
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         output = self.opened.subscription.output
