@@ -208,6 +208,27 @@ def test_a_table_that_the_store_denies_is_named(make_lake: LakeFactory, s3_serve
     assert "ACCESS_DENIED" in refused.value.detail
 
 
+def test_a_held_table_that_the_store_denies_stops_the_maintenance_of_no_other(
+    make_lake: LakeFactory, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with faulty_s3.in_front_of(s3_server.endpoint) as store:
+        place = s3_server.new_lake(tmp_path, store.endpoint)
+        first = make_lake(**place, **KEEP_NOTHING)
+        feed(first, tmp_path / "topics", "items", "others")
+        for offset in range(3):
+            for topic in ("items", "others"):
+                send(tmp_path / "topics", topic, offset, 1, f"v{offset}")
+            first.ingest("feed")
+        first.sql("CREATE HOLD kept ON shop.items")
+        store.denied = "/shop/items/metadata/"
+        lake = make_lake(**place, **KEEP_NOTHING, catalog_name=first.settings.catalog_name)
+        reports = {report.table: report for report in lake.maintain()}
+        assert reports["shop.items"].error is not None
+        assert reports["shop.items"].error.code == "table-unreadable"
+        assert "ACCESS_DENIED" in reports["shop.items"].error.detail
+        assert (reports["shop.others"].error, reports["shop.others"].snapshots) == (None, 2)
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [

@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, UpstreamUnavailable
 from lakehold.iceberg.deletion import delete_or_log
-from lakehold.iceberg.store_errors import store_failed, store_hint
+from lakehold.iceberg.store_errors import is_denied, store_failed, store_hint
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +51,8 @@ MALFORMED = (
     *(BadGzipFile, zlib.error, ValidationError),
 )
 """Exceptions from reading metadata that is damaged or of an unknown version."""
+
+_OWN_TABLES = "mz_catalog."
 
 NO_SUCH_TABLE = (NoSuchTableError, NoSuchNamespaceError)
 
@@ -125,7 +127,7 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
 
     Raises:
         NoSuchTableError: The table does not exist.
-        DefinitionError: Its metadata is missing or damaged.
+        DefinitionError: Its metadata is missing, damaged or denied.
         UpstreamUnavailable: The catalog does not answer.
     """
     try:
@@ -141,6 +143,9 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
     except (ForbiddenError, PermissionError) as error:
         raise _denied(table_name, error) from error
     except UNANSWERED as error:
+        # Without lakehold's own tables nothing works: their error is about the whole store.
+        if is_denied(str(error)) and not table_name.startswith(_OWN_TABLES):
+            raise _denied(table_name, error) from error
         raise unavailable(table_name, error) from error
 
 

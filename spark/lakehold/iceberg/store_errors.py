@@ -36,6 +36,10 @@ _HINTS = (
     ),
 )
 
+_DENIALS = re.compile(
+    r"ACCESS_DENIED|NO_SUCH_BUCKET|PERMISSION_DENIED|AuthorizationPermissionMismatch|ContainerNotFound|HTTP status 40[34]"
+)
+
 _INTERNALS = re.compile(r" error_info=\{.*")
 """Words of Google's client that repeat what it said before."""
 
@@ -43,6 +47,11 @@ _INTERNALS = re.compile(r" error_info=\{.*")
 def store_hint(message: str) -> str:
     """Return what to do about an error of an object store; empty if `message` is about something else."""
     return next((hint for pattern, hint in _HINTS if re.search(pattern, message)), "")
+
+
+def is_denied(message: str) -> bool:
+    """Return whether an error of an object store is about what was asked for: it is denied, or its bucket does not exist."""
+    return bool(store_hint(message)) and _DENIALS.search(message) is not None
 
 
 def store_failed(message: str, of: str = "") -> UpstreamUnavailable:

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
@@ -162,6 +162,10 @@ class Survey:
             state = self.timelines.tables.table_state(full_name)
         except DefinitionError:
             return None
+        except UpstreamUnavailable as error:
+            if error.code != "store-failed":
+                raise
+            return None  # Planning its maintenance reports the error.
         return state.table if state is not None else None
 
     def _scope(
