@@ -50,6 +50,21 @@ def _size(file: MetadataFile) -> int:
     return min(_LEAST_BYTES + len(file.snapshots), REMEMBERED_BYTES)
 
 
+_UNREADABLE = (FileNotFoundError, *MALFORMED)
+"""Exceptions from reading the files of a table that are gone or damaged."""
+
+
+def _files_of(table: Table) -> list[str]:
+    """Return all files of a table; each manifest is read once, however many snapshots list it."""
+    snapshots, io = table.metadata.snapshots, table.io
+    manifests = {manifest.manifest_path: manifest for s in snapshots for manifest in s.manifests(io)}
+    entries = (e for m in manifests.values() for e in m.fetch_manifest_entry(io, discard_deleted=False))
+    data = dict.fromkeys(entry.data_file.file_path for entry in entries)
+    lists = [snapshot.manifest_list for snapshot in snapshots]
+    metadata = [*(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location]
+    return [*data, *manifests, *lists, *metadata]
+
+
 class RememberingSqlCatalog(SqlCatalog):
     """An `SqlCatalog` that caches the metadata files it has read."""
 
@@ -147,25 +162,33 @@ class RememberingSqlCatalog(SqlCatalog):
         self._remember(names, file)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table, and delete its files; each manifest is read once, however many snapshots list it.
+        """Drop a table, and delete its files.
 
-        Files that the store refuses to delete are logged: nobody searches the location of a dropped table.
+        Files that stay, as they cannot be listed or the store refuses to delete them, are logged: nobody searches the location of
+        a dropped table.
 
         Raises:
             NoSuchTableError: The table does not exist.
         """
-        table = self.load_table(identifier)
+        names = Catalog.identifier_to_tuple(identifier)
+        location = self._location(names)
+        try:
+            table = self.load_table(identifier)
+            files = _files_of(table)
+        except _UNREADABLE as error:
+            self.drop_table(identifier)
+            logger.warning(
+                "%s is dropped, and its files are still there, as one cannot be read (%s); delete them by hand, such as %s",
+                ".".join(names),
+                error,
+                location,
+            )
+            return
         self.drop_table(identifier)
-        snapshots, io = table.metadata.snapshots, table.io
-        manifests = {manifest.manifest_path: manifest for s in snapshots for manifest in s.manifests(io)}
-        entries = (e for m in manifests.values() for e in m.fetch_manifest_entry(io, discard_deleted=False))
-        data = dict.fromkeys(entry.data_file.file_path for entry in entries)
-        lists = [snapshot.manifest_list for snapshot in snapshots]
-        metadata = [*(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location]
-        if refusal := delete(io.delete, [*data, *manifests, *lists, *metadata]):
+        if refusal := delete(table.io.delete, files):
             logger.warning(
                 "%s is dropped, and at least %d of its files are still below %s; delete them by hand. The store says: %s",
-                ".".join(table.name()),
+                ".".join(names),
                 refusal.files,
                 table.location(),
                 refusal.reason,
