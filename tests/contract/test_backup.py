@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from lakehold.errors import SettingsError
+from lakehold.errors import LakeholdError, SettingsError
 from lakehold.settings import Settings, load_settings
 from lakehold.state import catalog_opening, rows
 from lakehold.state.catalog_opening import open_catalog
@@ -99,6 +99,25 @@ def test_a_lost_catalog_is_an_empty_lake_over_the_old_files(settings: Settings) 
     assert names(settings) == []
     with closing(open_catalog(settings)) as catalog:
         assert catalog.load_table(OBJECTS.table).location().endswith("/lake/mz_catalog/mz_objects")
+
+
+@pytest.mark.parametrize(
+    ("lost", "code"),
+    [("*.metadata.json", "lake-unreachable"), ("snap-*.avro", "table-unreadable"), ("*.parquet", "table-unreadable")],
+)
+def test_a_file_that_a_power_cut_left_empty_is_named_and_a_backup_brings_it_back(
+    settings: Settings, lost: str, code: str
+) -> None:
+    add(settings, 1)
+    run(COPY)
+    add(settings, 2)
+    newest = max(Path("lake/mz_catalog/mz_objects").rglob(lost), key=lambda file: file.stat().st_mtime_ns)
+    newest.write_bytes(b"")
+    with pytest.raises(LakeholdError, match=r'mz_catalog\.mz_objects" (is damaged|cannot be read)') as refused:
+        names(settings)
+    assert refused.value.code == code
+    run(RESTORE)
+    assert names(settings) == ["t1"]
 
 
 @dataclass(frozen=True)

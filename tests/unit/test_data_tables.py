@@ -194,3 +194,21 @@ def test_the_error_of_a_lake_that_cannot_be_opened_gives_the_reason(tmp_path: Pa
             open_catalog(load_settings(warehouse=str(tmp_path), catalog_uri=f"{scheme}://me:secret@127.0.0.1:1/x"))
         assert "refused" in error.value.detail
         assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("lost", ["*.metadata.json", "snap-*.avro"])
+def test_a_table_with_a_damaged_file_is_dropped_and_its_files_are_logged(
+    catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: str
+) -> None:
+    catalog.create_table("shop.orders", SCHEMA)
+    append(catalog, rows(1, 3))
+    newest = max((tmp_path / "shop/orders").rglob(lost), key=lambda file: file.stat().st_mtime_ns)
+    newest.write_bytes(b"")
+    again = open_catalog(load_settings(warehouse=str(tmp_path)))
+    with closing(again):
+        tables = DataTables(again)
+        assert tables.drop_table("shop.orders")
+        assert "shop.orders" not in tables.all_names()
+        assert "shop.orders is dropped, and files of it are still " in caplog.text
+        again.create_table("shop.orders", SCHEMA)
+        assert tables.table_state("shop.orders") is not None

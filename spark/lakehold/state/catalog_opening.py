@@ -24,6 +24,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehold.errors import LakeholdError, SettingsError
+from lakehold.iceberg.attempts import MALFORMED
 from lakehold.iceberg.object_stores import checksum_variables
 from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties, shown_catalog
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
@@ -184,6 +185,16 @@ def _load(catalog: Catalog, name: str) -> Table | None:
         return catalog.load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
+    except OSError:
+        raise
+    except MALFORMED as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise SettingsError(
+            f'the lake cannot be opened: the metadata of "{name}" is damaged',
+            code="lake-unreachable",
+            detail=f"It cannot be read: {reason[0].rstrip('.')}.",
+            hint="Restore catalog and warehouse from a backup, both of one moment.",
+        ) from error
 
 
 def _create(catalog: Catalog, schema: TableSchema, settings: Settings) -> None:

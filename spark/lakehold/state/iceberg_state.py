@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -18,7 +19,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 
-from lakehold.iceberg.attempts import read
+from lakehold.iceberg.attempts import MALFORMED, read, unreadable
 from lakehold.iceberg.column_bounds import file_bounds
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
 from lakehold.iceberg.whole_files import read_whole
@@ -182,10 +183,22 @@ class _IcebergLog(Log[Value]):
         return gone
 
 
+@contextmanager
+def _damage_named(table: Table) -> Iterator[None]:
+    """Raise `DefinitionError` if a file of a table is damaged, such as one that a power cut left empty."""
+    try:
+        yield
+    except OSError:
+        raise
+    except MALFORMED as error:
+        raise unreadable(".".join(table.name()), error) from error
+
+
 def _current_entries(table: Table) -> tuple[ManifestEntry, ...]:
     """Return the live data files of the current snapshot."""
     snapshot = table.current_snapshot()
-    return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
+    with _damage_named(table):
+        return live_entries(table, snapshot.manifests(table.io)) if snapshot else ()
 
 
 def _read_rows(table: Table, entries: Iterable[ManifestEntry]) -> list[Row]:
@@ -202,7 +215,7 @@ def _read_files(
 
 
 def _read_file(table: Table, columns: Sequence[str] | None, entry: ManifestEntry) -> pa.Table:
-    with table.io.new_input(_path(entry)).open() as file:
+    with _damage_named(table), table.io.new_input(_path(entry)).open() as file:
         # Read whole: Parquet's reader would make a request for each part of a file that is small.
         # `pq.read_table` and Arrow's filters would import pandas.
         return pq.ParquetFile(read_whole(file)).read(columns)
