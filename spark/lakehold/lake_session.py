@@ -6,6 +6,7 @@ Methods import Spark when they open or close a session, so that a command withou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,20 @@ from lakehold.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class LentSession:
+    """The session of another lake of this process, which opens it again when it is lost, and closes it.
+
+    Args:
+        get: Returns the session.
+    """
+
+    def __init__(self, get: Callable[[], SparkSession]) -> None:
+        self.get = get
+
+    def close(self) -> None:
+        """Leave the session open."""
 
 
 class LakeSession:
