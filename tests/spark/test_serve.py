@@ -217,6 +217,8 @@ def test_a_parameter_may_stand_for_a_time_and_for_a_number_of_rows(client: Fligh
         ("SUBSCRIBE shop.t AS OF ? UP TO ?", [first, str(first + 1)], 2),
         ("SELECT * FROM CHANGES(shop.t AS OF ? UP TO ?, NET)", [str(first), last + 1], 1),
         ("CREATE HOLD h ON shop.t AT ?", [str(first)], 0),
+        ("SELECT * FROM shop.t VERSION AS OF ?", ["main"], 3),
+        ("SELECT * FROM shop.t TIMESTAMP AS OF ?", ["2100-01-01"], 3),
         ("ALTER HOLD h ADVANCE TO ?", [last], 0),
     ):
         prepared = client.prepare(text).prepared_statement_handle
