@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from lakehold.definitions import OnLapse
 from lakehold.lake_changes import LakeChanges
 from lakehold.lake_parts import LakeParts
-from lakehold.lake_session import LakeSession
+from lakehold.lake_session import LakeSession, LentSession
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
@@ -48,7 +48,8 @@ class Lake(LakeChanges):
 
     Args:
         settings: How it is opened.
-        spark: A session to use, classic or Connect; None makes one at the first use.
+        spark: A session to use, classic or Connect, or a function that returns that of another lake; None makes one at the
+            first use.
         must_exist: Whether opening creates and changes nothing.
 
     Attributes:
@@ -57,11 +58,16 @@ class Lake(LakeChanges):
         batches: Reads how far the sources' tables are, and records batches.
     """
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None, *, must_exist: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        spark: SparkSession | Callable[[], SparkSession] | None = None,
+        *,
+        must_exist: bool = False,
+    ) -> None:
         self.settings = settings
-        self._session = LakeSession(settings, spark)
-        self._has_session = False
-        self._parts = LakeParts(settings, lambda: self.spark, must_exist=must_exist)
+        self._session = LentSession(spark) if callable(spark) else LakeSession(settings, spark)
+        self._parts = LakeParts(settings, self._session.get, must_exist=must_exist)
         self.catalog = self._parts.catalog
         self.definitions = self._parts.definitions
         self.batches = self._parts.batches
@@ -70,8 +76,7 @@ class Lake(LakeChanges):
     @property
     def spark(self) -> SparkSession:
         """Return the session, whose default catalog is `lake`; a session made here takes seconds to start."""
-        session, self._has_session = self._session.get(), True
-        return session
+        return self._session.get()
 
     @property
     def timelines(self) -> Timelines:
@@ -115,7 +120,7 @@ class Lake(LakeChanges):
 
     def sql(self, text: str) -> Result:
         """Run `;`-separated statements and return the result of the last; statements that are Spark's go to Spark."""
-        return self._parts.runner(self, lambda: self._has_session).run(text)
+        return self._parts.runner(self, lambda: self._session.is_open).run(text)
 
     def publish(self, name: str, on_commit: Callable[[PublishReport], None] | None = None) -> list[PublishReport]:
         """Append what a subscription gives until now to its output table, or refresh a materialized view, each timestamp once.

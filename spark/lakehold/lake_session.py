@@ -6,6 +6,7 @@ Methods import Spark when they open or close a session, so that a command withou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -18,6 +19,25 @@ if TYPE_CHECKING:
 
 _catalogs: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 """The catalog of the lake that used a given session last: several lakes may have been given one session."""
+
+
+class LentSession:
+    """The session of another lake of this process, which opens it again when it is lost, and closes it.
+
+    Args:
+        get: Returns the session.
+    """
+
+    is_open = True
+
+    def __init__(self, get: Callable[[], SparkSession]) -> None:
+        self.get = get
+
+    def settle(self) -> None:
+        """Leave its settings to the lake whose session it is."""
+
+    def close(self) -> None:
+        """Leave the session open."""
 
 
 class LakeSession:
@@ -34,6 +54,11 @@ class LakeSession:
         self._closed = Event()
         self._opening = Lock()
         self._session: SparkSession | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the lake has used its session."""
+        return self._session is not None
 
     def get(self) -> SparkSession:
         """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart."""

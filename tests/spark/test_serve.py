@@ -220,6 +220,8 @@ def test_a_parameter_may_stand_for_a_time_and_for_a_number_of_rows(client: Fligh
         (f"SELECT id FROM CHANGES(shop.t AS OF ? UP TO {first + 1})", [first], 0),
         ("SELECT * FROM CHANGES(shop.t AS OF ? UP TO ?, NET)", [str(first), last + 1], 1),
         ("CREATE HOLD h ON shop.t AT ?", [str(first)], 0),
+        ("SELECT * FROM shop.t VERSION AS OF ?", ["main"], 3),
+        ("SELECT * FROM shop.t TIMESTAMP AS OF ?", ["2100-01-01"], 3),
         ("ALTER HOLD h ADVANCE TO ?", [last], 0),
     ):
         prepared = client.prepare(text).prepared_statement_handle
@@ -267,8 +269,12 @@ def test_schemas_tables_columns_and_keys_are_listed(client: FlightSqlClient, sho
     assert table == {"catalog_name": lake, "db_schema_name": "shop", "table_name": "t", "table_type": "TABLE"}
     assert columns == pa.schema([("id", pa.int64()), ("v", pa.string())])
     assert client.listed("CommandGetTables", table_types=["VIEW"]).num_rows == 0
+    shop.lake.sql("CREATE VIEW shop.v AS SELECT id, upper(v) AS name FROM shop.t")
+    (view,) = client.listed("CommandGetTables", table_types=["VIEW"], include_schema=True).to_pylist()
+    assert (view["table_name"], view["table_type"]) == ("v", "VIEW")
+    assert pa.ipc.read_schema(pa.py_buffer(view["table_schema"])).names == ["id", "name"]
     assert client.listed("CommandGetTables", table_name_filter_pattern="mz\\_h%").num_rows > 0
-    assert client.listed("CommandGetTableTypes").column(0).to_pylist() == ["SYSTEM TABLE", "TABLE"]
+    assert client.listed("CommandGetTableTypes").column(0).to_pylist() == ["SYSTEM TABLE", "TABLE", "VIEW"]
     for name in ("CommandGetPrimaryKeys", "CommandGetExportedKeys", "CommandGetImportedKeys", "CommandGetXdbcTypeInfo"):
         assert client.listed(name).num_rows == 0
     facts = dict(zip(*client.listed("CommandGetSqlInfo", info=[0, 3, 504]).to_pydict().values(), strict=True))

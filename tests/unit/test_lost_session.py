@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from lakehold.lake import Lake
+from lakehold.settings import load_settings
 from lakehold.spark_errors import explained, session_lost
 
 
@@ -45,3 +50,11 @@ def test_a_statement_over_which_spark_stopped_says_where_to_look() -> None:
     )
     assert error.code == "spark-unreachable"
     assert "lakehold spark status" in error.hint
+
+
+def test_a_lake_that_uses_the_session_of_another_follows_it_to_the_next_one(tmp_path: Path) -> None:
+    sessions: list[Any] = [object()]
+    with Lake(load_settings(warehouse=str(tmp_path / "lake")), lambda: sessions[-1]) as lake:
+        assert lake.spark is sessions[0]
+        sessions.append(object())
+        assert lake.spark is sessions[1]

@@ -25,7 +25,7 @@ from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.table_properties import set_property
-from lakehold.iceberg.views import is_view
+from lakehold.iceberg.views import is_view, views_in
 
 TIMESTAMP_PROPERTY = "lakehold.timestamp"
 """In a snapshot's summary: the `mz_timestamp` of the batch that made it."""
@@ -195,6 +195,11 @@ class DataTables:
     def has_namespace(self, name: str) -> bool:
         """Return whether the namespace `name` exists."""
         return self._catalog.namespace_exists(name)
+
+    def views_in(self, namespace: str) -> list[str]:
+        """Return the names of the views in a namespace. Raises as `all_names` does."""
+        with listing():
+            return sorted(views_in(self._catalog, namespace))
 
     def is_view(self, full_name: str) -> bool:
         """Return whether `full_name` is a view."""

@@ -22,3 +22,16 @@ def is_view(catalog: Catalog, full_name: str) -> bool:
     )
     with Session(catalog.engine) as session:
         return session.scalar(found) == _VIEW
+
+
+def views_in(catalog: Catalog, namespace: str) -> list[str]:
+    """Return the names of the views in a namespace."""
+    if not isinstance(catalog, SqlCatalog):
+        return [name for *_, name in catalog.list_views(namespace)]
+    found = select(IcebergTables.table_name).where(
+        IcebergTables.catalog_name == catalog.name,
+        IcebergTables.table_namespace == namespace,
+        IcebergTables.iceberg_type == _VIEW,
+    )
+    with Session(catalog.engine) as session:
+        return list(session.scalars(found))

@@ -1,4 +1,4 @@
-"""The lake's catalog as clients list it: schemas, tables and their columns and keys. No Spark is needed."""
+"""The lake's catalog as clients list it: schemas, tables and their columns and keys. Only the columns of views need Spark."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.lake import Lake
 from lakehold.serve.readable_tables import ReadableTables
 from lakehold.serve.sql_info import SQL_INFO_SCHEMA, sql_info
+from lakehold.spark_sql import quoted_table
 from lakehold.subscribe.project import arrow_schema, readable_columns
+from lakehold.subscribe.row_values import of_arrow_types
+from lakehold.subscribe.spark_types import arrow_schema_of
 
 _SYSTEM_SCHEMA = "mz_catalog"
-_TABLE, _SYSTEM_TABLE = "TABLE", "SYSTEM TABLE"
-_TABLE_TYPES = (_SYSTEM_TABLE, _TABLE)
+_TABLE, _SYSTEM_TABLE, _VIEW = "TABLE", "SYSTEM TABLE", "VIEW"
+_TABLE_TYPES = (_SYSTEM_TABLE, _TABLE, _VIEW)
 
 
 def _schema(**columns: str) -> pa.Schema:
@@ -142,17 +145,18 @@ def _schemas(lake: Lake, command: Any, readable: ReadableTables | None) -> list[
 
 def _tables(lake: Lake, command: Any, readable: ReadableTables | None) -> Iterator[dict[str, Any]]:
     for schema in _schemas(lake, command, readable):
-        kind = _SYSTEM_TABLE if schema == _SYSTEM_SCHEMA else _TABLE
-        if command.table_types and kind not in command.table_types:
-            continue
-        for table in lake.tables.names_in(schema):
+        kind_of = dict.fromkeys(lake.tables.names_in(schema), _SYSTEM_TABLE if schema == _SYSTEM_SCHEMA else _TABLE)
+        kind_of.update(dict.fromkeys(lake.tables.views_in(schema), _VIEW))
+        for table, kind in sorted(kind_of.items()):
+            if command.table_types and kind not in command.table_types:
+                continue
             if readable is not None and not readable.has(f"{schema}.{table}"):
                 continue
             if not _matches(command, "table_name_filter_pattern", table):
                 continue
             row: dict[str, Any] = {"db_schema_name": schema, "table_name": table, "table_type": kind}
             if command.include_schema:
-                columns = _columns(lake, f"{schema}.{table}")
+                columns = (_view_columns if kind == _VIEW else _columns)(lake, f"{schema}.{table}")
                 if columns is None:  # dropped since it was listed
                     continue
                 row["table_schema"] = columns
@@ -168,6 +172,17 @@ def _columns(lake: Lake, full_name: str) -> bytes | None:
     if state is None:
         return None
     return bytes(arrow_schema(readable_columns(state.schema)).serialize().to_pybytes())
+
+
+def _view_columns(lake: Lake, full_name: str) -> bytes | None:
+    """Return the columns of a view, none if it cannot be read."""
+    try:
+        with lake.open_query(f"SELECT * FROM {quoted_table(lake.settings.catalog_name, full_name)}") as frame:
+            types = arrow_schema_of(of_arrow_types(frame).schema).types
+            columns = pa.schema(list(zip(frame.columns, types, strict=True)))
+    except LakeholdError:
+        columns = pa.schema([])
+    return bytes(columns.serialize().to_pybytes())
 
 
 def _primary_key(lake: Lake, schema: str, table: str) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
 from itertools import pairwise
 from typing import Any
 
@@ -12,17 +13,26 @@ import pyarrow as pa
 from lakehold.errors import LakeholdError
 from lakehold.spark_sql import literal
 from lakehold.sql.dialect import tokenize
+from lakehold.times import epoch_ms
 
 _TOO_MANY = 2
 """Rows from which they are too many: a client may send any number."""
 
+_OF_SPARK = {
+    **{"VERSION AS OF": "'main'", "SYSTEM_VERSION AS OF": "'main'"},
+    **{"TIMESTAMP AS OF": "current_timestamp()", "SYSTEM_TIME AS OF": "current_timestamp()"},
+}
+"""What stands for a parameter after these words, which are Spark's own, until it has a value."""
 _WITHOUT_VALUE = {
+    **_OF_SPARK,
     **{"LIMIT": "0", "OFFSET": "0", "AS OF": "LATEST", "AT LEAST": "0", "UP TO": f"{2**63 - 1}"},
     **{"ADVANCE TO": "0", "AT": "0"},
 }
 """What stands for a parameter after these words until it has a value: NULL may not stand there."""
 _UNTIL_A_TIME = _WITHOUT_VALUE | {"AS OF": "EARLIEST"}
 """The same in a statement with UP TO, whose time may have passed."""
+_WORDS = 3
+"""The most words before a parameter that say what it is."""
 
 
 def parameter_schema(text: str) -> pa.Schema:
@@ -71,7 +81,7 @@ def _places(text: str) -> list[_Place]:
     found = []
     for number, token in enumerate(tokens):
         if text[token.start : token.end + 1] == "?":
-            before = " ".join(each.text.upper() for each in tokens[max(number - 2, 0) : number])
+            before = " ".join(each.text.upper() for each in tokens[max(number - _WORDS, 0) : number])
             words = (words for words in _WITHOUT_VALUE if f" {before}".endswith(f" {words}"))
             found.append(_Place(token.start, next(words, "")))
     return found
@@ -79,6 +89,11 @@ def _places(text: str) -> list[_Place]:
 
 def _literal(place: _Place, value: Any) -> str:
     """Return the literal of a value. Drivers send text: it is a number where only a number or a time may stand."""
+    if place.words in _OF_SPARK:
+        return literal(value)
+    if place.words and isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time.min, UTC)
+        return str(epoch_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)))
     is_number = place.words and isinstance(value, str) and value.isascii() and value.isdecimal()
     return value if is_number else literal(value)
 

@@ -106,7 +106,8 @@ class Statements:
             return self.lake
         with self._opening:
             if role not in self._of_roles:
-                self._of_roles[role] = Lake(self.lake.settings.model_copy(update={"role": role}), self.lake.spark)
+                settings = self.lake.settings.model_copy(update={"role": role})
+                self._of_roles[role] = Lake(settings, lambda: self.lake.spark)
             return self._of_roles[role]
 
     def _is_other_catalog(self, name: str) -> bool:
