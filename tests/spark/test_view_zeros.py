@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from lakehold.lake import Lake
@@ -57,6 +59,36 @@ def test_a_row_whose_zero_changed_its_sign_leaves_a_view_with_its_row(lake: Lake
     for name in VIEWS:
         assert lake.verify(name).is_equal, name
         assert lake.sql(f"SELECT count(*) FROM {name}").rows == [(1,)]
+
+
+TEXTS = {
+    "bi.texts": ("", "SELECT id, CAST(f AS STRING) AS f, to_json(o) AS o, to_json(nested) AS n FROM shop.z"),
+    "bi.joined": (
+        "",
+        "SELECT a.id, CAST(a.f AS STRING) AS f, to_json(b.o) AS o FROM shop.z a JOIN shop.z b ON a.id = b.id",
+    ),
+    "bi.grouped": ("KEY (id)", "SELECT id, max(CAST(f AS STRING)) AS f, max(to_json(o)) AS o FROM shop.z GROUP BY id"),
+    "bi.windows": ("", "SELECT id, max(to_json(o)) OVER (PARTITION BY id) AS o FROM shop.z"),
+}
+
+
+def test_views_of_what_a_query_makes_of_equal_values_follow_it(lake: Lake) -> None:
+    lake.sql("ALTER TABLE shop.z ADD COLUMN o MAP<STRING, INT>")
+    lake.sql(f"INSERT INTO shop.z VALUES (1, {value('0.0D')}, map('a', 1, 'b', 2)), (2, {value('1.0D')}, map('c', 3))")
+    for name, (clauses, query) in TEXTS.items():
+        lake.sql(f"CREATE MATERIALIZED VIEW {name} {clauses} AS {query}")
+    publish(lake, *TEXTS)
+    changes = [
+        f"INSERT INTO shop.z VALUES (3, {value('0.0D')}, map()), (3, {value('-0.0D')}, map())",
+        "UPDATE shop.z SET f = -0.0D, o = map('b', 2, 'a', 1) WHERE id = 1",
+        "UPDATE shop.z SET nested = named_struct('a', array(-0.0D)) WHERE id = 1",
+        "DELETE FROM shop.z WHERE id = 1",
+    ]
+    for change in changes:
+        lake.sql(change)
+        publish(lake, *TEXTS)
+        for name, (_, query) in TEXTS.items():
+            assert Counter(lake.sql(f"SELECT * FROM {name}").rows) == Counter(lake.sql(query).rows), (change, name)
 
 
 def test_a_history_ends_the_range_of_a_key_whose_zero_changed_its_sign(lake: Lake) -> None:

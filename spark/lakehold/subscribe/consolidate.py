@@ -14,13 +14,14 @@ import pyarrow as pa
 from lakehold.subscribe.row_order import begins_run, order_keys, sorted_positions
 
 
-def consolidated(diffs: pa.Table, first: Sequence[int] = ()) -> pa.Table:
+def consolidated(diffs: pa.Table, first: Sequence[int] = (), *, exact: bool = False) -> pa.Table:
     """Sum the diffs of equal rows per timestamp, and sort the result.
 
     Args:
         diffs: `mz_timestamp` (int64, ms), `mz_diff` (int64), then the row's columns; by position, names may repeat. Less than
             2 GiB of text or bytes in each column.
         first: Zero-based positions of the row's columns by which each timestamp's rows are sorted first (a key).
+        exact: Whether only identical rows are summed: a query may tell apart rows that are equal, as by `CAST(f AS STRING)`.
 
     Returns:
         The same columns, sorted by timestamp, the columns `first`, then all columns; `lakehold.subscribe.row_order` defines
@@ -28,7 +29,7 @@ def consolidated(diffs: pa.Table, first: Sequence[int] = ()) -> pa.Table:
     """
     row = range(diffs.num_columns - 2)
     by = [0, *(2 + i for i in first), *(2 + i for i in row if i not in first)]
-    keys = [key for i in by for key in order_keys(diffs.column(i))]
+    keys = [key for i in by for key in order_keys(diffs.column(i), exact=exact)]
     positions = sorted_positions(keys)
     begins = np.flatnonzero(begins_run([key.take(positions) for key in keys], diffs.num_rows))
     counts = diffs.column(1).take(positions).to_numpy()

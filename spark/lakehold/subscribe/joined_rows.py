@@ -75,7 +75,7 @@ class JoinedRows(JobRows):
             name: Pieces(
                 self.terms.schemas[name],
                 tuple(
-                    TableDiffs(timeline, self.terms.schemas[name], self.reading).along(
+                    TableDiffs(timeline, self.terms.schemas[name], self.reading, exact=True).along(
                         steps(timeline, times.before(some[0]), some[-1] + 1)
                     )
                 ),

@@ -46,7 +46,7 @@ class RowByRow(DiffedRows):
     def rows(self, timelines: TimelinesByName, at_ms: int, sorting: Sorting) -> Iterator[pa.Table]:
         """Run the query over the table's rows at `at_ms`."""
         return self._sorted(
-            self._over(TableDiffs(timelines[self.name], self.schema, self.reading).rows_at(at_ms)), sorting
+            self._over(TableDiffs(timelines[self.name], self.schema, self.reading, exact=True).rows_at(at_ms)), sorting
         )
 
     def diffs(
@@ -54,7 +54,7 @@ class RowByRow(DiffedRows):
     ) -> Iterator[pa.Table | LargeDiffs]:
         """Run the query over the table's diffs."""
         timeline = timelines[self.name]
-        diffs = TableDiffs(timeline, self.schema, self.reading)
+        diffs = TableDiffs(timeline, self.schema, self.reading, exact=True)
         return self._over(diffs.along(steps(timeline, after_exclusive_ms, until_exclusive_ms)))
 
     def frame_at(self, timelines: TimelinesByName, at_ms: int) -> DataFrame:

@@ -19,42 +19,54 @@ from lakehold.subscribe.project import as_list_of_entries, offsets
 Positions = npt.NDArray[np.int64]
 
 
-def order_keys(column: pa.ChunkedArray) -> list[pa.Array]:
+def order_keys(column: pa.ChunkedArray, *, exact: bool = False) -> list[pa.Array]:
     """Convert `column` to flat columns that together sort and compare as it does, within this column only.
 
     The column has to fit one Arrow array: less than 2 GiB of text.
+
+    Args:
+        column: The column.
+        exact: Whether only identical values compare equal: not -0.0 and 0.0, nor maps with their entries in another order.
     """
-    return _keys(column.combine_chunks())
+    return _keys(column.combine_chunks(), exact=exact)
 
 
-def _keys(array: pa.Array) -> list[pa.Array]:
+def has_inexact(kind: pa.DataType) -> bool:
+    """Return whether values of a type can be equal without being identical."""
+    if pa.types.is_floating(kind) or pa.types.is_map(kind):
+        return True
+    return any(has_inexact(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _keys(array: pa.Array, *, exact: bool) -> list[pa.Array]:
     kind = array.type
     if pa.types.is_null(kind):
         return []
     if pa.types.is_floating(kind):
-        return [_float_image(array)]
+        return [_float_image(array, exact=exact)]
     if pa.types.is_struct(kind):
-        fields = [key for child in array.flatten() for key in _keys(child)]
+        fields = [key for child in array.flatten() for key in _keys(child, exact=exact)]
         return [array.is_valid(), *fields]  # a null struct is before a struct of nulls
     if pa.types.is_map(kind):
-        return [_list_image(as_list_of_entries(array), sort_elements=True)]
+        return [_list_image(as_list_of_entries(array), sort_elements=not exact, exact=exact)]
     if pa.types.is_list(kind):
-        return [_list_image(array, sort_elements=False)]
+        return [_list_image(array, sort_elements=False, exact=exact)]
     return [array]
 
 
-def _float_image(array: pa.Array) -> pa.Array:
+def _float_image(array: pa.Array, *, exact: bool) -> pa.Array:
     """Map floats to integers in the same order: a double's bits grow with it, and shrink for negative values."""
     values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
-    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)  # one NaN; -0.0 + 0.0 is 0.0
+    zeros = values if exact else values + 0.0  # -0.0 + 0.0 is 0.0
+    bits = np.where(np.isnan(values), np.nan, zeros).view(np.int64)  # one NaN
     image = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
     return pa.array(image, mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
-def _list_image(lists: pa.Array, *, sort_elements: bool) -> pa.Array:
+def _list_image(lists: pa.Array, *, sort_elements: bool, exact: bool) -> pa.Array:
     """Map lists to bytes in the same order: the ranks of the elements, big-endian, concatenated."""
     elements = lists.flatten()
-    ranks = dense_ranks(_keys(elements), len(elements))
+    ranks = dense_ranks(_keys(elements, exact=exact), len(elements))
     begins = offsets(lists).to_numpy().astype(np.int64)
     if sort_elements:
         list_of_element = np.repeat(np.arange(len(lists)), np.diff(begins))

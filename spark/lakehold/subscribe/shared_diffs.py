@@ -17,6 +17,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from lakehold.subscribe.consolidate import consolidated
+from lakehold.subscribe.row_order import has_inexact
 from lakehold.subscribe.timeline_steps import Step
 
 _BYTES_BESIDE_ROWS = 1_000
@@ -53,6 +54,8 @@ class ReadDiffs:
     """
 
     def __init__(self, keys: Sequence[DiffKey], steps: Sequence[Step], rows: pa.Table, first: tuple[int, ...]) -> None:
+        """Take `rows` in which only identical rows are summed: some readers tell apart rows that are equal."""
+        self._is_exact = not any(has_inexact(kind) for kind in rows.schema.types)
         self._places = {key: place for place, key in enumerate(keys)}
         self._rows = rows
         self._first = first
@@ -71,20 +74,22 @@ class ReadDiffs:
             count += 1
         return count
 
-    def of(self, key: DiffKey, steps: Sequence[Step], first: tuple[int, ...]) -> pa.Table:
+    def of(self, key: DiffKey, steps: Sequence[Step], first: tuple[int, ...], *, exact: bool) -> pa.Table:
         """Return the diffs of steps that follow each other here without a gap.
 
         Args:
             key: Key of the first step.
             steps: The steps. The rows get their timestamps, which may differ from those at reading time.
             first: Positions of the columns by which each timestamp's rows are to be sorted first.
+            exact: Whether only identical rows are to be summed.
         """
         place = self._places[key]
         begins = self._begins[place : place + len(steps) + 1]
         timestamps = np.repeat([step.mz_timestamp for step in steps], np.diff(begins))
         rows = self._rows.slice(begins[0], begins[-1] - begins[0])
         dated = rows.set_column(0, rows.field(0), pa.array(timestamps, pa.int64()))
-        return dated if first == self._first else consolidated(dated, first)
+        is_summed = first == self._first and (exact or self._is_exact)
+        return dated if is_summed else consolidated(dated, first, exact=exact)
 
 
 class SharedDiffs:

@@ -83,11 +83,13 @@ class TableDiffs:
         timeline: The table's timeline.
         columns: The schema in which rows are returned.
         reading: The means of reading.
+        exact: Whether only identical rows are summed, for queries: these may tell apart rows that are equal.
     """
 
     timeline: Timeline
     columns: Schema
     reading: DiffReading
+    exact: bool = False
 
     def along(self, steps: Iterable[Step], first: tuple[int, ...] = ()) -> Iterator[pa.Table | LargeDiffs]:
         """Yield the diffs of `steps`. Several readers of the same steps read the files once.
@@ -158,7 +160,7 @@ class TableDiffs:
             return None
         count = read.leading(keys)
         metrics.DIFFS.labels(read="shared").inc(count)
-        return [read.of(keys[0], steps[:count], first)], count
+        return [read.of(keys[0], steps[:count], first, exact=self.exact)], count
 
     def _cached_or_read(self, rest: _Keyed, reader: FileRows, first: tuple[int, ...]) -> _Found:
         """Wait until other readers of the table's diffs have finished; then return the diffs that they cached, or read some."""
@@ -229,13 +231,14 @@ class TableDiffs:
     ) -> list[pa.Table | LargeDiffs]:
         """Read small steps in this process, and cache their diffs. Spark reads them if `FileRows` cannot read a file."""
         try:
-            rows = consolidated(small.read(reader, self.reading), first)
+            rows = consolidated(small.read(reader, self.reading), first, exact=True)
         except FilesUnreadable:
             metrics.DIFFS.labels(read="by_spark").inc(len(keys))
             return [self._from_states(step) for step in small.steps]
         metrics.DIFFS.labels(read="here").inc(len(keys))
-        self.reading.shared.add(keys, ReadDiffs(keys, small.steps, rows, first))
-        return [rows]
+        read = ReadDiffs(keys, small.steps, rows, first)
+        self.reading.shared.add(keys, read)
+        return [read.of(keys[0], small.steps, first, exact=self.exact)]
 
     def _key(self, step: Step) -> DiffKey:
         """Return the key of a step's diffs in the cache."""
