@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 from lakehold.lake import Lake, connect
 from lakehold.session import session_conf
 from tests.kafka_broker import broker
+from tests.signal_handlers import handlers_restored
 from tests.spark_archive import start_quickly
 from tests.spark_connect import session_settings, spark_connect
 from tests.stack_fixtures import database, stack, stack_directory
 
-__all__ = ["broker", "database", "spark_connect", "stack", "stack_directory"]
+__all__ = ["broker", "database", "handlers_restored", "spark_connect", "stack", "stack_directory"]
 
 _names = itertools.count()
 

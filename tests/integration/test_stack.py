@@ -26,7 +26,6 @@ from lakehold import stack as lakehold_stack
 from lakehold.servers.processes import has_ended
 from lakehold.stack import ConnectClient, ConnectorError, ServerError, ServerEvent, StackAddresses
 from tests.runnable_pages import checked
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
 
 pytestmark = pytest.mark.stack
@@ -259,7 +258,6 @@ def test_down_leaves_no_process_and_up_goes_on_with_the_data(
     assert (key, value["after"]["name"]) == ({"id": 2}, "Grace")
 
 
-@pytest.mark.usefixtures("handlers_restored")
 def test_servers_that_an_interrupted_up_started_are_stopped_by_down() -> None:
     with open_directory() as directory:
         lakehold = str(Path(sys.executable).with_name("lakehold"))

@@ -24,9 +24,8 @@ from lakehold.progress import NoProgress, Progress, Task
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
 from tests.numbered_shop import BATCH, NumberedShop
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
+pytestmark = pytest.mark.spark
 
 STRICT = "WITH (ON ERROR = 'fail')"
 

@@ -20,10 +20,9 @@ from lakehold.lake import Lake
 from lakehold.progress import NoProgress
 from lakehold.state.lease import leased
 from tests.shop_records import ShopRecords
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from lakehold.model.readers import Intent
 from lakehold.progress import NoProgress
 from lakehold.state.batch_protocol import READERS, BatchStore
 from tests.many_sources import LONG, ManySources
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -39,7 +38,6 @@ def ingest(lake: Lake, *, follow: bool) -> str:
     return notices.getvalue()
 
 
-@pytest.mark.usefixtures("handlers_restored")
 @pytest.mark.parametrize("follow", [False, True])
 def test_rows_of_short_sources_are_readable_while_a_batch_of_a_long_one_runs(
     lake: Lake, many: ManySources, monkeypatch: pytest.MonkeyPatch, follow: bool

@@ -16,9 +16,8 @@ from lakehold.progress import NoProgress
 from tests.conftest import LakeFactory
 from tests.materialized_views import assert_equal_at_every_timestamp
 from tests.published_shop import Shop
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("handlers_restored")]
+pytestmark = pytest.mark.spark
 
 _VIEWS = {
     "bi.counts": ("KEY (v)", "SELECT v, count(*) AS n FROM shop.t GROUP BY v", "shop.t"),

@@ -20,10 +20,7 @@ from typer.testing import CliRunner, Result
 
 from lakehold.cli.app import app
 from lakehold.lake import Lake, connect
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.waiting import wait_for
-
-pytestmark = pytest.mark.usefixtures("handlers_restored")
 
 SUBSCRIPTIONS = {
     "all_orders": "shop.orders",

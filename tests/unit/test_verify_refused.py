@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from lakehold.cli.app import app
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake, connect
-from tests.signal_handlers import handlers_restored as handlers_restored  # noqa: PLC0414 - pytest finds fixtures by name
 
 _HINT = (
     "Tables of a source that was created FROM POSTGRES, MYSQL or MARIADB can be compared. "
@@ -54,7 +53,6 @@ def test_a_table_without_a_database_is_refused(lake: Lake, table: str, code: str
     assert (refused.value.code, refused.value.detail, refused.value.hint) == (code, detail, hint)
 
 
-@pytest.mark.usefixtures("handlers_restored")
 def test_the_exit_code_of_a_table_that_cannot_be_compared_is_not_that_of_a_difference(
     lake: Lake, tmp_path: Path
 ) -> None:
