@@ -5,6 +5,7 @@ A statement is refused by the names in its text, before anything is looked up: s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,13 @@ from lakehold.sql.statements import (
 from lakehold.state.holds import Holds
 
 _TABLE_PARTS = 2
+
+_OF_TABLE = re.compile(
+    r"(all_)?(data_|delete_)?files|(all_)?manifests|(all_)?entries|snapshots|history|refs|partitions|position_deletes|"
+    r"metadata_log_entries|(branch|tag)_.+|(at_timestamp|snapshot_id)_\d+",
+    re.I,
+)
+"""What Iceberg reads of a table by a name after its own; any other name is that of a table in a namespace of the table's name."""
 
 
 @dataclass(frozen=True)
@@ -116,4 +124,6 @@ def _tables(query: QueryTree, parsed: ParsedStatement) -> Iterator[str]:
         names = [part.this for part in parts]
         if len(names) > _TABLE_PARTS and names[0] == query.written.catalog:
             del names[0]
-        yield ".".join(f"`{name}`" if "." in name else name for name in names[:_TABLE_PARTS])
+        if len(names) == _TABLE_PARTS + 1 and _OF_TABLE.fullmatch(names[-1]):
+            del names[-1]
+        yield ".".join(f"`{name}`" if "." in name else name for name in names)
