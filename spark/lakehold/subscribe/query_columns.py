@@ -21,15 +21,20 @@ QUERY_COLUMNS = "lakehold.query-columns"
 QueryColumns = Mapping[str, Mapping[str, int]]
 
 _ALL_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
-_ALL_COLUMNS = re.compile(r"\*|\bnatural\b", re.IGNORECASE)
+_ALL_COLUMNS = re.compile(
+    r"(?:\b(?:select|distinct|all)\b|[,.(])\s*\*"  # not the sign of a multiplication, which follows a value
+    r"|\bnatural\b|--|/\*|\|>"  # a star may follow a comment; a pipe has all columns of what it begins with
+    r"|^(?!.*\bselect\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def query_columns(relation: str | Query, tables: Mapping[str, Schema]) -> QueryColumns:
     """Return the columns of `tables` that a SUBSCRIBE may read, also nested ones.
 
-    A query reads those that it names, or all if it has a `*`; a SUBSCRIBE of a table reads all.
+    A query reads those that it names, or all if it may have a `*` for them; a SUBSCRIBE of a table reads all.
     """
-    query = relation.text if isinstance(relation, Query) else "*"
+    query = relation.text if isinstance(relation, Query) else ""
     reads_all = _ALL_COLUMNS.search(_ALL_ROWS.sub("", query)) is not None
     found = {}
     for table, schema in tables.items():
