@@ -1,4 +1,4 @@
-"""Which columns of its tables a query reads, by their field ids."""
+"""The columns of its tables that a query reads, by their field ids."""
 
 from __future__ import annotations
 
