@@ -6,16 +6,19 @@ Methods import Spark when they open or close a session, so that a command withou
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from lakehold.errors import EnvironmentMissing
+from lakehold.errors import EnvironmentMissing, UpstreamUnavailable
 from lakehold.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _catalogs: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 """The catalog of the lake that used a given session last: several lakes may have been given one session."""
@@ -83,10 +86,17 @@ class LakeSession:
 
         A statement such as SET TIME ZONE or the program that gave the session may have changed them.
         """
-        if self._session is not None:
-            from lakehold.session_settings import settle
+        if self._session is None:
+            return
+        from lakehold.session_settings import settle
+        from lakehold.spark_errors import is_sparks
 
+        try:
             settle(self.get())
+        except Exception as error:
+            if not (isinstance(error, UpstreamUnavailable) or is_sparks(error)):
+                raise
+            log.info("the settings of the session could not be set: %s", error)  # whoever uses it next says why
 
     def close(self) -> None:
         """Close the session if it was made here."""

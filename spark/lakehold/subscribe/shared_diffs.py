@@ -74,6 +74,10 @@ class ReadDiffs:
             count += 1
         return count
 
+    def whole(self, *, exact: bool) -> pa.Table:
+        """Return the diffs of all steps, with their timestamps at reading time."""
+        return self._rows if exact or self._is_exact else consolidated(self._rows, self._first)
+
     def of(self, key: DiffKey, steps: Sequence[Step], first: tuple[int, ...], *, exact: bool) -> pa.Table:
         """Return the diffs of steps that follow each other here without a gap.
 

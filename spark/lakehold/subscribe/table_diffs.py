@@ -238,7 +238,7 @@ class TableDiffs:
         metrics.DIFFS.labels(read="here").inc(len(keys))
         read = ReadDiffs(keys, small.steps, rows, first)
         self.reading.shared.add(keys, read)
-        return [read.of(keys[0], small.steps, first, exact=self.exact)]
+        return [read.whole(exact=self.exact)]
 
     def _key(self, step: Step) -> DiffKey:
         """Return the key of a step's diffs in the cache."""
