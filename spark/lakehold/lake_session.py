@@ -96,7 +96,7 @@ class LakeSession:
         except Exception as error:
             if not (isinstance(error, UpstreamUnavailable) or is_sparks(error)):
                 raise
-            log.info("the settings of the session could not be set: %s", error)  # whoever uses it next says why
+            log.info("the settings of the session could not be set: %s", error)  # what uses the session next says why
 
     def close(self) -> None:
         """Close the session if it was made here."""

@@ -157,10 +157,13 @@ def _refuse_other_warehouse(catalog: Catalog, keeper: Table, settings: Settings)
     """Raise `SettingsError` if the catalog's lake is in another warehouse: statements would change that lake.
 
     The lake has the setting as a property, as a server chooses the places of tables: they say nothing, also once the lake has
-    moved from the server to a database. A lake from before that property is where its tables are, if it is in a database.
+    moved from the server to a database. A lake in a database may also be where its tables are: properties of the catalog may name
+    the warehouse, and lakes of before have no such property.
     """
     known, named = keeper.properties.get(_WAREHOUSE), settings.warehouse
-    if known is None and isinstance(catalog, SqlCatalog) and keeper.location().endswith(_DIRECTORY):
+    if known is not None and _place(known) == _place(named):
+        return
+    if isinstance(catalog, SqlCatalog) and keeper.location().endswith(_DIRECTORY):
         known, named = keeper.location().removesuffix(_DIRECTORY), catalog.properties["warehouse"]
     if known is None or _place(known) == _place(named):
         return
