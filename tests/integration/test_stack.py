@@ -30,7 +30,7 @@ from tests.stack_fixtures import SourceDatabase, free_ports, open_directory
 
 pytestmark = pytest.mark.stack
 
-_ARRIVES_WITHIN_S = 90
+_ARRIVES_WITHIN_S = 180
 _PASSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._TRANSPORT}
 """Errors that pass: the connector has not created the topic yet, or the broker is restarting."""
 
