@@ -207,6 +207,7 @@ def test_values_do_not_depend_on_the_settings_of_a_given_session(spark: SparkSes
     with connect(str(tmp_path), spark=given, catalog_name="shared") as lake:
         lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT timestamp'2026-01-01 00:30:00Z' AS at")
         assert lake.sql("SELECT date(AT), typeof(at) FROM s.t").rows == [(date(2026, 1, 1), "timestamp")]
+        assert lake.sql("SELECT size(CAST(NULL AS ARRAY<INT>))").rows == [(None,)], "-1 without ANSI mode"
 
 
 def test_a_published_table_does_not_follow_the_time_zone_of_a_session(lake: Lake) -> None:

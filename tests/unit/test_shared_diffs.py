@@ -41,6 +41,19 @@ def open_lake(tmp_path: Path) -> Iterator[OpenLake]:
         lake.close()
 
 
+def test_readers_of_a_table_see_no_change_to_an_equal_value_however_the_diff_is_read(open_lake: OpenLake) -> None:
+    lake = open_lake()
+    lake.catalog.create_namespace("shop")
+    table = lake.catalog.create_table("shop.rates", pa.schema([("id", pa.int64()), ("rate", pa.float64())]))
+    table.append(pa.table({"id": [1, 2], "rate": [0.0, 1.0]}))
+    table.overwrite(pa.table({"id": [1, 2], "rate": [-0.0, 2.0]}))
+    first, deleted, _ = table.history()
+    table.maintenance.expire_snapshots().by_id(deleted.snapshot_id).commit()
+    statement = f"SUBSCRIBE shop.rates WITH (SNAPSHOT = false) AS OF {first.timestamp_ms}"
+    answers = [[row[1:] for row in lake.sql(statement).rows] for _ in ("read", "found")]
+    assert answers == [[(-1, 2, 1.0), (1, 2, 2.0)]] * 2, "-0.0 equals 0.0"
+
+
 class Orders:
     """A table of `(id, status)` and the timestamps of its versions."""
 
