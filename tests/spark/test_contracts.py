@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from lakehold.lake import Lake
 from tests import recorded_files
@@ -91,3 +92,37 @@ def test_messages_that_break_the_schema_file_stop_their_table_only(lake: Lake, s
     assert lake.sql("SELECT * FROM s.wide").rows == [(1, 5_000_000_000)], (
         "fields that the file does not name are skipped"
     )
+
+
+def test_fields_of_a_declared_structure_are_found_by_name(lake: Lake, tmp_path: Path) -> None:
+    text = {"type": "string", "optional": True}
+    address = struct("Address", {"zip": text, "city": text}, optional=True)
+    row = struct(
+        "Row",
+        {
+            "id": {"type": "int64"},
+            "home": address,
+            "past": {"type": "array", "items": address, "optional": True},
+            "named": {"type": "map", "keys": {"type": "string"}, "values": address, "optional": True},
+        },
+    )
+    declared = "STRUCT<city: STRING, zip: STRING>"
+    longer = "STRUCT<city: STRING, country: STRING, zip: STRING>"
+    lake.sql(
+        f"CREATE TABLE s.same (id BIGINT, home {declared}, past ARRAY<{declared}>, named MAP<STRING, {declared}>)"
+        " FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT;"
+        f"CREATE TABLE s.longer (id BIGINT, home {longer}, past ARRAY<{longer}>, named MAP<STRING, {longer}>)"
+        " FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT"
+    )
+    ulm = {"zip": "89073", "city": "Ulm"}
+    full = {"id": 1, "home": ulm, "past": [ulm, None], "named": {"work": ulm}}
+    empty = {"id": 2, "home": None, "past": None, "named": None}
+    append(tmp_path, "t", *((json_record(KEY, {"id": r["id"]}), json_record(row, r)) for r in (full, empty)))
+    (report,) = lake.ingest("feed")
+    assert report.stopped == {}
+    city, in_country = Row(city="Ulm", zip="89073"), Row(city="Ulm", country=None, zip="89073")
+    for table, found in (("s.same", city), ("s.longer", in_country)):
+        assert lake.sql(f"SELECT * FROM {table} ORDER BY id").rows == [
+            (1, found, [found, None], {"work": found}),
+            (2, None, None, None),
+        ]

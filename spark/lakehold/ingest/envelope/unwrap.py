@@ -20,14 +20,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql.types import DataType
-
 from lakehold.definitions import Envelope, Table
-from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
-from lakehold.ingest.decode.spark_types import from_spark
-from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,
     CONNECTOR,
@@ -57,6 +52,7 @@ from lakehold.ingest.envelope.column_names import folded, require_case, require_
 from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
 from lakehold.ingest.envelope.keys import Key, has_null_part, is_keyless, key_of, with_former_rows, with_left_keys
+from lakehold.ingest.envelope.listed_columns import listed_columns
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.spark_sql import literal, quoted
 
@@ -326,39 +322,6 @@ def _phase(source: str, op: str) -> str:
     )
 
 
-def _contracted(
-    table: Table, key: Collection[str], found: Mapping[str, tuple[str, ColumnType]]
-) -> tuple[dict[str, tuple[str, ColumnType]], list[str]]:
-    """Return the columns of a table with a column list: those of the key and the declared ones.
-
-    Other columns of messages are skipped, and declared ones that messages lack are null. Returns the columns with their values in
-    SQL, and their names in order.
-
-    Raises:
-        TableStopped: The messages have a column in a type that the declared one does not hold.
-    """
-    contracted: dict[str, tuple[str, ColumnType]] = {}
-    for declared in table.columns:
-        wanted = from_spark(DataType.fromDDL(declared.type))
-        value, incoming = found.get(declared.name, ("NULL", ColumnType(declared.name, wanted)))
-        try:
-            fits = same(unify(wanted, incoming.type, declared.name), wanted)
-        except TypeConflict:
-            fits = False
-        if not fits:
-            raise TableStopped(
-                f'column "{declared.name}" of table "{table.full_name}" is declared as {declared.type}, '
-                f"the messages have {incoming.spark_type}",
-                table=table.full_name,
-                code="contract-broken",
-                detail="Some values of the messages' type do not fit the declared type.",
-                hint="Declare the messages' type, or change the column upstream.",
-            )
-        contracted[declared.name] = (f"CAST({value} AS {spark_text(wanted)})", ColumnType(declared.name, wanted))
-    missing = {name: found[name] for name in key if name not in contracted and name in found}
-    return {**missing, **contracted}, [*missing, *contracted]
-
-
 def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn], history: ColumnHistory) -> Changes:
     """Return the changes, with the columns of rows, then those that INCLUDE adds.
 
@@ -371,8 +334,8 @@ def _assembled(mapped: _Mapped, table: Table, included: Sequence[IncludedColumn]
     found = in_row | dict(key.columns) | added
     order = [*(name for name in key.columns if name not in in_row), *in_row]
     if table.columns:
-        contracted, order = _contracted(table, key.columns, found)
-        found |= contracted
+        listed, order = listed_columns(table, key.columns, found)
+        found |= listed
     order += [name for name in added if name not in order]
     lacks = {LACKS: absent_columns(decoded, history)} if mapped.is_multiset and decoded.partial else {}
     frame = decoded.frame.selectExpr("*", *(f"{value} AS {name}" for name, value in mapped.first.items())).selectExpr(
