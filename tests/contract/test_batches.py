@@ -172,6 +172,18 @@ def test_a_stopped_table_keeps_its_position_and_its_neighbours_go_on(store: Batc
     assert stopped.lease == readers["main"].lease
 
 
+def test_a_table_that_stops_after_it_took_a_batch_continues_after_the_batch(store: BatchStore) -> None:
+    reading(store, "shop.orders", "shop.lines")
+    batch, error = intent(START_MS + 1, 10), ReaderError("table-failed", "it failed")
+    store.begin(batch, "a")
+    progress = {"shop.orders": TableProgress(open_errors=1), "shop.lines": TableProgress()}
+    stopped = dict.fromkeys(progress, error)
+    store.commit(batch, "a", progress, row(batch), stopped, written={"shop.orders"})
+    readers = store.readers("shop")
+    assert (readers["shop.orders"].position, readers["shop.lines"].position) == ({P0: 10}, {P0: 0})
+    assert readers["shop.orders"].tables["shop.orders"].open_errors == 1
+
+
 def test_the_stops_of_a_readable_table_are_stored(store: BatchStore) -> None:
     reading(store, "shop.orders", "shop.lines")
     error = ReaderError("table-failed", "it failed")

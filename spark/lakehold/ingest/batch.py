@@ -261,8 +261,9 @@ def _commit(batch: OpenBatch, intent: Intent, tables: Mapping[str, TableOutcome]
         holder=of.lease.holder,
     )
     errors = {name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()}
+    written = frozenset(name for name, outcome in tables.items() if outcome.is_written)
     failpoint("before-commit")
-    of.store.commit(intent, of.lease.holder, progress, done, errors)
+    of.store.commit(intent, of.lease.holder, progress, done, errors, written)
     failpoint("after-commit")
     if state.reader == MAIN_READER:
         of.begin_holds(state.tables, progress)

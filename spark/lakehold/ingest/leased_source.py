@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Table
-from lakehold.errors import LakeholdError, UpstreamError
+from lakehold.errors import DefinitionError, LakeholdError, UpstreamError
 from lakehold.ingest.arriving_records import ArrivingRecords
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumnsOf, no_columns
 from lakehold.ingest.membership import split, with_tables
@@ -20,6 +20,7 @@ from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.shared_reads import Reading
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.write.apply import Applier
+from lakehold.ingest.write.batch_effects import progress_after
 from lakehold.ingest.write.dropped_table import clear
 from lakehold.ingest.write.empty_tables import make_empty
 from lakehold.ingest.write.repeats import Snapshots
@@ -142,7 +143,35 @@ class LeasedSource:
 
     def leave(self, stopped: Mapping[str, LakeholdError]) -> None:
         """Move stopped tables out of their reader, each with its error."""
-        self.change(lambda readers: split(readers, stopped))
+        open_ = [(state, state.intent) for state in self.readers().values() if state.intent is not None]
+        found = {
+            name: self.progress_with(intent.mz_timestamp, name, state.tables[name])
+            for state, intent in open_
+            for name in state.tables.keys() & stopped.keys()
+        }
+        written = {name: progress for name, progress in found.items() if progress is not None}
+        self.change(lambda readers: split(readers, stopped, written))
+
+    def progress_with(self, timestamp_ms: int, table: str, before: TableProgress) -> TableProgress | None:
+        """Return a table's progress with a batch whose changes its history has; None if it lacks them.
+
+        A table that stops must not read such a batch again. It may have committed the changes in this run of the batch, or in one
+        that a crash ended.
+
+        Args:
+            timestamp_ms: The batch's timestamp, epoch milliseconds.
+            table: Full name of the table.
+            before: Its progress before the batch.
+        """
+        try:
+            state = self.writing.tables.table_state(table)
+        except DefinitionError as error:
+            log.warning("the history of %s cannot be read: %s", table, error.message)
+            return None
+        after = progress_after(state, self.source, timestamp_ms, before) if state is not None else None
+        if after is None:
+            return None
+        return replace(after, open_errors=self.writing.errors.open_of(self.source, table))
 
     def must_stay_unreadable(self, table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable although no snapshot of it is half read.

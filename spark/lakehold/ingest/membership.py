@@ -93,11 +93,17 @@ def identified(readers: Readers, fetched: FetchedOffsets, topics: Collection[str
     return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
 
 
-def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
-    """Return the readers with each stopped table in a reader of its own."""
+def split(
+    readers: Readers, stopped: Mapping[str, LakeholdError], written: Mapping[str, TableProgress] | None = None
+) -> Readers:
+    """Return the readers with each stopped table in a reader of its own.
+
+    `written` is the progress of those whose history has the open batch of their reader.
+    """
     found = readers
     for name, error in stopped.items():
-        found = reader_state.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
+        stop = ReaderError(error.code, error.message, error.detail, error.hint)
+        found = reader_state.split_off(found, name, stop, (written or {}).get(name))
     return found
 
 

@@ -57,11 +57,13 @@ class TableOutcome:
         progress: The table's progress after the batch.
         report: The effects on the table's rows; None: it had no messages, and no repeated snapshot removed rows.
         stopped: The error that stopped the table; None: it did not stop.
+        is_written: Whether the table's history has the batch's changes, although it stopped.
     """
 
     progress: TableProgress
     report: TableReport | None = None
     stopped: LakeholdError | None = None
+    is_written: bool = False
 
 
 def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
@@ -73,7 +75,7 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
     """
     state = batch.state
     try:
-        written = _OneTable(batch, name).written()
+        outcome = _OneTable(batch, name).written()
     except (LeaseLost, UpstreamUnavailable):
         raise
     except Exception as error:
@@ -83,9 +85,11 @@ def bring_to_timestamp(batch: OpenBatch, name: str) -> TableOutcome:
         if state.error is None or state.error.message != stop.message:
             # A continuous ingest tries the table again every few seconds and meets the same error: log it once.
             log.warning("table %s stopped: %s", name, stop.message, exc_info=not isinstance(error, LakeholdError))
-        return TableOutcome(state.tables[name], stopped=stop)
+        before = state.tables[name]
+        written = batch.of.progress_with(batch.identity.timestamp_ms, name, before)
+        return TableOutcome(written or before, stopped=stop, is_written=written is not None)
     failpoint("after-table")
-    return written
+    return outcome
 
 
 class _OneTable:

@@ -23,8 +23,8 @@ def recover(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchReport,
     """Commit batches that a crash left open, with their own offsets and timestamps. Returns the tables that stopped.
 
     Topics of tables that were dropped meanwhile are skipped: the topics may be deleted, or be others of the same name. A
-    table whose topic no longer has the records of the batch stops at the position before it. The transaction topic is not
-    needed again: the intent has the end of the batch.
+    table whose topic no longer has the records of the batch stops at the position before it, or after it if the table has the
+    batch's changes already. The transaction topic is not needed again: the intent has the end of the batch.
     """
     all_stopped: set[str] = set()
     for name in tuple(of.readers()):

@@ -8,7 +8,7 @@ ones, or raises; the store makes the result a compare-and-set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehold.errors import DefinitionError, SourceBusy
@@ -231,18 +231,19 @@ def is_committed(state: ReaderState, intent: Intent) -> bool:
     return state.intent != intent and state.upper_ms is not None and state.upper_ms > intent.mz_timestamp
 
 
-def committed(
+def committed(  # noqa: PLR0913 - a batch and its outcome
     readers: Readers,
     intent: Intent,
     holder: str,
     tables: Mapping[str, TableProgress],
     stopped: Mapping[str, ReaderError],
+    written: Collection[str] = (),
 ) -> Readers:
     """Close the batch of `intent`: the position moves to its end, and `upper_ms` to the first time after its timestamp.
 
-    `tables` is the progress of the reader's tables. A table in `stopped` did not take the batch: it moves to a reader of its
-    own at the position before the batch, and was in sync with the others until then. A batch that is committed already
-    changes nothing.
+    `tables` is the progress of the reader's tables. A table in `stopped` moves to a reader of its own, and was in sync with the
+    others until the batch. It reads the batch again, unless it is in `written` too: its history has the batch's changes then. A
+    batch that is committed already changes nothing.
 
     Raises:
         LeaseLost: Another process owns the source, or another batch is open.
@@ -255,17 +256,13 @@ def committed(
     if state.intent != intent:
         found = state.intent.mz_timestamp if state.intent else "none"
         raise rules.lost(f"Expected batch {intent.mz_timestamp} to be open, found {found}.")
-    without_intent = replace(state, tables={**state.tables, **tables}, intent=None)
-    left = {name: _alone(without_intent, name, error, intent.mz_timestamp) for name, error in stopped.items()}
-    moved = replace(
-        state,
-        tables={name: progress for name, progress in tables.items() if name not in stopped},
-        position={**state.position, **intent.end},
-        upper_ms=intent.mz_timestamp + 1,
-        intent=None,
-        error=None,
-        transactions=intent.transactions,
-    )
+    before = replace(state, tables={**state.tables, **tables}, intent=None)
+    after = replace(_after(before, intent), upper_ms=intent.mz_timestamp + 1, error=None)
+    left = {
+        name: _alone(after if name in written else before, name, error, intent.mz_timestamp)
+        for name, error in stopped.items()
+    }
+    moved = replace(after, tables={name: progress for name, progress in tables.items() if name not in stopped})
     if intent.reader in left:
         return {**readers, **left}
     if not moved.tables and intent.reader != MAIN_READER:
@@ -289,16 +286,19 @@ def joined(readers: Readers, reader: str) -> Readers:
     return {**without(readers, reader), MAIN_READER: together}
 
 
-def split_off(readers: Readers, table: str, error: ReaderError | None) -> Readers:
+def split_off(readers: Readers, table: str, error: ReaderError | None, written: TableProgress | None = None) -> Readers:
     """Move `table` to a reader of its own at the same position, stopped by `error`.
 
-    The table takes no part in an open batch of its reader, but may have its changes already: no batch gets that timestamp again.
+    The table takes no part in an open batch of its reader, and no batch gets the timestamp of that batch again. If the table's
+    history has the batch's changes already, `written` is its progress with them: it continues after the batch.
     """
     state = _reader_of(readers, table)
     without_batch = state
     if state.intent is not None:
         upper_ms = max(state.intent.mz_timestamp + 1, state.upper_ms or 0)
         without_batch = replace(state, intent=None, upper_ms=upper_ms)
+        if written is not None:
+            without_batch = _after(replace(without_batch, tables={**state.tables, table: written}), state.intent)
     if state.reader == table:
         return {**readers, table: replace(without_batch, error=error)}
     return {**dropped(readers, table), table: _alone(without_batch, table, error, state.upper_ms)}
@@ -316,6 +316,12 @@ def dropped(readers: Readers, table: str) -> Readers:
 def without(readers: Readers, reader: str) -> Readers:
     """Return the readers less `reader`."""
     return {name: state for name, state in readers.items() if name != reader}
+
+
+def _after(state: ReaderState, intent: Intent) -> ReaderState:
+    """Return a reader at the end of a batch."""
+    position = {**state.position, **intent.end}
+    return replace(state, position=position, transactions=intent.transactions, intent=None)
 
 
 def _alone(state: ReaderState, table: str, error: ReaderError | None, stopped_ms: int | None) -> ReaderState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -182,13 +182,14 @@ class BatchStore(Leases):
             intent.source, lambda r: reader_state.with_intent(r, intent, holder, self._clock(), seen_upstream_ms)
         )
 
-    def commit(
+    def commit(  # noqa: PLR0913 - a batch and its outcome
         self,
         intent: Intent,
         holder: str,
         tables: Mapping[str, TableProgress],
         batch: Batch,
         stopped: Mapping[str, ReaderError] | None = None,
+        written: Collection[str] = (),
     ) -> Readers:
         """Close the batch after its effects: history first, then the readers; repeating it is harmless.
 
@@ -197,17 +198,22 @@ class BatchStore(Leases):
             holder: The lease holder.
             tables: The progress of all tables of the reader.
             batch: The row for the history.
-            stopped: Tables that did not take the batch, each with its error; they continue as readers of their own.
+            stopped: Tables that the batch stopped, each with its error; they continue as readers of their own.
+            written: Those of them whose history has the batch's changes: they do not read them again.
 
         Raises:
             LeaseLost: Another process took the source over; nothing of the batch counts.
         """
         errors = stopped or {}
         before = self.readers(intent.source)
-        if reader_state.committed(before, intent, holder, tables, errors) is before:
+
+        def committed(readers: Readers) -> Readers:
+            return reader_state.committed(readers, intent, holder, tables, errors, written)
+
+        if committed(before) is before:
             return before
         self._batches.append(batch)
-        return self._change_source(intent.source, lambda r: reader_state.committed(r, intent, holder, tables, errors))
+        return self._change_source(intent.source, committed)
 
     def change_readers(self, source: str, holder: str, apply: Callable[[Readers], Readers]) -> Readers:
         """Replace the readers of `source` by `apply(readers)` in one commit: add, join, split off or drop tables.

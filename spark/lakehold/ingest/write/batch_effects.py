@@ -17,6 +17,7 @@ from lakehold.definitions import Table
 from lakehold.iceberg.data_tables import TableState, removed_rows
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.model.readers import TableProgress
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,22 @@ def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str
     """Find the summary of the snapshot with this batch's step; None if there is none."""
     of_batch = state.of_batch(batch.source, batch.timestamp_ms)
     return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
+
+
+def progress_after(state: TableState, source: str, timestamp_ms: int, before: TableProgress) -> TableProgress | None:
+    """Return a table's progress after a batch whose changes (step 1) its history has; None if it lacks them.
+
+    If step 2 is missing, the re-snapshot counts as incomplete again: a later batch completes it, and deletes the rows.
+    """
+    of_batch = [snapshot.summary for snapshot in state.of_batch(source, timestamp_ms)]
+    steps = {summary.get("lakehold.step") for summary in of_batch}
+    if "1" not in steps:
+        return None
+    high_water_marks = HighWaterMarks.from_json(of_batch[0].get("lakehold.marks"))
+    snapshot = high_water_marks.snapshot
+    if snapshot is not None and snapshot.complete and snapshot.replaces_through is not None and "2" not in steps:
+        high_water_marks = replace(high_water_marks, snapshot=replace(snapshot, complete=False, end_seen=True))
+    return replace(before, high_water_marks=high_water_marks)
 
 
 def report_of(
