@@ -14,6 +14,7 @@ from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
+from tests.stopped_tables import make_foreign, make_own
 from tests.transaction_files import Connector, define, define_table, states
 
 pytestmark = pytest.mark.spark
@@ -39,6 +40,9 @@ class Shop:
 
     def ingest(self) -> list[BatchReport]:
         return self.lake.ingest("shop")
+
+    def rows(self, table: str) -> dict[int, int]:
+        return dict(self.lake.sql(f"SELECT id, v FROM shop.{table}").rows)
 
     def assert_commits(self, *wanted: dict[int, int]) -> None:
         """Assert that both tables had the same rows at each timestamp, and that their last distinct states are `wanted`."""
@@ -87,13 +91,74 @@ def test_an_incomplete_resnapshot_is_awaited_and_reported(shop: Shop) -> None:
     assert {row[WAITING_FOR] for row in status_of(shop.lake).rows} == {None}
 
 
-def test_a_table_that_joins_with_the_resnapshot_keeps_its_rows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As for a captured database: a re-snapshot without rows of a table shows that the table has none.
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sources plan as for a captured database: a re-snapshot without rows of a table shows that the table has none."""
     monkeypatch.setattr(
         source_opening,
         "WholeTransactions",
         lambda *of, **flags: WholeTransactions(*of, **{**flags, "is_captured": True}),
     )
+
+
+@pytest.mark.parametrize("table", ["a", "b"])
+@pytest.mark.parametrize("later", [{}, {2: 9}])
+@pytest.mark.usefixtures("captured")
+def test_a_table_that_was_stopped_shows_a_resnapshot_without_rows_of_it(
+    shop: Shop, table: str, later: dict[int, int]
+) -> None:
+    """Stop one table, empty it in the database while nobody sees it, and snapshot all tables again."""
+    (other,) = TABLES.keys() - {table}
+    make_foreign(shop.lake, f"shop.{table}")
+    shop.change(1, 2)
+    shop.change(9, 2)
+    assert {name for report in shop.ingest() for name in report.stopped} == {f"shop.{table}"}
+    shop.connector.lose_position(unseen=3)
+    shop.connector.snapshot(other, [(1, 3), (5, 3)])
+    shop.ingest()
+    assert shop.rows(other) == {1: 3, 5: 3}
+    make_own(shop.lake, f"shop.{table}")
+    for key, v in later.items():
+        shop.connector.transaction((table, key, v))
+    for _ in range(2):
+        shop.ingest()
+        assert set(shop.lake.batches.readers("shop")) == {"main"}
+        assert shop.rows(table) == later
+    assert shop.rows(other) == {1: 3, 5: 3}
+
+
+@pytest.mark.parametrize("table", ["a", "b"])
+@pytest.mark.usefixtures("captured")
+def test_rows_of_an_abandoned_transaction_are_not_in_a_table_that_a_resnapshot_empties(shop: Shop, table: str) -> None:
+    """Kill the connector amid a transaction, whose END never comes, and empty the table while nobody sees it."""
+    (other,) = TABLES.keys() - {table}
+    shop.connector.transaction((table, 7, 2), (table, 8, 2), end=False)
+    shop.connector.lose_position(unseen=3)
+    shop.connector.snapshot(other, [(1, 3)])
+    shop.ingest()
+    assert shop.rows(table) == {}
+    shop.connector.transaction((table, 9, 4))
+    shop.ingest()
+    assert shop.rows(table) == {9: 4}
+
+
+@pytest.mark.usefixtures("captured")
+def test_a_table_that_was_stopped_takes_the_rows_of_a_resnapshot(shop: Shop) -> None:
+    make_foreign(shop.lake, "shop.b")
+    shop.change(9, 2)
+    shop.ingest()
+    shop.connector.lose_position(unseen=3)
+    shop.connector.snapshot("a", [(1, 3)], is_last=False)
+    shop.connector.snapshot("b", [(key, 3) for key in range(1, 10)])
+    shop.change(2, 4)
+    shop.ingest()
+    make_own(shop.lake, "shop.b")
+    shop.ingest()
+    assert shop.rows("b") == {**dict.fromkeys(range(1, 10), 3), 2: 4}
+
+
+@pytest.mark.usefixtures("captured")
+def test_a_table_that_joins_with_the_resnapshot_keeps_its_rows(shop: Shop) -> None:
     # The table takes its rows while the others wait for a sign that the re-snapshot is over.
     rows = [(1, 3), (2, 3)]
     for table in ("a", "b"):

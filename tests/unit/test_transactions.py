@@ -16,6 +16,7 @@ from lakehold.model.committed_transactions import (
     NOTHING_COMMITTED,
     CommittedTransactions,
     FurthestEvent,
+    Replaced,
     joined_transactions,
 )
 from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
@@ -89,6 +90,8 @@ def test_committed_transactions_are_stored_as_text() -> None:
         commits={"binlog binlog.": (3, 4_000)},
         furthest={ORDERS: FurthestEvent(LogPosition("binlog binlog.", (3, 100)), (3, 120, 0, 1))},
         cut_off=frozenset({TRANSACTIONS}),
+        replaced=Replaced((3, 110, -1, 1), frozenset({ORDERS.topic})),
+        resnapshot=(3, 110, -1, 1),
     )
     assert CommittedTransactions.from_json(committed.to_json()) == committed
     assert CommittedTransactions.from_json(

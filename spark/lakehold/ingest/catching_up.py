@@ -107,7 +107,7 @@ class CatchingUp:
             self.of,
             state,
             lambda arriving: self.of.planner.plan_catching_up(state, main, own, limits, arriving),
-            is_wanted=lambda planned: bool(planned.plan.ranges) or self._has_repeat(state, planned),
+            is_wanted=lambda planned: bool(planned.plan.ranges) or self._deletes_rows(state, planned),
         )
         if report is not None:
             batch_size.took(sum(r.end_exclusive - r.start_inclusive for r in planned.plan.ranges), _ms_since(began_s))
@@ -132,10 +132,14 @@ class CatchingUp:
         in_main = self.of.readers()[MAIN_READER].tables
         self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 
-    def _has_repeat(self, state: ReaderState, planned: Planned) -> bool:
-        """Return whether a batch without records finds the end of a repeated snapshot, so that rows may have to be deleted."""
+    def _deletes_rows(self, state: ReaderState, planned: Planned) -> bool:
+        """Return whether a batch without records may have to delete rows.
+
+        A repeated snapshot ends there, or a re-snapshot has no row of a table.
+        """
         repeated = self.of.snapshots.repeated
-        return any(
+        is_emptied = planned.replaced is not None and bool(planned.replaced.without_rows)
+        return is_emptied or any(
             repeated[progress.object_id].is_newly_read(progress, planned.plan.position)
             for progress in state.tables.values()
             if progress.object_id in repeated

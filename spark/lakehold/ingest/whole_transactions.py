@@ -29,12 +29,12 @@ from lakehold.ingest.transactions.candidate import Candidate, Extent, candidate_
 from lakehold.ingest.transactions.header_reader import Records
 from lakehold.ingest.transactions.metadata import RECORDS
 from lakehold.ingest.transactions.record_headers import HEADERS, POSITION
-from lakehold.ingest.transactions.resnapshot import shown_by
+from lakehold.ingest.transactions.resnapshot import Resnapshot, shown_by
 from lakehold.ingest.transactions.waiting import Incomplete
-from lakehold.model.committed_transactions import CommittedTransactions
+from lakehold.model.committed_transactions import CommittedTransactions, Replaced
 from lakehold.model.high_water_marks import Position
 from lakehold.model.offsets import Offsets, TopicPartition, starts
-from lakehold.model.readers import ReaderState
+from lakehold.model.readers import ReaderState, TableProgress
 from lakehold.times import now_ms
 
 
@@ -111,7 +111,10 @@ class WholeTransactions(Planner):
             planned = self._plan_batch(plan, found, state, own)
             amid_repetition = found.incomplete is not None and found.incomplete.repeats
             if planned.has_news or candidate.extent.is_all or not amid_repetition:
-                return planned
+                shown = self._shown(state, own)
+                return self._past_resnapshot(
+                    planned, replace(candidate, extent=replace(candidate.extent, shown=shown)), state, main
+                )
             limits = _doubled(limits)
 
     def is_ahead(self, state: ReaderState, main: ReaderState) -> bool:
@@ -120,6 +123,23 @@ class WholeTransactions(Planner):
         They must if `main` has begun again at an earlier commit, as it does after all of its tables left it.
         """
         return bool(main.position) and _committed(state).is_ahead_of(_committed(main))
+
+    def _past_resnapshot(
+        self, planned: Planned, candidate: Candidate, state: ReaderState, main: ReaderState
+    ) -> Planned:
+        """Return the batch with the re-snapshot that `main` took while the tables of `state` were behind it.
+
+        A table was empty then if its topic has come past the re-snapshot without a row of it.
+        """
+        position = main.transactions.resnapshot
+        if not self.is_captured or position is None or position == state.transactions.resnapshot:
+            return planned
+        resnapshot = Resnapshot(candidate, position, position)
+        without_rows = resnapshot.without_rows & (resnapshot.passed | planned.fully_read)
+        if not without_rows and not any(_shows(progress, position) for progress in state.tables.values()):
+            return planned
+        committed = replace(planned.transactions, replaced=Replaced(position, without_rows))
+        return self._replacing(replace(planned, transactions=committed), committed)
 
     def _candidate(
         self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords, state: ReaderState | None = None
@@ -269,6 +289,12 @@ def _committed(state: ReaderState) -> CommittedTransactions:
     """
     committed = state.transactions
     return replace(committed, furthest={tp: event for tp, event in committed.furthest.items() if tp in state.position})
+
+
+def _shows(progress: TableProgress, resnapshot: Position) -> bool:
+    """Return whether a table shows a re-snapshot completely."""
+    shown = progress.high_water_marks.snapshot
+    return shown is not None and shown.complete and shown.position[:2] == resnapshot[:2]
 
 
 def _are_of_one_snapshot(headers: pa.Table) -> bool:

@@ -47,12 +47,14 @@ class CommittedTransactions:
         furthest: The furthest event of each partition that had events.
         cut_off: Partitions whose beginning was deleted before they were first read: their first transaction may lack events.
         replaced: The re-snapshot that the last batch contains.
+        resnapshot: The position of the last re-snapshot that any batch of `main` contains; None: there was none.
     """
 
     commits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     furthest: Mapping[TopicPartition, FurthestEvent] = field(default_factory=dict)
     cut_off: frozenset[TopicPartition] = frozenset()
     replaced: Replaced | None = None
+    resnapshot: Position | None = None
 
     def has(self, commit: LogPosition | None) -> bool:
         """Return whether the transaction that commits at `commit` was applied by an earlier batch."""
@@ -76,6 +78,8 @@ class CommittedTransactions:
         }
         if self.replaced is not None:
             content["replaced"] = [list(self.replaced.position), sorted(self.replaced.without_rows)]
+        if self.resnapshot is not None:
+            content["resnapshot"] = list(self.resnapshot)
         return json.dumps(content, separators=(",", ":"))
 
     @classmethod
@@ -93,6 +97,7 @@ class CommittedTransactions:
             },
             cut_off=frozenset(TopicPartition(*each) for each in content["cut_off"]),
             replaced=None if position is None else Replaced(_position(*position), frozenset(without_rows)),
+            resnapshot=None if (resnapshot := content.get("resnapshot")) is None else _position(*resnapshot),
         )
 
 

@@ -58,9 +58,15 @@ def deduplicated(
         # Rows without a key go when the snapshot begins: later, only some of the equal rows would be older ones.
         older = None if changes.is_multiset else sequence_number
         moved = advanced(high_water_marks, found, read_ends=read_ends, sequence_number=older)
-    if is_resnapshot or found.truncates:
-        not_below = found.snapshot_position if is_resnapshot else None
-        decisions = engine.deduplicate(truncates=decisions.counts & headers.is_truncate, not_below=not_below)
+    shown = high_water_marks.snapshot
+    shows_resnapshot = (
+        read_ends.resnapshot is not None and shown is not None and shown.position[:2] == read_ends.resnapshot[:2]
+    )
+    not_below = found.snapshot_position if is_resnapshot else shown.position if shown and shows_resnapshot else None
+    if not_below is not None or found.truncates:
+        decisions = engine.deduplicate(
+            truncates=decisions.counts & headers.is_truncate, not_below=not_below, are_all_placed=is_resnapshot
+        )
         # Changes that a truncate or a newer snapshot made obsolete are not repeats.
         again = statistics_of(headers, decisions, high_water_marks)
         found = replace(again, truncates=found.truncates, repeated=found.repeated)

@@ -62,18 +62,23 @@ class Engine:
         self._by_key = _in_order_of_application(headers, by_position=rule.by_position)
         self._by_row = _as_sent(headers) if headers.is_multiset else self._by_key
 
-    def deduplicate(self, *, truncates: Booleans | None = None, not_below: Position | None = None) -> Decisions:
+    def deduplicate(
+        self, *, truncates: Booleans | None = None, not_below: Position | None = None, are_all_placed: bool = True
+    ) -> Decisions:
         """Deduplicate all changes: find those that count, and those that are applied.
 
         Args:
             truncates: Marks TRUNCATEs: changes before the last one do not count.
-            not_below: The position of a re-snapshot in the batch: changes before it do not count.
+            not_below: The position of a re-snapshot: changes before it do not count.
+            are_all_placed: Whether the place of a row without a position shows that it is before the re-snapshot. It does if the
+                batch has rows of the re-snapshot; otherwise such a row counts.
         """
         counts = self._headers.changes_row | self._headers.is_truncate
         if truncates is not None:
             counts &= ~self._precedes_truncate(truncates)
         if not_below is not None:
-            counts &= self._reached >= self._headers.positions.rank_of(not_below)
+            is_after = self._reached >= self._headers.positions.rank_of(not_below)
+            counts &= is_after if are_all_placed else is_after | (self._headers.positions.ranks == 0)
         if self._rule.skips_applied:
             counts &= self._is_unapplied()
             counts &= self._lies_above(self._highest_earlier_of_row(counts))

@@ -85,7 +85,8 @@ def _around(resnapshot: Resnapshot, candidate: Candidate, committed: CommittedTr
         found = _Search(resnapshot.after(), committed).boundary
         replaced = Replaced(resnapshot.position, resnapshot.without_rows)
         unread_snapshots = found.unread_snapshots.difference(candidate.topics)
-        return replace(found, committed=replace(found.committed, replaced=replaced), unread_snapshots=unread_snapshots)
+        committed = replace(found.committed, replaced=replaced, resnapshot=resnapshot.position)
+        return replace(found, committed=committed, unread_snapshots=unread_snapshots)
     is_over = resnapshot.over_ms is not None
     return replace(
         before,
@@ -248,7 +249,8 @@ class _Search:
             tp: stop.furthest_event for tp, stop in self._stop_of.items() if stop.furthest_event is not None
         }
         cut_off = frozenset(filter(self._still_shows_its_beginning, self._committed.cut_off))
-        return CommittedTransactions(commits, {**self._committed.furthest, **furthest_events}, cut_off)
+        furthest = {**self._committed.furthest, **furthest_events}
+        return CommittedTransactions(commits, furthest, cut_off, resnapshot=self._committed.resnapshot)
 
     def _still_shows_its_beginning(self, tp: TopicPartition) -> bool:
         """Return whether a partition stays cut off: the batch does not apply the first transaction that it shows."""

@@ -66,6 +66,13 @@ class Resnapshot:
         older = {topic for topic, position in shown.items() if position is None or position[:2] < self.position[:2]}
         return frozenset(older - {runs.partitions[number].topic for number in having})
 
+    @property
+    def passed(self) -> frozenset[str]:
+        """Return the topics that show an event after it: no partition has a row of it behind such an event."""
+        runs = self.candidate.runs
+        later = np.unique(runs.partition[self._events_after(self.position)]).tolist()
+        return frozenset(runs.partitions[number].topic for number in later)
+
     @cached_property
     def over_ms(self) -> int | None:
         """Find when the first sign was sent that it is over (epoch milliseconds); None: there is none."""
