@@ -19,6 +19,7 @@ from lakehold.cli.ingest import run_ingest
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
 from lakehold.state.lease import leased
+from tests.catalog_outage import catalog_outage
 from tests.shop_records import ShopRecords
 from tests.waiting import wait_for
 
@@ -76,6 +77,31 @@ def test_following_outlives_a_busy_source_and_skips_an_unreadable_one(lake: Lake
     assert notices.count("source empty was not ingested") == 1
     assert "code: source-without-tables" in notices
     assert "code: source-busy" in notices
+
+
+def test_following_outlives_a_catalog_that_does_not_answer(lake: Lake, shop: ShopRecords) -> None:
+    rows, notices = io.StringIO(), io.StringIO()
+
+    def watched() -> None:
+        """Write while the catalog is away, and interrupt when both sources have that."""
+        try:
+            wait_for(lambda: {"shop.orders", "billing.orders"} <= {*tables_in(rows)})
+            with catalog_outage(lake):
+                shop.write("orders", (3, "late"))
+                wait_for(lambda: "code: catalog-unavailable" in notices.getvalue())
+            wait_for(lambda: len(tables_in(rows)) == 4)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    watching = Thread(target=watched)
+    watching.start()
+    assert run_ingest(lake, ["shop", "billing"], JsonOutput(rows, notices), NoProgress(), follow=True)
+    watching.join()
+    assert sorted(tables_in(rows)) == [*["billing.orders"] * 2, *["shop.orders"] * 2]
+
+
+def tables_in(rows: io.StringIO) -> list[str]:
+    return [json.loads(line)["table"] for line in rows.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize("arguments", [[], ["shop", "--all"]])

@@ -119,7 +119,8 @@ def test_subscriptions_and_clients_are_shown_at_their_positions(shop: Shop) -> N
     shop.lake.sql("CREATE SUBSCRIPTION changes INTO bi.changes AS SUBSCRIBE shop.rates")
     statement = "SUBSCRIBE shop.rates"
     start_ms = shop.table("shop.rates").since_ms or 0
-    gone = Subscriber("pricing", SubscriberKind.CLIENT, "pricing", statement, position_ms=start_ms)
+    read = {"shop.rates": {"rate": 1}}
+    gone = Subscriber("pricing", SubscriberKind.CLIENT, "pricing", statement, position_ms=start_ms, columns=read)
     shop.lake.subscriptions.store.register(gone)
     subscription, client = shop.table("shop.rates").followers
     assert (subscription.kind, subscription.name, subscription.state) == (SubscriberKind.SUBSCRIPTION, "changes", "new")
@@ -129,6 +130,24 @@ def test_subscriptions_and_clients_are_shown_at_their_positions(shop: Shop) -> N
     assert shop.table("shop.rates").holds == ()
     shop.lake.subscriptions.store.acquire("pricing", "me", now_ms() + 60_000)
     assert shop.table("shop.rates").followers[1].state == "running"
+
+
+def test_a_client_of_several_statements_is_shown_at_all_of_its_tables(shop: Shop) -> None:
+    shop.reads()
+    shop.batch(now_ms())
+    client = shop.lake.durable(
+        "app", {"customers": "SUBSCRIBE shop.rates", "orders": "SUBSCRIBE shop.orders ENVELOPE UPSERT (KEY (id))"}
+    )
+
+    def shown() -> list[tuple[str, str]]:
+        tables = shop.overview().tables
+        return [(table.name, each.state) for table in tables for each in table.followers if each.name == "app"]
+
+    for delivery in client.deliveries():
+        delivery.acknowledge()
+    assert shown() == [("shop.orders", "idle"), ("shop.rates", "idle")]
+    shop.lake.holds.drop_kept_by("app")
+    assert shown() == [("shop.orders", "lapsed"), ("shop.rates", "lapsed")]
 
 
 def test_the_lag_of_subscriptions_and_checked_holds_is_known_from_their_commits(

@@ -5,6 +5,7 @@ PyIceberg writes the table and this process reads it, so that no Spark is needed
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -19,7 +20,11 @@ from prometheus_client import REGISTRY
 from typer.testing import CliRunner, Result
 
 from lakehold.cli.app import app
+from lakehold.cli.command_output import JsonOutput
+from lakehold.cli.publish import run_publish
 from lakehold.lake import Lake, connect
+from lakehold.progress import NoProgress
+from tests.catalog_outage import catalog_outage
 from tests.waiting import wait_for
 
 SUBSCRIPTIONS = {
@@ -131,6 +136,27 @@ def test_several_subscriptions_are_followed_until_a_signal_stops_them(lake: Lake
     watching.join()
     assert result.exit_code == 0
     assert len(rows) == len(SUBSCRIPTIONS) + 3
+
+
+def test_following_several_outlives_a_catalog_that_does_not_answer(lake: Lake) -> None:
+    rows, notices, names = io.StringIO(), io.StringIO(), ("all_orders", "all_customers")
+
+    def watched() -> None:
+        try:
+            wait_for(lambda: len(rows.getvalue().splitlines()) == 2)
+            with catalog_outage(lake):
+                wait_for(lambda: all(f"{name} was not published" in notices.getvalue() for name in names))
+            write(lake, "orders", 5)
+            write(lake, "customers", 6)
+            wait_for(lambda: (published(lake, "all_orders"), published(lake, "all_customers")) == ([5], [6]))
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    watching = Thread(target=watched)
+    watching.start()
+    assert run_publish(lake, names, JsonOutput(rows, notices), NoProgress(), follow=True) == 0
+    watching.join()
+    assert "code: catalog-unavailable" in notices.getvalue()
 
 
 def test_an_unforeseen_failure_of_a_subscription_ends_the_following_of_all(

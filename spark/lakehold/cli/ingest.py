@@ -13,6 +13,7 @@ from lakehold.cli.command_output import Output
 from lakehold.cli.interrupt import stop_on_signal
 from lakehold.cli.poll_backoff import PollBackoff, pause_after
 from lakehold.cli.turns import take_turns
+from lakehold.errors import LakeholdError
 from lakehold.ingest.batch import BatchReport
 from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.lake import Lake
@@ -116,6 +117,26 @@ class _Run:
 
     def turn(self, group: _Group, batches_together: BatchesTogether) -> float | None:
         """Ingest a group once. Returns the seconds until it is due again; None: it has ended."""
+        began_s = time.monotonic()
+        try:
+            is_well, has_changes = self._ingest(group, batches_together)
+        except LakeholdError as error:
+            # Following survives a catalog that restarts.
+            if not (self.follow and error.retryable):
+                raise
+            is_well, has_changes = False, False
+            with self.showing:
+                self.output.error(error)
+        if not self.follow or not group.sources:
+            return None
+        if is_well:
+            group.pause_s = _FIRST_PAUSE_S
+            return pause_after(time.monotonic() - began_s, has_changes=has_changes)
+        pause_s, group.pause_s = group.pause_s, min(group.pause_s * 2, _MAX_PAUSE_S)
+        return pause_s
+
+    def _ingest(self, group: _Group, batches_together: BatchesTogether) -> tuple[bool, bool]:
+        """Ingest the sources of a group that are due; return whether all went well, and whether there were messages."""
         is_well, has_changes, began_s = True, False, time.monotonic()
         due = [source for source in group.sources if self.backoff.is_due(source)]
         idle_ms, turn_s = (_IDLE_MS, _TURN_S) if self.follow else (0, None)
@@ -134,13 +155,7 @@ class _Run:
                     _show(report, self.output, self.shown, follow=self.follow)
                 if self.stop.is_set():
                     break
-        if not self.follow or not group.sources:
-            return None
-        if is_well:
-            group.pause_s = _FIRST_PAUSE_S
-            return pause_after(time.monotonic() - began_s, has_changes=has_changes)
-        pause_s, group.pause_s = group.pause_s, min(group.pause_s * 2, _MAX_PAUSE_S)
-        return pause_s
+        return is_well, has_changes
 
     def _show_failed(self, failed: SourceFailed, group: _Group) -> None:
         if self.is_one_of_many:
@@ -157,10 +172,13 @@ def _backlog_text(lake: Lake, report: BatchReport) -> str:
     at = f"at {iso(report.timestamp_ms)}"
     if report.reader == MAIN_READER:
         return at
-    topics = {
-        e.definition.full_name: e.definition.topic for e in lake.definitions.definitions().tables_of(report.source)
-    }
-    left = backlogs(lake.batches.readers(report.source), topics)
+    try:
+        tables = lake.definitions.definitions().tables_of(report.source)
+        readers = lake.batches.readers(report.source)
+    except LakeholdError:
+        # The batch is committed, and shown: the next one reports the error.
+        return at
+    left = backlogs(readers, {entry.definition.full_name: entry.definition.topic for entry in tables})
     if not left:
         return at
     come = sum(left.values(), Backlog())

@@ -48,7 +48,7 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
     defined = lake.definitions.definitions()
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions and views"
     with progress.task(f"publishing {what}", unit="rows") as task:
-        publishing = _Publishing(lake, output, task, stop, follow, is_one_of_many=len(wanted) > 1)
+        publishing = _Publishing(lake, output, task, stop, follow, len(wanted) > 1, frozenset(defined.views))
         if len(wanted) == 1:
             went_well = publishing.run(wanted[0])
         elif follow and wanted:
@@ -92,7 +92,10 @@ def _taken(waiting: deque[str]) -> str | None:
 
 @dataclass(frozen=True)
 class _Publishing:
-    """One run of the command. When it follows several subscriptions, their threads share it."""
+    """One run of the command. When it follows several subscriptions, their threads share it.
+
+    `views` are the full names of the lake's materialized views.
+    """
 
     lake: Lake
     output: Output
@@ -100,6 +103,7 @@ class _Publishing:
     stop: Event
     follow: bool
     is_one_of_many: bool
+    views: frozenset[str]
     showing: Lock = field(default_factory=Lock)
 
     def run(self, name: str) -> bool:
@@ -136,13 +140,11 @@ class _Publishing:
             self.task.advance(report.rows, f"{report.subscription} below {iso(report.position_ms)}")
             self.output.result(Result(COLUMNS, [_row(report)]))
 
-    def _kind(self, name: str) -> str:
-        return "materialized view" if name in self.lake.definitions.definitions().views else "subscription"
-
     def _show_error(self, name: str, error: LakeholdError) -> None:
         with self.showing:
             if self.is_one_of_many:
-                self.output.notice(f"{self._kind(name)} {name} was not published")
+                kind = "materialized view" if name in self.views else "subscription"
+                self.output.notice(f"{kind} {name} was not published")
             self.output.error(error)
 
 

@@ -64,7 +64,7 @@ def gather(lake: Lake, *, with_lags: bool = True) -> Overview:
     lags = _lags(lake, readers, taken_at_ms) if with_lags else {}
     holds = lake.holds.all()
     subscribers = lake.subscriptions.store.subscribers()
-    clients = _clients(lake, subscribers, holds, taken_at_ms)
+    clients = _clients(subscribers, holds, taken_at_ms)
     followers = [*_subscriptions(lake, defined), *_views(lake, defined), *clients]
     stopped, violations = _stopped_views(defined, subscribers), {f.name: f.key_violations for f in followers}
     verdicts = lake.verdicts.values()
@@ -274,8 +274,8 @@ def _stopped_views(defined: Definitions, subscribers: Iterable[Subscriber]) -> d
     return {entry.definition.into: error for entry, error in found if entry is not None and error is not None}
 
 
-def _clients(lake: Lake, subscribers: Iterable[Subscriber], holds: Sequence[Hold], at_ms: int) -> list[_Follower]:
-    kept_by = {hold.kept_by: hold for hold in holds}
+def _clients(subscribers: Iterable[Subscriber], holds: Sequence[Hold], at_ms: int) -> list[_Follower]:
+    kept_by = {hold.kept_by: hold for hold in holds if hold.kept_by is not None}
     clients = [s for s in subscribers if s.kind is SubscriberKind.CLIENT]
     return [
         _Follower(
@@ -284,10 +284,15 @@ def _clients(lake: Lake, subscribers: Iterable[Subscriber], holds: Sequence[Hold
             client.subscriber_id,
             _state(client, kept_by.get(client.subscriber_id), at_ms),
             client.position_ms,
-            lake.subscriptions.parse(client.statement).tables,
+            _tables(client, kept_by.get(client.subscriber_id)),
         )
         for client in sorted(clients, key=lambda client: client.name)
     ]
+
+
+def _tables(client: Subscriber, hold: Hold | None) -> tuple[str, ...]:
+    """Return the tables of all statements of a client: those of its hold, or without one those that it has read."""
+    return tuple(table.full_name for table in hold.tables) if hold is not None else tuple(client.columns)
 
 
 def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:
