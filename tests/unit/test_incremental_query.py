@@ -242,3 +242,10 @@ def test_averages_of_decimals_are_rounded_half_up(total: str, count: int, expect
 def test_sums_without_an_exact_state_are_refused(of: pa.DataType) -> None:
     with pytest.raises(NotKept):
         columns("sum", of, of)
+
+
+@pytest.mark.parametrize("function", ["count_if", "bool_and", "every", "bool_or", "any", "some"])
+def test_aggregates_of_conditions_keep_no_state_of_values_that_spark_casts_first(function: str) -> None:
+    columns(function, pa.bool_(), pa.bool_())
+    with pytest.raises(NotKept):
+        columns(function, pa.string(), pa.bool_())
