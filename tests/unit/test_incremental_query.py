@@ -36,6 +36,9 @@ def plan_of(query: str) -> Plan:
         ("SELECT t.a, u.a AS `b c`, sum(x) FROM s.t JOIN s.u USING (k) GROUP BY t.a, u.a", ("a", "b c")),
         ("WITH y AS (SELECT * FROM s.t) SELECT a AS b, b AS a, sum(x) FROM y GROUP BY a, b", ("b", "a")),
         ("SELECT a, sum(x) FROM s.t GROUP BY a, b", ()),
+        # Only whole numbers name items of the select list.
+        ("SELECT a, sum(x) FROM s.t GROUP BY 1.0", ()),
+        ("SELECT 1.0, sum(x) FROM s.t GROUP BY 1e0", ()),
         # GROUP BY may mean the column of the table here, and several values of it have one upper case.
         ("SELECT upper(a) AS a, sum(x) FROM s.t GROUP BY a", ()),
         ("SELECT a AS b, sum(x) FROM s.t GROUP BY b, a", ()),
@@ -113,6 +116,8 @@ def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan])
         "SELECT DISTINCT a FROM s.t GROUP BY a, b",
         "SELECT DISTINCT max(a) FROM s.t",
         "SELECT n FROM (SELECT DISTINCT a, count(DISTINCT b) AS n FROM s.t GROUP BY a, c)",
+        "SELECT count(*) FROM s.t GROUP BY 1.5",
+        "SELECT sum(DISTINCT n) FROM s.t GROUP BY 1e0",
         "SELECT sum(n) OVER (ORDER BY k) FROM s.t",
         "SELECT sum(n) OVER (PARTITION BY struct_column.k) FROM s.t",
         "SELECT a FROM (SELECT a FROM s.t ORDER BY b LIMIT 3)",
@@ -237,3 +242,10 @@ def test_averages_of_decimals_are_rounded_half_up(total: str, count: int, expect
 def test_sums_without_an_exact_state_are_refused(of: pa.DataType) -> None:
     with pytest.raises(NotKept):
         columns("sum", of, of)
+
+
+@pytest.mark.parametrize("function", ["count_if", "bool_and", "every", "bool_or", "any", "some"])
+def test_aggregates_of_conditions_keep_no_state_of_values_that_spark_casts_first(function: str) -> None:
+    columns(function, pa.bool_(), pa.bool_())
+    with pytest.raises(NotKept):
+        columns(function, pa.string(), pa.bool_())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sqlglot import Token, exp
 
 from lakehold.sql.dialect import StatementText, split
+from lakehold.sql.group_key import numbered_place
 from lakehold.sql.query_tree import QueryTree
 from lakehold.sql.row_by_row import is_quantified_like
 from lakehold.sql.subqueries import own_nodes
@@ -128,9 +129,9 @@ class _Splitting:
         for key, tree in self._listed(self.clause("GROUP")[1:], group):
             name = tree.name.lower() if isinstance(tree, exp.Column) and len(tree.parts) == 1 else ""
             if isinstance(tree, exp.Literal):
-                if tree.is_string or not 0 < int(tree.name) <= len(items):
+                if (place := numbered_place(tree, items)) is None:
                     raise NotSplit("it groups by a constant")
-                yield items[int(tree.name) - 1]
+                yield items[place]
             elif name in self.aliases and self._words(self.aliases[name]) != self._words(key):
                 self.aliases_used.append(name)
                 yield self.aliases[name]

@@ -25,10 +25,20 @@ def group_key(tree: exp.Expr) -> tuple[str, ...]:
     return () if "" in found else found
 
 
+def numbered_place(key: exp.Expr, items: Sequence[object]) -> int | None:
+    """Return the place in the select list that a key of GROUP BY names by its number; None if it names none.
+
+    Spark takes only a whole number for one: `1.5`, `1e0` and text are constants.
+    """
+    is_number = isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal()
+    place = int(key.name) - 1 if is_number else -1
+    return place if 0 <= place < len(items) else None
+
+
 def _place(key: exp.Expr, items: Sequence[exp.Expr], keys: Sequence[exp.Expr]) -> int | None:
     """Return the place in the select list of a key of GROUP BY; None if the text does not show it."""
-    if isinstance(key, exp.Literal) and not key.is_string:
-        return int(key.name) - 1 if 0 < int(key.name) <= len(items) else None
+    if isinstance(key, exp.Literal):
+        return numbered_place(key, items)
     for place, item in enumerate(items):
         if _is_same(item.unalias(), key):
             return place

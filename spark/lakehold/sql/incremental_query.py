@@ -16,6 +16,7 @@ from lakehold.sql.aggregation_text import AGGREGATES, RECOMPUTED, NotSplit, aggr
 from lakehold.sql.common_tables import without_with
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText, split
+from lakehold.sql.group_key import numbered_place
 from lakehold.sql.query_sources import Scope, SourceReading, is_grouped
 from lakehold.sql.query_tree import QueryTree
 from lakehold.sql.row_by_row import has_inner_star, unknown_call
@@ -187,8 +188,8 @@ def _group_columns(select: exp.Select, scope: Scope) -> list[exp.Column]:
 
 def _numbered(key: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
     """Return the item of the select list that GROUP BY names by its number, or the key itself."""
-    is_number = isinstance(key, exp.Literal) and not key.is_string and 0 < int(key.name) <= len(items)
-    return items[int(key.name) - 1] if is_number else key
+    place = numbered_place(key, items)
+    return key if place is None else items[place]
 
 
 def _known(nodes: Sequence[exp.Expr], scope: Scope) -> Iterator[exp.Column]:

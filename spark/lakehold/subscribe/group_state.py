@@ -40,6 +40,9 @@ _SIMPLE = {
 }
 """The accumulators that are an aggregate's result as they are."""
 
+_OF_CONDITIONS = frozenset({"count_if", "bool_and", "every", "bool_or", "any", "some"})
+"""Aggregates of booleans. Spark casts text to a boolean for them, and a state would keep the text."""
+
 _EXACT_DOUBLES = 2**53
 _LONGS = 2**63 - 1
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
@@ -283,7 +286,8 @@ def _needed(call: AggregateCall, arguments: Sequence[pa.DataType]) -> Iterator[A
         return
     of = arguments[call.argument]
     simple = _SIMPLE.get(call.function)
-    if simple is not None and (simple in {"count", "true"} or _is_exact(of)):
+    fits = pa.types.is_boolean(of) if call.function in _OF_CONDITIONS else simple == "count" or _is_exact(of)
+    if simple is not None and fits:
         kinds = [simple]
     elif simple is None and pa.types.is_integer(of):
         kinds = ["count", "long", "size"]
