@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from lakehold.session import close_session, kept_alive, open_remote
+from lakehold.session import cloned, close_session, kept_alive, open_remote
 from lakehold.session_settings import give, prepared
 from lakehold.settings import Settings
 
@@ -17,7 +17,7 @@ from lakehold.settings import Settings
 def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     """Open one more session like `spark`, with settings and views of its own, until the context ends."""
     if hasattr(spark, "cloneSession"):  # of Spark Connect, which has no `newSession`
-        clone, closed = spark.cloneSession(), threading.Event()
+        clone, closed = cloned(spark), threading.Event()
         # PySpark 4.1 does not set this for clones, and does not stop them without.
         clone.release_session_on_close = True
         try:

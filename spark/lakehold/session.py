@@ -300,20 +300,32 @@ def snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> I
 
 
 @contextmanager
-def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set `conf` for the statements inside, and restore the earlier values after them; other threads wait."""
+def configured(spark: SparkSession, conf: Mapping[str, str | None]) -> Iterator[None]:
+    """Set `conf` for the statements inside, and restore the earlier values after them; other threads wait.
+
+    A setting whose value is None is unset.
+    """
     with _alone(spark):
         before = {name: spark.conf.get(name, None) for name in conf}
-        for name, value in conf.items():
-            spark.conf.set(name, value)
+        _configure(spark, before, conf)
         try:
             yield
         finally:
-            for name, earlier in before.items():
-                if earlier is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, earlier)
+            _configure(spark, conf, before)
+
+
+def _configure(spark: SparkSession, present: Mapping[str, str | None], wanted: Mapping[str, str | None]) -> None:
+    for name, value in wanted.items():
+        if value is not None:
+            spark.conf.set(name, value)
+        elif present[name] is not None:
+            spark.conf.unset(name)
+
+
+def cloned(spark: Any) -> Any:
+    """Clone a session of Spark Connect while no thread has settings of its own in it: the clone keeps what it finds."""
+    with _alone(spark):
+        return spark.cloneSession()
 
 
 def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:

@@ -29,6 +29,7 @@ from lakehold.ingest.envelope.column_history import values_unknown
 from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
+from lakehold.ingest.write.write_audit_publish import unstaged
 from lakehold.ingest.write.write_path import path_of
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
@@ -308,7 +309,8 @@ class IcebergApplier:
                 self._request_unsent(batch, path, found, columns)
             match path:
                 case merge.Append():
-                    merge.append(path, changes, found.frame, columns, properties)
+                    with unstaged(found.frame.sparkSession):
+                        merge.append(path, changes, found.frame, columns, properties)
                 case merge.Merge():
                     # Use the session that decoded the records: if sources share them, it may be another source's.
                     spark = found.frame.sparkSession

@@ -9,6 +9,7 @@ is fast-forwarded to it, which fails if main has moved. That is one small commit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -27,6 +28,15 @@ _WAP_BRANCH = "spark.wap.branch"
 
 _BRANCH = "lakehold_batch_"
 """The first part of the names of branches on which statements are staged."""
+
+
+def unstaged(spark: SparkSession) -> AbstractContextManager[None]:
+    """Let the statements inside commit to tables themselves, whatever other threads or the session's owner stage."""
+    return configured(spark, _staging())
+
+
+def _staging(*, wap_id: str | None = None, branch: str | None = None) -> dict[str, str | None]:
+    return {_WAP_ID: wap_id, _WAP_BRANCH: branch}
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ class Publishing:
         branch = f"{_BRANCH}{uuid4().hex}"
         self.tables.make_branch(decided_on, branch, removed=lambda name: name.startswith(_BRANCH))
         for write in writes:
-            with configured(self.spark, {_WAP_BRANCH: branch}):
+            with configured(self.spark, _staging(branch=branch)):
                 write()
         now = self._unmoved(decided_on)
         staged = now.snapshot(now.table.metadata.refs[branch].snapshot_id)
@@ -105,7 +115,7 @@ class Publishing:
         Raises:
             CommitConflict: Another writer committed to the table since.
         """
-        with configured(self.spark, {_WAP_ID: wap_id}):
+        with configured(self.spark, _staging(wap_id=wap_id)):
             write()
         now = self._unmoved(decided_on)
         snapshot = now.staged(wap_id)
