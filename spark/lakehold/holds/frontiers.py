@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.retention import retention_ms
 from lakehold.holds.rules import Frontier, Frontiers
+from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.settings import Settings
 from lakehold.state.holds import HeldTable, Hold
 from lakehold.timeline.timelines import Timeline, Timelines
 from lakehold.times import iso
-
-SUBSCRIPTION_PROPERTY = "lakehold.subscription"
-"""The property of an Iceberg table that names the subscription which publishes to it."""
 
 _SYSTEM_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 

@@ -19,14 +19,14 @@ from pyiceberg.expressions import LessThan, Reference
 from pyiceberg.expressions.literals import literal
 
 from lakehold.errors import LakeholdError
-from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
-from lakehold.iceberg.data_tables import TIMESTAMP_PROPERTY, TableState
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict, unify
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.publish.derived_table import RESTARTED_PROPERTY, OutputOfSubscription, Published
+from lakehold.model.summary_keys import RESTARTED_PROPERTY, SUBSCRIPTION_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.publish.derived_table import OutputOfSubscription, Published
 from lakehold.publish.history_ranges import (
     IS_CURRENT,
     RANGE_COLUMNS,

@@ -11,18 +11,14 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.definitions import MaterializedView, full_name_text
 from lakehold.errors import DefinitionError
-from lakehold.iceberg.data_tables import (
-    SINCE_PROPERTY,
-    SOURCE_PROPERTY,
-    TIMESTAMP_PROPERTY,
-    TableState,
-)
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve
 from lakehold.ingest.write.file_layout import LayoutUnfit
 from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
+from lakehold.model.summary_keys import RESTARTED_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.publish.derived_table import Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, KeyViolated, RowChanges

@@ -33,6 +33,7 @@ from lakehold.ingest.write.write_path import path_of
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
+from lakehold.model.summary_keys import HIGH_WATER_MARKS_PROPERTY
 from lakehold.session import row_by_row
 from lakehold.table_layout import layout_of
 
@@ -183,7 +184,7 @@ class IcebergApplier:
         if state is not None and (done := effect_of(state, identity, 1)):
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
             # repeats: take the high-water marks that resulted from the snapshot's summary.
-            found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
+            found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get(HIGH_WATER_MARKS_PROPERTY)))
         requirements.check(table, carrier.changes, found.statistics, len(batch.read_ends.offsets))
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)

@@ -17,6 +17,13 @@ from lakehold.definitions import Table
 from lakehold.iceberg.data_tables import TableState, removed_rows
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.model.summary_keys import (
+    HIGH_WATER_MARKS_PROPERTY,
+    OFFSETS_PROPERTY,
+    SOURCE_PROPERTY,
+    STEP_PROPERTY,
+    TIMESTAMP_PROPERTY,
+)
 
 
 @dataclass(frozen=True)
@@ -36,12 +43,12 @@ class BatchIdentity:
     def properties(self, high_water_marks: HighWaterMarks | None, step: int = 1) -> dict[str, str]:
         """Return the entries of a step's snapshot summary; `high_water_marks` are the table's after the batch, if it has some."""
         found = {
-            "lakehold.timestamp": str(self.timestamp_ms),
-            "lakehold.source": self.source,
-            "lakehold.offsets": self.offsets,
-            "lakehold.step": str(step),
+            TIMESTAMP_PROPERTY: str(self.timestamp_ms),
+            SOURCE_PROPERTY: self.source,
+            OFFSETS_PROPERTY: self.offsets,
+            STEP_PROPERTY: str(step),
         }
-        return found if high_water_marks is None else {**found, "lakehold.marks": high_water_marks.to_json()}
+        return found if high_water_marks is None else {**found, HIGH_WATER_MARKS_PROPERTY: high_water_marks.to_json()}
 
     def effect(self, step: int) -> str:
         """Return a name for the batch's commit of a step to a table."""
@@ -78,7 +85,7 @@ class TableReport:
 def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
     """Find the summary of the snapshot with this batch's step; None if there is none."""
     of_batch = state.of_batch(batch.source, batch.timestamp_ms)
-    return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
+    return next((s.summary for s in of_batch if s.summary.get(STEP_PROPERTY) == str(step)), None)
 
 
 def report_of(
