@@ -97,7 +97,7 @@ def split(readers: Readers, stopped: Mapping[str, LakeholdError]) -> Readers:
     """Return the readers with each stopped table in a reader of its own."""
     found = readers
     for name, error in stopped.items():
-        found = reader_state.split_off(found, name, ReaderError(error.code, error.message, error.detail, error.hint))
+        found = reader_state.split_off(found, name, ReaderError.of(error))
     return found
 
 

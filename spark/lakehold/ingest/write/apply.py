@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -26,15 +25,13 @@ from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.envelope.column_history import values_unknown
-from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements
+from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements, vectorized
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
-from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_path import path_of
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
 from lakehold.model.summary_keys import HIGH_WATER_MARKS_PROPERTY
-from lakehold.session import row_by_row
 from lakehold.table_layout import layout_of
 
 log = logging.getLogger(__name__)
@@ -313,10 +310,10 @@ class IcebergApplier:
                 case merge.Merge():
                     # Use the session that decoded the records: if sources share them, it may be another source's.
                     spark = found.frame.sparkSession
-                    reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
+                    reading = vectorized.reading(spark, state)
 
                     def merging() -> None:
-                        with reading:
+                        with reading():
                             merge.merge(spark, path, changes, found.frame, columns, properties)
 
                     writing.publishing(spark).run(merging, state, identity.effect(1))
