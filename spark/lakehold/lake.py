@@ -79,6 +79,12 @@ class Lake(LakeChanges):
         return self._session.get()
 
     @property
+    def _restored(self) -> LakeParts:
+        """Return the parts for work whose outcome must not follow the settings of its session, which are restored first."""
+        self._session.restore_settings()
+        return self._parts
+
+    @property
     def timelines(self) -> Timelines:
         """Return the timelines: the readable window of each table, and its snapshot at each time."""
         return self._parts.timelines
@@ -145,9 +151,8 @@ class Lake(LakeChanges):
         """Publish as `publish` does and yield one report at a time; with `stop`, continue with new changes until it is set."""
         from lakehold.spark_errors import readable
 
-        self._session.settle()
         with readable():
-            yield from self.subscriptions.publisher(name).publish(stop)
+            yield from self._restored.subscriptions.publisher(name).publish(stop)
 
     def durable(
         self,
@@ -171,8 +176,7 @@ class Lake(LakeChanges):
             DefinitionError: A name is not valid, or the statements begin at different times.
             PermissionDenied: The role in the setting `role` lacks SELECT on a table, or roles exist and the setting names none.
         """
-        self._session.settle()
-        return self.subscriptions.client(name, statements, OnLapse(on_lapse), max_lag_ms)
+        return self._restored.subscriptions.client(name, statements, OnLapse(on_lapse), max_lag_ms)
 
     def ingest(self, source: str, on_batch: Callable[[BatchReport], None] | None = None) -> list[BatchReport]:
         """Merge the records that the topics of `source` hold now into its tables.
@@ -202,8 +206,7 @@ class Lake(LakeChanges):
 
         With `idle_ms`, for callers that poll, empty batches are at least so many milliseconds apart, and nothing is waited for.
         """
-        self._session.settle()
-        with self._parts.ingesting.leased(source, idle_ms) as ingesting:
+        with self._restored.ingesting.leased(source, idle_ms) as ingesting:
             yield from ingesting.drain()
 
     def batches_together(
@@ -213,8 +216,7 @@ class Lake(LakeChanges):
 
         A source that fails or was dropped yields a `SourceFailed`. After `turn_s` seconds it leaves the rest to the next call.
         """
-        self._session.settle()
-        yield from self._parts.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
+        yield from self._restored.ingesting.drain_together(sources, idle_ms=idle_ms, turn_s=turn_s)
 
     def pending(self, source: str) -> int:
         """Return about how many messages an ingest of `source` would read; 0: it would only move the write frontier."""
@@ -258,8 +260,7 @@ class Lake(LakeChanges):
         Returns:
             A report for each table; `error` says why a table is not in sync, or not readable yet.
         """
-        self._session.settle()
-        return self._parts.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
+        return self._restored.backfilling.run(tables, on_batch or (lambda _: None), progress or NoProgress(), stop)
 
     def behind(self, tables: Sequence[str] | None = None) -> list[list[str]]:
         """Return the full names of tables to backfill, grouped by source.
@@ -309,7 +310,7 @@ class Lake(LakeChanges):
         from lakehold.spark_errors import readable
 
         with readable():
-            return self.checks.check_at(table, at_ms, self.holds.hold(hold) if hold is not None else None)
+            return self._restored.checks.check_at(table, at_ms, self.holds.hold(hold) if hold is not None else None)
 
     def verify(
         self,
@@ -343,9 +344,8 @@ class Lake(LakeChanges):
         from lakehold.spark_errors import readable
         from lakehold.verify.subject import against
 
-        self._session.settle()
         with readable():
-            return self._parts.compare(table, against(connection, upstream), progress or NoProgress())
+            return self._restored.compare(table, against(connection, upstream), progress or NoProgress())
 
     def drop_iceberg_table(self, full_name: str) -> None:
         """Drop a table's data; does nothing when it was never created."""

@@ -36,7 +36,7 @@ class LentSession:
     def __init__(self, get: Callable[[], SparkSession]) -> None:
         self.get = get
 
-    def settle(self) -> None:
+    def restore_settings(self) -> None:
         """Leave its settings to the lake whose session it is."""
 
     def close(self) -> None:
@@ -81,18 +81,18 @@ class LakeSession:
                 _catalogs[self._given] = self._settings.catalog_name
             return self._session
 
-    def settle(self) -> None:
+    def restore_settings(self) -> None:
         """Give the session, if there is one, again the settings on which stored values depend.
 
         A statement such as SET TIME ZONE or the program that gave the session may have changed them.
         """
         if self._session is None:
             return
-        from lakehold.session_settings import settle
+        from lakehold.session_settings import restore_settings
         from lakehold.spark_errors import is_sparks
 
         try:
-            settle(self.get())
+            restore_settings(self.get())
         except Exception as error:
             if not (isinstance(error, UpstreamUnavailable) or is_sparks(error)):
                 raise

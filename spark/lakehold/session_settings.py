@@ -51,14 +51,14 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
         for name, value in spark_catalog_conf(settings).items():
             if name.startswith(catalog) and before.get(name) != value:
                 spark.conf.set(name, value)
-    _settle(spark, before)
+    _restore(spark, before)
     use_catalog(spark, settings)
     return spark
 
 
-def settle(spark: SparkSession) -> None:
+def restore_settings(spark: SparkSession) -> None:
     """Give a session again the settings that it had when it was prepared: its user may have changed them since."""
-    _settle(spark, spark.conf.getAll)
+    _restore(spark, spark.conf.getAll)
 
 
 def give(made: SparkSession, conf: Mapping[str, str]) -> None:
@@ -76,7 +76,7 @@ def use_catalog(spark: SparkSession, settings: Settings) -> None:
     spark.sql(f"SET CATALOG {quoted(settings.catalog_name)}")
 
 
-def _settle(spark: SparkSession, before: Mapping[str, str]) -> None:
+def _restore(spark: SparkSession, before: Mapping[str, str]) -> None:
     for name, value in _ALWAYS.items():
         # Spark Connect warns about each deprecated setting that is set, even to its present value or its default.
         if before.get(name) != value and (name not in PLAIN_TEXT_CONF or spark.conf.get(name) != value):

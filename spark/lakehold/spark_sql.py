@@ -114,6 +114,13 @@ def table_properties(properties: Mapping[str, str]) -> str:
     return f"({', '.join(f'{literal(name)} = {literal(value)}' for name, value in properties.items())})"
 
 
+def spliced(text: str, parts: Iterable[tuple[int, int, str]]) -> str:
+    """Replace parts of a text: where each begins, where it ends (exclusive), and the text in its place."""
+    for start, end_exclusive, replacement in sorted(parts, reverse=True):
+        text = text[:start] + replacement + text[end_exclusive:]
+    return text
+
+
 def _string(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"

@@ -244,3 +244,12 @@ def test_the_command_reports_the_failed_expectations(lake: Lake, tmp_path: Path)
     assert (verdict["success"], len(verdict["failed"])) == (False, 4)
     assert verdict["failed"][0]["examples"] == [{"id": 1, "line no.": 2, "rows": 2}]
     assert "s.orders" in (tmp_path / "page.html").read_text()
+
+
+def test_a_check_does_not_follow_the_time_zone_of_a_session(lake: Lake) -> None:
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT timestamp'2026-01-01 23:30:00Z' AS at")
+    kwargs = {"unexpected_rows_query": "SELECT at FROM {batch} WHERE date(at) > date'2026-01-01'"}
+    expect(lake, "s.t", {"type": "unexpected_rows_expectation", "kwargs": kwargs})
+    assert lake.check("s.t").success
+    lake.sql("SET TIME ZONE 'Asia/Tokyo'")
+    assert lake.check("s.t").success

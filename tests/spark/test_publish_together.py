@@ -10,8 +10,8 @@ import pytest
 
 from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.publish import run_publish
-from lakehold.iceberg.data_tables import SOURCE_PROPERTY
 from lakehold.lake import Lake
+from lakehold.model.summary_keys import SOURCE_PROPERTY
 from lakehold.progress import NoProgress
 from tests.conftest import LakeFactory
 from tests.materialized_views import assert_equal_at_every_timestamp

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.retention import retention_ms
 from lakehold.holds.rules import Frontier, Frontiers
+from lakehold.model.reserved_namespaces import is_reserved, refuse_reserved
+from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.settings import Settings
 from lakehold.state.holds import HeldTable, Hold
 from lakehold.timeline.timelines import Timeline, Timelines
 from lakehold.times import iso
-
-SUBSCRIPTION_PROPERTY = "lakehold.subscription"
-"""The property of an Iceberg table that names the subscription which publishes to it."""
-
-_SYSTEM_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class FrontierReader:
         Raises:
             DefinitionError: The table does not exist, or cannot be held.
         """
-        if full_name.partition(".")[0].lower() in _SYSTEM_NAMESPACES:
+        if is_reserved(full_name.partition(".")[0]):
             raise _not_holdable(full_name, "It is one of the lake's own tables, which keep no history.")
         own = self.timelines.definitions.definitions().own_table(full_name)
         if own is not None:
@@ -70,13 +67,7 @@ class FrontierReader:
         Raises:
             DefinitionError: The namespace does not exist, or is lakehold's own.
         """
-        if name.lower() in _SYSTEM_NAMESPACES:
-            raise DefinitionError(
-                f'namespace "{name}" is reserved',
-                code="namespace-reserved",
-                detail="It holds the lake's own tables.",
-                hint="Choose another namespace for the hold.",
-            )
+        refuse_reserved(name, "hold")
         if not self.timelines.tables.has_namespace(name):
             raise DefinitionError(
                 f'namespace "{name}" does not exist',

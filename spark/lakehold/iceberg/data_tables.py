@@ -26,18 +26,7 @@ from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.table_properties import set_property
 from lakehold.iceberg.views import is_view, views_in
-
-TIMESTAMP_PROPERTY = "lakehold.timestamp"
-"""In a snapshot's summary: the `mz_timestamp` of the batch that made it."""
-
-SOURCE_PROPERTY = "lakehold.source"
-"""In a snapshot's summary: the source of the batch that made it, or the object id of the view that it belongs to."""
-
-POSITION_PROPERTY = "lakehold.position"
-"""In snapshot summaries and properties of output tables and views: all below it (exclusive, epoch milliseconds) is published."""
-
-SINCE_PROPERTY = "lakehold.since"
-"""A property of a view's table: the first time at which the table shows the query's result, epoch milliseconds."""
+from lakehold.model.summary_keys import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 MANIFESTS_REMEMBERED = 20_000
 """Most pairs of a manifest and a column whose bounds are kept in memory: a manifest never changes."""

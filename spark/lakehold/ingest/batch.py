@@ -260,7 +260,7 @@ def _commit(batch: OpenBatch, intent: Intent, tables: Mapping[str, TableOutcome]
         committed_at_ms=now_ms(),
         holder=of.lease.holder,
     )
-    errors = {name: ReaderError(e.code, e.message, e.detail, e.hint) for name, e in report.stopped.items()}
+    errors = {name: ReaderError.of(error) for name, error in report.stopped.items()}
     written = frozenset(name for name, outcome in tables.items() if outcome.is_written)
     failpoint("before-commit")
     of.store.commit(intent, of.lease.holder, progress, done, errors, written)

@@ -68,7 +68,7 @@ class CatchingUp:
         return report, report is not None and name not in report.stopped and name in self.of.readers()
 
     def _failed(self, name: str, error: LakeholdError) -> BatchReport:
-        stopped_by = ReaderError(error.code, error.message, error.detail, error.hint)
+        stopped_by = ReaderError.of(error)
         self.of.change(lambda readers: {**readers, name: replace(readers[name], error=stopped_by)})
         return without_batch(self.of, name, stopped=dict.fromkeys(self.of.readers()[name].tables, error))
 

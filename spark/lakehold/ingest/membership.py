@@ -102,8 +102,7 @@ def split(
     """
     found = readers
     for name, error in stopped.items():
-        stop = ReaderError(error.code, error.message, error.detail, error.hint)
-        found = reader_state.split_off(found, name, stop, (written or {}).get(name))
+        found = reader_state.split_off(found, name, ReaderError.of(error), (written or {}).get(name))
     return found
 
 

@@ -104,7 +104,7 @@ class Ingesting(LeasedSource):
         except UpstreamError as error:
             if not error.retryable:
                 self.confirm_defined()  # as in `stop`
-                stop = ReaderError(error.code, error.message, error.detail, error.hint)
+                stop = ReaderError.of(error)
                 self.change(lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], error=stop)})
             raise
         except Exception as error:
@@ -211,7 +211,7 @@ class Ingesting(LeasedSource):
         """Record the transaction for which the source waits, and return it, with an error if it takes too long."""
         waiting = self._waiting(planned, self.main())
         error = incomplete_error(self.source, waiting) if waiting is not None and self._is_late(waiting) else None
-        stop = ReaderError(error.code, error.message, error.detail, error.hint) if error is not None else None
+        stop = ReaderError.of(error) if error is not None else None
         self.change(
             lambda readers: {**readers, MAIN_READER: replace(readers[MAIN_READER], waiting=waiting, error=stop)}
         )

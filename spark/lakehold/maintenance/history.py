@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
+from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.timeline.timelines import Timeline
 from lakehold.timeline.versions import Version
 

@@ -13,7 +13,6 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
-from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
 from lakehold.holds.tags import TableTags, own_tags
@@ -23,6 +22,7 @@ from lakehold.maintenance.maintenance_plan import TablePlan, plan_table
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
 from lakehold.maintenance.record_expiry import SOURCE_ERRORS
 from lakehold.model.lake_definitions import Definitions
+from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.settings import Settings
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds, HoldStore

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from lakehold.errors import DefinitionError, SourceBusy
+from lakehold.errors import DefinitionError, LakeholdError, SourceBusy
 from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTransactions
 from lakehold.model.high_water_marks import NO_HIGH_WATER_MARKS, HighWaterMarks
 from lakehold.model.leases import Lease, LeaseRules
@@ -76,6 +76,11 @@ class ReaderError:
     message: str
     detail: str = ""
     hint: str = ""
+
+    @classmethod
+    def of(cls, error: LakeholdError) -> ReaderError:
+        """Return what is kept of an error."""
+        return cls(error.code, error.message, error.detail, error.hint)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
-from lakehold.iceberg.data_tables import POSITION_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY, removed_rows
+from lakehold.iceberg.data_tables import removed_rows
+from lakehold.model.summary_keys import POSITION_PROPERTY, SOURCE_PROPERTY, SUBSCRIPTION_PROPERTY, TIMESTAMP_PROPERTY
 from lakehold.overview.lag import Advance, InputChange
 from lakehold.timeline.timelines import Timeline
 

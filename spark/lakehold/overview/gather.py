@@ -203,7 +203,7 @@ def _metadata(lake: Lake, name: str) -> tuple[TableState | None, ReaderError | N
     try:
         return lake.tables.table_state(name), None
     except DefinitionError as error:
-        return None, ReaderError(error.code, error.message, error.detail, error.hint)
+        return None, ReaderError.of(error)
 
 
 def _hold(hold: Hold, uppers: Mapping[str, int]) -> HoldFacts:

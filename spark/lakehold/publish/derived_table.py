@@ -16,15 +16,6 @@ from lakehold.iceberg.attempts import NO_SUCH_TABLE, read
 from lakehold.iceberg.dropped_tables import drop
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, from_text
 
-EPOCH_PROPERTY = "lakehold.epoch"
-"""Counts how often publishers took over the subscription or view: a publisher of an earlier epoch cannot commit."""
-
-PUBLISHER_PROPERTY = "lakehold.publisher"
-"""In snapshot summaries: the process that made the snapshot."""
-
-RESTARTED_PROPERTY = "lakehold.restarted-at"
-"""In table properties, and in snapshot summaries of appended outputs: the time of the last snapshot taken after a lapse."""
-
 
 @dataclass(frozen=True)
 class Published:

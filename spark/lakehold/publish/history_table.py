@@ -6,7 +6,6 @@ Changes are merged by the engine of materialized views. A commit takes several t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,14 +18,13 @@ from pyiceberg.expressions import LessThan, Reference
 from pyiceberg.expressions.literals import literal
 
 from lakehold.errors import LakeholdError
-from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
-from lakehold.iceberg.data_tables import TIMESTAMP_PROPERTY, TableState
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import TypeConflict, unify
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
-from lakehold.ingest.write import evolve
-from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.publish.derived_table import RESTARTED_PROPERTY, OutputOfSubscription, Published
+from lakehold.ingest.write import evolve, vectorized
+from lakehold.model.summary_keys import RESTARTED_PROPERTY, SUBSCRIPTION_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.publish.derived_table import OutputOfSubscription, Published
 from lakehold.publish.history_ranges import (
     IS_CURRENT,
     RANGE_COLUMNS,
@@ -42,7 +40,7 @@ from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, as_stored, stored_names, unfit_refused
 from lakehold.publish.view_changes import ROW_STATE, KeyedChanges, shown_key
 from lakehold.publish.view_columns import types_of
-from lakehold.session import row_by_row, snapshot_properties
+from lakehold.session import snapshot_properties
 from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 from lakehold.subscribe.statement import HistoryEnvelope
@@ -181,7 +179,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
             columns=columns,
             key=spelt(self._envelope.key, columns),
             summary={SUBSCRIPTION_PROPERTY: self._object_id, TIMESTAMP_PROPERTY: str(merge.timestamp_ms)},
-            reading=nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark),
+            reading=vectorized.reading(spark, state),
             envelope=self._envelope,
             is_first=merge.after is None,
             restarted_at_ms=merge.restarted_at_ms,

@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError
 from lakehold.holds.tags import TableTags
-from lakehold.iceberg.data_tables import POSITION_PROPERTY, DataTables, TableState
+from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write.write_audit_publish import Publishing
-from lakehold.publish.derived_table import EPOCH_PROPERTY, PUBLISHER_PROPERTY, DerivedTable, Published
+from lakehold.model.summary_keys import EPOCH_PROPERTY, POSITION_PROPERTY, PUBLISHER_PROPERTY
+from lakehold.publish.derived_table import DerivedTable, Published
 from lakehold.publish.output_columns import stored_names
 from lakehold.publish.view_changes import Changes
 from lakehold.spark_sql import quoted_table

@@ -16,16 +16,15 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehold.holds.frontiers import SUBSCRIPTION_PROPERTY
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
-from lakehold.iceberg.data_tables import POSITION_PROPERTY
-from lakehold.publish.derived_table import (
+from lakehold.model.summary_keys import (
     EPOCH_PROPERTY,
+    POSITION_PROPERTY,
     PUBLISHER_PROPERTY,
     RESTARTED_PROPERTY,
-    OutputOfSubscription,
-    Published,
+    SUBSCRIPTION_PROPERTY,
 )
+from lakehold.publish.derived_table import OutputOfSubscription, Published
 from lakehold.publish.output_columns import DAY_MS, create_table, evolve_table, unfit_refused
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 

@@ -25,6 +25,7 @@ from lakehold.ingest.decode.spark_types import from_spark
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.write import equal_rows
+from lakehold.model.summary_keys import TIMESTAMP_PROPERTY
 from lakehold.publish.closest_rows import with_closest
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted
@@ -140,7 +141,7 @@ class Changes(ABC):
             raise self._violation(list(map(shown_key, tuples(some))), violated.num_rows)
 
     def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
-        timestamp = int(self.summary["lakehold.timestamp"])
+        timestamp = int(self.summary[TIMESTAMP_PROPERTY])
         several = "1 key" if count == 1 else f"{count:,} keys"
         named = ", ".join(f"({key})" for key in keys) + (", …" if count > len(keys) else "")
         return KeyViolated(

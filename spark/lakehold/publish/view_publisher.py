@@ -66,7 +66,7 @@ class ViewPublisher(MergingPublisher):
         except LakeholdError as error:
             if isinstance(error, KeyViolated) or not error.retryable:
                 with suppress(LakeholdError):
-                    kept = ReaderError(error.code, error.message, error.detail, error.hint)
+                    kept = ReaderError.of(error)
                     self._store.stop(self._entry.object_id, lease.holder, kept)
             raise
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 import pyarrow as pa
@@ -11,24 +10,18 @@ from pyiceberg.catalog import Catalog
 
 from lakehold.definitions import MaterializedView, full_name_text
 from lakehold.errors import DefinitionError
-from lakehold.iceberg.data_tables import (
-    SINCE_PROPERTY,
-    SOURCE_PROPERTY,
-    TIMESTAMP_PROPERTY,
-    TableState,
-)
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
-from lakehold.ingest.write import evolve
+from lakehold.ingest.write import evolve, vectorized
 from lakehold.ingest.write.file_layout import LayoutUnfit
-from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
-from lakehold.publish.derived_table import RESTARTED_PROPERTY, Published
+from lakehold.model.summary_keys import RESTARTED_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.publish.derived_table import Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
 from lakehold.publish.view_changes import Appended, Changes, KeyedChanges, KeyViolated, RowChanges
 from lakehold.publish.view_columns import column_types, followed
-from lakehold.session import row_by_row
-from lakehold.spark_sql import literal
+from lakehold.spark_sql import alter_table, table_properties
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 from lakehold.table_layout import FORMAT_VERSION, PARTITIONED_BY, SORTED_BY, layout_of
 
@@ -76,8 +69,7 @@ class ViewTable(MergedTable):
         for statement in followed(self.full_name, self._name, stored_columns(state), wanted, filled):
             spark.sql(statement)
         if new := {name: value for name, value in properties.items() if state.properties.get(name) != value}:
-            values = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in new.items())
-            spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({values})")
+            spark.sql(alter_table(self._name, f"SET TBLPROPERTIES {table_properties(new)}"))
 
     def _create_statements(
         self, key: Sequence[str], wanted: Sequence[ColumnType], properties: Mapping[str, str]
@@ -146,7 +138,6 @@ class ViewTable(MergedTable):
 
     def _changes(self, state: TableState, summary: dict[str, str], *, is_first: bool) -> Changes:
         spark, columns = self._writing.spark(), stored_columns(state)
-        reading = nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark)
         kind = Appended if is_first else KeyedChanges if self._view.unique_key else RowChanges
         return kind(
             spark=spark,
@@ -155,7 +146,7 @@ class ViewTable(MergedTable):
             columns=columns,
             key=spelt(self._view.unique_key, columns),
             summary=summary,
-            reading=reading,
+            reading=vectorized.reading(spark, state),
         )
 
 

@@ -22,6 +22,7 @@ from lakehold.definitions import (
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
+from lakehold.model.reserved_namespaces import refuse_reserved
 from lakehold.nearest import did_you_mean
 from lakehold.sql.plan_capture import altered, reconciling, releasing, with_topic
 from lakehold.sql.plan_holds import (
@@ -92,8 +93,6 @@ from lakehold.sql.statements import (
     SubscribeTo,
 )
 from lakehold.state.holds import Holds
-
-_RESERVED_NAMESPACES = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
 
 
 def plan(  # noqa: PLR0911, PLR0912 - one for each statement
@@ -240,7 +239,7 @@ def _put_derived(parsed: ParsedStatement, new: Derived, if_not_exists: bool, def
     put = _put(parsed, new, if_not_exists, definitions)
     if not put.definition_effects:
         return put
-    _check_namespace(new.into.partition(".")[0])
+    refuse_reserved(new.into.partition(".")[0], "table")
     match new:
         case Subscription():
             check_subscription(new, definitions)
@@ -249,18 +248,8 @@ def _put_derived(parsed: ParsedStatement, new: Derived, if_not_exists: bool, def
     return Plan((*put.effects, BeginSubscription(new)))
 
 
-def _check_namespace(namespace: str) -> None:
-    if namespace.lower() in _RESERVED_NAMESPACES:
-        raise DefinitionError(
-            f'namespace "{namespace}" is reserved',
-            code="namespace-reserved",
-            detail="It holds the lake's own tables.",
-            hint="Choose another namespace for the table.",
-        )
-
-
 def _check_table(table: Table, definitions: Definitions) -> None:
-    _check_namespace(table.namespace)
+    refuse_reserved(table.namespace, "table")
     check_no_output("CREATE TABLE", table.full_name, definitions)
     topics = definitions.source(table.source).topics
     if topics and table.topic not in topics:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakehold.spark_sql import quoted
+from lakehold.spark_sql import quoted, spliced
 
 if TYPE_CHECKING:
     from lakehold.subscribe.statement import Query
@@ -132,10 +132,7 @@ class RowQuery:
         for source, relation in zip(self.sources, relations, strict=True):
             alias = f" AS {quoted(source.implied_alias)}" if source.implied_alias else ""
             parts.append((source.start, source.end_exclusive, relation + alias))
-        text = self.text
-        for start, end_exclusive, replacement in sorted(parts, reverse=True):
-            text = text[:start] + replacement + text[end_exclusive:]
-        return text
+        return spliced(self.text, parts)
 
     def path(self, place: int) -> tuple[int, ...]:
         """Return the numbers of the SELECTs through which the rows of a source pass, the query itself last."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.errors import DefinitionError
 from lakehold.nearest import did_you_mean
-from lakehold.spark_sql import quoted
+from lakehold.spark_sql import quoted, spliced
 from lakehold.subscribe.incremental_plan import Plan, Whole
 from lakehold.subscribe.plain_select import PlainSelect
 from lakehold.timeline.as_of import LATEST, AsOf
@@ -70,10 +70,7 @@ class Query:
             parts.append((table.start, table.end_exclusive, replacement))
         if columns and self.columns_at is not None:
             parts.append((self.columns_at, self.columns_at, columns))
-        text = self.text
-        for start, end_exclusive, replacement in sorted(parts, reverse=True):
-            text = text[:start] + replacement + text[end_exclusive:]
-        return text
+        return spliced(self.text, parts)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from pyiceberg.table import Table
 
 from lakehold.definitions import MaterializedView
 from lakehold.errors import DefinitionError, NotReadable
-from lakehold.iceberg.data_tables import POSITION_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, DataTables
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.model.lake_definitions import DefinitionReader, Definitions, Entry
 from lakehold.model.readers import Readers, Stop, TableProgress
+from lakehold.model.summary_keys import POSITION_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY
 from lakehold.nearest import did_you_mean
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds

@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import MALFORMED
-from lakehold.iceberg.data_tables import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.model.summary_keys import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 BATCHES_REMEMBERED = 100_000
 """Snapshots whose batch is cached: a snapshot never changes, and PyIceberg is slow to read its summary."""

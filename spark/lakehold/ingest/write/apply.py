@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -26,15 +25,14 @@ from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.envelope.column_history import values_unknown
-from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements
+from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements, vectorized
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
-from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_audit_publish import unstaged
 from lakehold.ingest.write.write_path import path_of
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
-from lakehold.session import row_by_row
+from lakehold.model.summary_keys import HIGH_WATER_MARKS_PROPERTY
 from lakehold.table_layout import layout_of
 
 log = logging.getLogger(__name__)
@@ -184,7 +182,7 @@ class IcebergApplier:
         if state is not None and (done := effect_of(state, identity, 1)):
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
             # repeats: take the high-water marks that resulted from the snapshot's summary.
-            found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get("lakehold.marks")))
+            found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get(HIGH_WATER_MARKS_PROPERTY)))
         requirements.check(table, carrier.changes, found.statistics, len(batch.read_ends.offsets))
         if found.statistics.errors and table.options.get("on_error") == "fail":
             raise _bad_input(table, found)
@@ -314,10 +312,10 @@ class IcebergApplier:
                 case merge.Merge():
                     # Use the session that decoded the records: if sources share them, it may be another source's.
                     spark = found.frame.sparkSession
-                    reading = nullcontext() if OF_THIS_PROCESS.take(state) else row_by_row(spark)
+                    reading = vectorized.reading(spark, state)
 
                     def merging() -> None:
-                        with reading:
+                        with reading():
                             merge.merge(spark, path, changes, found.frame, columns, properties)
 
                     writing.publishing(spark).run(merging, state, identity.effect(1))

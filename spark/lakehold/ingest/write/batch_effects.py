@@ -18,6 +18,13 @@ from lakehold.iceberg.data_tables import TableState, removed_rows
 from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
+from lakehold.model.summary_keys import (
+    HIGH_WATER_MARKS_PROPERTY,
+    OFFSETS_PROPERTY,
+    SOURCE_PROPERTY,
+    STEP_PROPERTY,
+    TIMESTAMP_PROPERTY,
+)
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,12 @@ class BatchIdentity:
     def properties(self, high_water_marks: HighWaterMarks | None, step: int = 1) -> dict[str, str]:
         """Return the entries of a step's snapshot summary; `high_water_marks` are the table's after the batch, if it has some."""
         found = {
-            "lakehold.timestamp": str(self.timestamp_ms),
-            "lakehold.source": self.source,
-            "lakehold.offsets": self.offsets,
-            "lakehold.step": str(step),
+            TIMESTAMP_PROPERTY: str(self.timestamp_ms),
+            SOURCE_PROPERTY: self.source,
+            OFFSETS_PROPERTY: self.offsets,
+            STEP_PROPERTY: str(step),
         }
-        return found if high_water_marks is None else {**found, "lakehold.marks": high_water_marks.to_json()}
+        return found if high_water_marks is None else {**found, HIGH_WATER_MARKS_PROPERTY: high_water_marks.to_json()}
 
     def effect(self, step: int) -> str:
         """Return a name for the batch's commit of a step to a table."""
@@ -79,7 +86,7 @@ class TableReport:
 def effect_of(state: TableState, batch: BatchIdentity, step: int) -> Mapping[str, str] | None:
     """Find the summary of the snapshot with this batch's step; None if there is none."""
     of_batch = state.of_batch(batch.source, batch.timestamp_ms)
-    return next((s.summary for s in of_batch if s.summary.get("lakehold.step") == str(step)), None)
+    return next((s.summary for s in of_batch if s.summary.get(STEP_PROPERTY) == str(step)), None)
 
 
 def progress_after(state: TableState, source: str, timestamp_ms: int, before: TableProgress) -> TableProgress | None:
@@ -88,10 +95,10 @@ def progress_after(state: TableState, source: str, timestamp_ms: int, before: Ta
     If step 2 is missing, the re-snapshot counts as incomplete again: a later batch completes it, and deletes the rows.
     """
     of_batch = [snapshot.summary for snapshot in state.of_batch(source, timestamp_ms)]
-    steps = {summary.get("lakehold.step") for summary in of_batch}
+    steps = {summary.get(STEP_PROPERTY) for summary in of_batch}
     if "1" not in steps:
         return None
-    high_water_marks = HighWaterMarks.from_json(of_batch[0].get("lakehold.marks"))
+    high_water_marks = HighWaterMarks.from_json(of_batch[0].get(HIGH_WATER_MARKS_PROPERTY))
     snapshot = high_water_marks.snapshot
     if snapshot is not None and snapshot.complete and snapshot.replaces_through is not None and "2" not in steps:
         high_water_marks = replace(high_water_marks, snapshot=replace(snapshot, complete=False, end_seen=True))

@@ -31,6 +31,7 @@ from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import TableProgress
+from lakehold.model.summary_keys import SOURCE_PROPERTY
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
 
@@ -103,7 +104,7 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
         raise _unfit(entry.definition, fault) from None
     first, added = ([c for c in columns if (c.initial is not None) == is_added] for is_added in (False, True))
     properties = {
-        "lakehold.source": entry.definition.source,
+        SOURCE_PROPERTY: entry.definition.source,
         KEY: key_text(key),
         OBJECT_ID: entry.object_id,
         **{name: json.dumps(found) for name, found in (remembered or {}).items() if found},

@@ -14,7 +14,6 @@ without that column: later removals do not know its values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -40,11 +39,9 @@ from lakehold.ingest.envelope.change_columns import (
     Changes,
     Op,
 )
-from lakehold.ingest.write import equal_rows, merge
+from lakehold.ingest.write import equal_rows, merge, vectorized
 from lakehold.ingest.write.batch_effects import BatchIdentity
-from lakehold.ingest.write.vectorized import OF_THIS_PROCESS
 from lakehold.ingest.write.write_audit_publish import Publishing
-from lakehold.session import row_by_row
 from lakehold.spark_sql import literal, quoted
 
 _NET, _NTH, _FIRST, _FOUND = "_lh_net", "_lh_nth", "_lh_first", "_lh_found"
@@ -106,7 +103,7 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
     spark, totals = publishing.spark, _totals(batch, net)
     adds, removes = totals["adds"], totals["removes"]
     is_emptied = batch.found.replaces_all or state.row_count == 0
-    reading = nullcontext if OF_THIS_PROCESS.take(state) else partial(row_by_row, spark)
+    reading = vectorized.reading(spark, state)
     found = _NOTHING_FOUND
     if removes and not is_emptied:
         with reading():

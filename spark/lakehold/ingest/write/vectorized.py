@@ -9,8 +9,14 @@ a small file takes no longer.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import TableState
+from lakehold.session import row_by_row
 
 ROWS_PER_FILE = 100_000
 """The average file size from which vectorized reads pay: the rows of such a file are read 7 ms sooner."""
@@ -41,5 +47,10 @@ class VectorizedReads:
         return pays
 
 
-OF_THIS_PROCESS = VectorizedReads(FILES)
+_OF_THIS_PROCESS = VectorizedReads(FILES)
 """The count of this process: all of its lakes share one Spark."""
+
+
+def reading(spark: SparkSession, table: TableState) -> Callable[[], AbstractContextManager[None]]:
+    """Return a context for statements that may read all of `table`: its files are read in the way that suits them."""
+    return nullcontext if _OF_THIS_PROCESS.take(table) else partial(row_by_row, spark)

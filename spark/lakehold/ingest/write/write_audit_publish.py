@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from lakehold.errors import CommitConflict
 from lakehold.failpoints import failpoint
-from lakehold.iceberg.data_tables import TIMESTAMP_PROPERTY, DataTables, SnapshotState, TableState
+from lakehold.iceberg.data_tables import DataTables, SnapshotState, TableState
+from lakehold.model.summary_keys import TIMESTAMP_PROPERTY
 from lakehold.session import configured
 
 TABLE_PROPERTIES = {"write.wap.enabled": "true"}
