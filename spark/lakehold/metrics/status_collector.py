@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import Metric
@@ -17,8 +18,8 @@ from lakehold.lake import Lake
 from lakehold.metrics.status_families import StatusFamilies
 from lakehold.overview import gather
 
-SOURCES_ASKED_AT_ONCE = 8
-"""Sources that are asked at once for the ends of their topics."""
+ASKED_AT_ONCE = 8
+"""Systems that are asked at once: for the ends of topics, and for the state of connectors."""
 
 SCRAPE_WAITS_S = 3.0
 """How long a scrape waits for sources, and for connectors: Prometheus gives a scrape ten seconds by default."""
@@ -31,6 +32,34 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+class Questions:
+    """Questions to systems outside of the lake, some at once. At most one question of a key is under way.
+
+    So a system that is silent for minutes takes one thread, however often the status is read, and others have the rest.
+
+    Args:
+        at_once: Most threads.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="lakehold-metrics")
+        self._under_way: dict[Hashable, Future[Any]] = {}
+
+    def ask(self, key: Hashable, question: Callable[[], Any]) -> Future[Any]:
+        """Ask, unless the last question of `key` was not taken yet: it may have been answered too late for its reading."""
+        if key not in self._under_way:
+            self._under_way[key] = self._threads.submit(question)
+        return self._under_way[key]
+
+    def take_answers(self) -> None:
+        """Forget the questions that are answered: they can be asked again."""
+        self._under_way = {key: future for key, future in self._under_way.items() if not future.done()}
+
+    def close(self) -> None:
+        """Begin no more questions."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
 class StatusReader(Collector):
     """Reads the status of a lake as families, at each collection.
 
@@ -41,7 +70,7 @@ class StatusReader(Collector):
 
     def __init__(self, lake: Lake, waits_s: float) -> None:
         self._lake, self._waits_s = lake, waits_s
-        self._threads = ThreadPoolExecutor(SOURCES_ASKED_AT_ONCE, thread_name_prefix="lakehold-metrics")
+        self._questions = Questions(ASKED_AT_ONCE)
 
     def collect(self) -> Sequence[Metric]:
         """Read the status.
@@ -51,24 +80,30 @@ class StatusReader(Collector):
         """
         began_s, found = time.monotonic(), StatusFamilies()
         defined, readers = self._lake.definitions.definitions(), self._lake.batches.all_readers()
-        requests = {
-            source: self._threads.submit(self._lake.unread, source, defined, readers)
-            for source in defined.sources_with_tables
+        unread = {
+            name: self._questions.ask(("ends", name), partial(self._lake.unread, name, defined, readers))
+            for name in defined.sources_with_tables
         }
-        problems = self._threads.submit(self._lake.captured.problems)
+        problems = {
+            name: self._questions.ask(("capture", name), partial(self._lake.captured.problems_of, name, defined))
+            for name, entry in defined.sources.items()
+            if entry.definition.capture is not None
+        }
         overview = gather(self._lake, with_lags=False)
-        futures: list[Future[Any]] = [*requests.values(), problems]
-        wait(futures, max(0, began_s + self._waits_s - time.monotonic()))
-        found.put_lake(overview, {source: _answer(each) for source, each in requests.items()})
-        of_captures = _answer(problems)
-        found.put("capture_problems", None if of_captures is None else len(of_captures))
+        wait([*unread.values(), *problems.values()], max(0, began_s + self._waits_s - time.monotonic()))
+        ends, captures = _answers(unread), _answers(problems)
+        self._questions.take_answers()
+        found.put_lake(overview, ends)
+        # A system that does not answer is a problem, too.
+        count = sum(1 if lines is None else len(lines) for lines in captures.values())
+        found.put("capture_problems", count if captures or not problems else None)
         found.put("up", 1)
         found.put("status_seconds", time.monotonic() - began_s)
         return found.families()
 
     def close(self) -> None:
         """Begin no more requests."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._questions.close()
 
 
 class UnreadableCollector(Collector):
@@ -108,10 +143,13 @@ class StatusCollector(Collector):
             return UnreadableCollector().collect()
 
 
+def _answers(requests: Mapping[str, Future[T]]) -> dict[str, T | None]:
+    """Return the answers; None for a system that is silent, or fails. One that waits to be asked is left out."""
+    return {name: _answer(each) for name, each in requests.items() if each.running() or each.done()}
+
+
 def _answer(request: Future[T]) -> T | None:
-    """Return an answer that came in time and without an error; otherwise None, and nobody asks any more."""
     if not request.done():
-        request.cancel()
         return None
     try:
         return request.result()

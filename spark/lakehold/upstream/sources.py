@@ -251,10 +251,11 @@ class CapturedSources:
         return [
             f"source {name}: {problem}"
             for name in sorted(defined.sources)
-            for problem in self._problems_of(name, defined)
+            for problem in self.problems_of(name, defined)
         ]
 
-    def _problems_of(self, name: str, defined: Definitions) -> Sequence[str]:
+    def problems_of(self, name: str, defined: Definitions) -> Sequence[str]:
+        """Return a line for each problem of one source of `defined`."""
         target: Target | None = None
         try:
             target = self._targets.between(name, defined, defined)
