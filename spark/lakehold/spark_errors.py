@@ -25,6 +25,10 @@ _HINTS = {
 """Hints that Spark does not give, by its error condition."""
 _SESSION_LOST = frozenset({"NO_ACTIVE_SESSION", "INVALID_HANDLE.SESSION_CHANGED", "INVALID_HANDLE.SESSION_NOT_FOUND"})
 _STOPPED = re.compile(r"methods on a stopped SparkContext|SparkContext was shut down")
+_CLOCKS_DIFFER = re.compile(
+    r"Invalid update timestamp \d+: before .*|\[BUG\] Expected sorted (?:snapshot|previous metadata) log entries"
+)
+"""How Iceberg refuses a table whose times go back by more than a minute."""
 _OF_GRPC = re.compile(r'<_\w+ of RPC that terminated with:.*?details = "(?P<details>.+?)"$', re.S | re.M)
 _CALL_FAILED = "An error occurred while calling"
 
@@ -71,6 +75,19 @@ def _stopped(whole: str) -> UpstreamUnavailable | None:
     )
 
 
+def _clocks_differ(whole: str) -> LakeholdError | None:
+    found = _CLOCKS_DIFFER.search(whole)
+    if not found:
+        return None
+    return LakeholdError(
+        "the clocks of machines that write this table differ by more than a minute",
+        code="clocks-differ",
+        detail=f"Iceberg says: {found[0].removeprefix('[BUG] ')}",
+        hint="Synchronize the clocks of Spark's driver and of all machines that run lakehold or write the table; then run the "
+        "command again. If the driver's clock was right, wait until it reaches the table's time.",
+    )
+
+
 def described(error: Exception) -> str:
     """Describe an error of Spark in sentences, for the detail of another error."""
     cause = explained(str(error))
@@ -80,8 +97,8 @@ def described(error: Exception) -> str:
 def advice(error: Exception) -> str:
     """Return how to solve an error of Spark or of a store; empty: nothing better is known than to try again."""
     whole = str(error)
-    missing = executor_lacks(whole)
-    return missing.hint if missing else store_hint(whole)
+    known = executor_lacks(whole) or _clocks_differ(whole)
+    return known.hint if known else store_hint(whole)
 
 
 @contextmanager
@@ -103,8 +120,8 @@ def explained(whole: str) -> LakeholdError:
     The first line without class names and SQLSTATE becomes the message, its condition the code, and its advice the
     detail.
     """
-    if stopped := _stopped(whole):
-        return stopped
+    if known := _stopped(whole) or _clocks_differ(whole):
+        return known
     if of_grpc := _OF_GRPC.match(whole):
         whole = of_grpc["details"]
     lines = [line.strip() for line in whole.splitlines() if line.strip() and _CALL_FAILED not in line]

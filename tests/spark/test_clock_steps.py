@@ -1,4 +1,4 @@
-"""The clock of a machine steps back by an hour between two batches: times go on, and read what they did."""
+"""The clock of a machine steps by an hour between two batches: times go on, and read what they did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.errors import SourceBusy
+from lakehold.errors import LakeholdError, SourceBusy
 from lakehold.lake import Lake
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
@@ -38,8 +38,14 @@ def shop(make_lake: LakeFactory, topic: Topic, tmp_path: Path) -> Lake:
 
 
 def step_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: right() - HOUR_MS * 1_000_000)
+    step(monkeypatch, -HOUR_MS)
+
+
+def step(monkeypatch: pytest.MonkeyPatch, by_ms: int) -> None:
+    """Let the clock of this process, but not of Spark's Java, step."""
+    nanoseconds, seconds = time.time_ns, time.time
+    monkeypatch.setattr(time, "time_ns", lambda: nanoseconds() + by_ms * 1_000_000)
+    monkeypatch.setattr(time, "time", lambda: seconds() + by_ms / 1000)
 
 
 def test_batches_reads_and_changes_go_on_after_the_clock_stepped_back(
@@ -62,6 +68,50 @@ def test_batches_reads_and_changes_go_on_after_the_clock_stepped_back(
     changes = shop.sql(f"SUBSCRIBE s.t WITH (SNAPSHOT = false) AS OF {first_ms} UP TO {third_ms + 1}").rows
     assert changes == [(second_ms, 1, 2), (third_ms, 1, 3)]
     assert [str(report.error) for report in shop.maintain(["s.t"])] == ["None"]
+
+
+def test_spark_reads_all_tables_that_were_written_after_the_clock_stepped_back(
+    shop: Lake, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.sql("CREATE SUBSCRIPTION changes INTO s.changes AS SUBSCRIBE s.t")
+    shop.publish("changes")
+    step_back(monkeypatch)
+    topic.create({"id": 2})
+    topic.write(tmp_path / "topics")
+    shop.ingest("shop")
+    shop.publish("changes")
+    catalog = shop.catalog
+    tables = [*catalog.list_tables("mz_catalog"), *catalog.list_tables("s")]
+    counts = {name: shop.spark.table(f"{catalog.name}.{'.'.join(name)}").count() for name in tables}
+    assert counts["s", "changes"] == 2
+    assert counts["mz_catalog", "mz_batches"] > 0
+
+
+def test_spark_writes_after_a_process_whose_clock_is_ahead_of_its_own(
+    shop: Lake, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step(monkeypatch, HOUR_MS)
+    for row in (2, 3):
+        topic.delete({"id": row - 1})
+        topic.create({"id": row})
+        topic.write(tmp_path / "topics")
+        for report in shop.ingest("shop"):
+            assert not report.stopped
+    assert shop.sql("SELECT id FROM s.t").rows == [(3,)]
+
+
+def test_a_table_that_a_machine_far_ahead_has_written_names_the_clocks(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.foreign AS SELECT 1 AS id")
+    with monkeypatch.context() as ahead:
+        step(ahead, HOUR_MS)
+        written = lake.catalog.load_table("s.foreign")
+        written.append(written.scan().to_arrow())
+    with pytest.raises(LakeholdError) as refused:
+        lake.sql("INSERT INTO s.foreign VALUES (2)")
+    assert refused.value.code == "clocks-differ"
+    assert "snapshot log entr" in refused.value.detail
 
 
 def test_the_lease_of_a_dead_process_lasts_longer_by_the_step_and_says_until_when(

@@ -50,6 +50,7 @@ from pyiceberg.table.update import (
 from lakehold.iceberg import attempts, deletion, expiry
 from lakehold.iceberg.attempts import Attempt
 from lakehold.iceberg.files_together import FilesTogether
+from lakehold.times import now_ms
 
 _AVRO_COMPRESSION: AvroCompressionCodec = "deflate"
 
@@ -163,6 +164,8 @@ def _write(table: Table, rewrite: Rewrite) -> Written:
         snapshot_id=snapshot_id,
         parent_snapshot_id=parent.snapshot_id if parent else None,
         sequence_number=sequence_number,
+        # Spark reads no table whose times go back by more than a minute: another machine's clock may be ahead.
+        timestamp_ms=max(now_ms(), metadata.last_updated_ms),
         manifest_list=manifest_list_path,
         summary=_summary(table, added, rewrite),
         schema_id=metadata.current_schema_id,

@@ -15,7 +15,6 @@ from lakehold.iceberg.attempts import Attempt
 from lakehold.iceberg.deletion import delete_or_log, later
 from lakehold.iceberg.metadata_files import MetadataJson
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
-from lakehold.times import now_ms
 
 T = TypeVar("T")
 
@@ -29,7 +28,7 @@ def by_file(
         catalog: The lake's catalog.
         table: The table.
         result: The result of the change.
-        changed: Returns the metadata with the change. It gets those of the new file, with its time and log, without snapshots.
+        changed: Returns the metadata with the change. It gets those of the new file, with its log, without snapshots.
     """
     before = catalog.file_of(table.name(), table.metadata_location)
     after = before.followed_by(changed(_next(before.fields, before.location)))
@@ -59,7 +58,11 @@ def _logged(metadata: TableMetadata) -> set[str]:
 
 
 def _next(fields: MetadataJson, location: str) -> MetadataJson:
-    """Return metadata for the file after the one at `location`, which has `fields`: with a new time and metadata log."""
+    """Return metadata for the file after the one at `location`, which has `fields`: with a new metadata log.
+
+    The time stays that of the table's newest snapshot. If this clock is ahead of Spark's, its time would prevent Spark's next
+    commit: Iceberg accepts no time that is more than a minute before the table's.
+    """
     logged = {"metadata-file": location, "timestamp-ms": fields["last-updated-ms"]}
     kept = property_as_int(
         fields.get("properties", {}),
@@ -68,6 +71,5 @@ def _next(fields: MetadataJson, location: str) -> MetadataJson:
     )
     return {
         **fields,
-        "last-updated-ms": max(fields["last-updated-ms"], now_ms()),
         "metadata-log": [*fields.get("metadata-log", ()), logged][-max(1, kept or 1) :],
     }

@@ -126,7 +126,7 @@ def _changed(refs: RefsJson, changes: RefChanges) -> dict[str, Any]:
 
 
 def with_refs(fields: MetadataJson, changes: RefChanges) -> MetadataJson:
-    """Return metadata with changed refs; `fields` have the time of the change."""
+    """Return metadata with changed refs; main moves at the time of the newest snapshot."""
     after = {**fields, "refs": _changed(_refs(fields), changes)}
     if changes.properties:
         after["properties"] = {**(fields.get("properties") or {}), **changes.properties}
