@@ -131,25 +131,27 @@ class Ingesting(LeasedSource):
         return fetched, stopped
 
     def _meanwhile(self) -> Iterator[BatchReport]:
-        yield from self._drain_main(self.fetch_offsets(), meanwhile=True)
+        """Run `main` up to the newest offsets, with empty batches as far apart as in a follow, and report no wait."""
+        yield from self._read_on(self.fetch_offsets(), idle_ms=self._idle_meanwhile_ms)
 
-    def _drain_main(self, fetched: FetchedOffsets, *, meanwhile: bool = False) -> Iterator[BatchReport]:
-        """Run `main` up to the fetched offsets, and report if it waits.
-
-        With `meanwhile`, empty batches are as far apart as in a follow, and a wait is not reported.
-        """
-        planned = yield from self._read_on(fetched, meanwhile=meanwhile)
-        if meanwhile or planned is None:
+    def _drain_main(self, fetched: FetchedOffsets) -> Iterator[BatchReport]:
+        """Run `main` up to the fetched offsets, and report if it waits."""
+        planned = yield from self._read_on(fetched, idle_ms=self.idle_ms)
+        if planned is None:
             return
         if planned.fetch_again_ms is not None and not self.idle_ms:
             # Once only: whatever blocks it after that was sent after the call.
             self.pause(max(0, planned.fetch_again_ms - now_ms()) / 1000)
-            planned = yield from self._read_on(self.fetch_offsets(), meanwhile=True)
+            planned = yield from self._read_on(self.fetch_offsets(), idle_ms=self._idle_meanwhile_ms)
         if planned is not None:
             yield from self._wait(planned)
 
-    def _read_on(self, fetched: FetchedOffsets, *, meanwhile: bool) -> Generator[BatchReport, None, Planned | None]:
-        """Run the batches of `main` up to the fetched offsets.
+    @property
+    def _idle_meanwhile_ms(self) -> int:
+        return max(self.idle_ms, _MEANWHILE_IDLE_MS)
+
+    def _read_on(self, fetched: FetchedOffsets, *, idle_ms: int) -> Generator[BatchReport, None, Planned | None]:
+        """Run the batches of `main` up to the fetched offsets, with empty ones at least `idle_ms` apart.
 
         Returns the last plan; None if `main` has no tables, or its turn is over.
         """
@@ -164,7 +166,7 @@ class Ingesting(LeasedSource):
             if not state.tables:
                 return None
             own = fetched.without(fetched.topics - self._topics_of_main())
-            is_wanted = partial(self._is_wanted, state, ran=ran, meanwhile=meanwhile)
+            is_wanted = partial(self._is_wanted, state, ran=ran, idle_ms=idle_ms)
             planned, report = next_batch(self, state, partial(self.planner.plan, state, own), is_wanted)
             if report is None:
                 return self._ended(planned, state)
@@ -176,7 +178,7 @@ class Ingesting(LeasedSource):
             if self._is_turn_over():
                 return None
 
-    def _is_wanted(self, state: ReaderState, planned: Planned, *, ran: bool, meanwhile: bool) -> bool:
+    def _is_wanted(self, state: ReaderState, planned: Planned, *, ran: bool, idle_ms: int) -> bool:
         """Return whether to run a batch: it has news, or moves the write frontier.
 
         The frontier does not move again after a batch that just `ran`, nor while a transaction is overdue.
@@ -185,7 +187,7 @@ class Ingesting(LeasedSource):
             # The transaction may have arrived; record that now, as long batches may come before the end of this call.
             self._record_waiting(planned)
             state = self.main()
-        may_stay = ran or self._moved_lately(planned, state, meanwhile=meanwhile)
+        may_stay = ran or self._moved_lately(planned, state, idle_ms)
         return planned.has_news or not (may_stay or self._is_overdue(planned, state))
 
     def _ended(self, planned: Planned, state: ReaderState) -> Planned:
@@ -234,12 +236,11 @@ class Ingesting(LeasedSource):
     def _is_late(self, waiting: Waiting) -> bool:
         return now_ms() - waiting.since_ms >= self.transaction_timeout_ms
 
-    def _moved_lately(self, planned: Planned, main: ReaderState, *, meanwhile: bool) -> bool:
+    def _moved_lately(self, planned: Planned, main: ReaderState, idle_ms: int) -> bool:
         """Return whether the write frontier of `main` moved so recently that it need not move.
 
         Batches of tables that catch up have timestamps, too, but do not move it.
         """
-        idle_ms = max(self.idle_ms, _MEANWHILE_IDLE_MS) if meanwhile else self.idle_ms
         if planned.transactions.is_ahead_of(main.transactions):
             idle_ms = min(idle_ms, _EMPTY_TRANSACTION_IDLE_MS)
         return main.upper_ms is not None and now_ms() < main.upper_ms - 1 + idle_ms
