@@ -23,13 +23,16 @@ _LARGE_COLUMNS = (
     "larges bigint[]",
     "texts text[]",
     "tokens uuid[]",
+    "pictures bytea[]",
+    "pairs hstore",
 )
 
 _LARGE: tuple[LiteralString, ...] = (
     f"CREATE TABLE large (id int PRIMARY KEY, n int, {', '.join(_LARGE_COLUMNS)})",
     *(f"ALTER TABLE large ALTER COLUMN {column.split()[0]} SET STORAGE EXTERNAL" for column in _LARGE_COLUMNS),
     """INSERT INTO large SELECT id, 0, repeat('body', 3000), decode(repeat('00ff', 4000), 'hex'),
-    to_jsonb(repeat('json', 3000)), a, a, a::text[], (SELECT array_agg(md5(i::text)::uuid) FROM unnest(a) AS i)
+    to_jsonb(repeat('json', 3000)), a, a, a::text[], (SELECT array_agg(md5(i::text)::uuid) FROM unnest(a) AS i),
+    ARRAY[decode(repeat('00ff', 4000), 'hex')], hstore('a', repeat('b', 3000))
     FROM generate_series(1, 4) AS id, (SELECT array_agg(i) AS a FROM generate_series(1, 3000) AS i) AS filled""",
 )
 """Values that PostgreSQL stores outside of the row, and does not send with an update that leaves them unchanged."""
@@ -40,6 +43,8 @@ _LARGE_COMPARED = [
     Column("document", "{}::text"),
     *(Column(name) for name in ("numbers", "larges", "texts")),
     Column("tokens", "{}::text[]"),
+    Column("pictures"),
+    Column("pairs", "hstore_to_json({})::text", "replace({}, ':', ': ')"),
 ]
 
 _CHANGES: tuple[LiteralString, ...] = (
@@ -63,7 +68,7 @@ _CHANGES: tuple[LiteralString, ...] = (
 def test_values_of_every_type_arrive_through_a_life_of_rows(
     make_lake: LakeFactory, database: SourceDatabase, value_format: ValueFormat, read_in_driver: int
 ) -> None:
-    database.execute("CREATE TYPE mood AS ENUM ('happy', 'so-so')", *_LARGE)
+    database.execute("CREATE TYPE mood AS ENUM ('happy', 'so-so')", "CREATE EXTENSION hstore", *_LARGE)
     execute(database, [create_statement("everything"), *insert_statements("everything", 0)])
     lake = make_lake(driver_read_max_records=read_in_driver)
     source = LiveSource(lake, database, "everything", "large", value_format=value_format)

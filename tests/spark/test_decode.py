@@ -33,6 +33,8 @@ NEW = struct(
     "Row",
     {"id": {"type": "int64"}, "added": {"type": "string", "optional": True}, "n": {"type": "float64"}},
 )
+TEXT = {"type": "string"}
+_IN_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 SOURCE: dict[str, Any] = {"connector": "postgresql", "db": "shop", "table": "t", "lsn": 26752040}
 
 
@@ -124,18 +126,30 @@ def test_unavailable_values_of_debezium_are_recognized(spark: SparkSession, writ
         "tags": {"type": "array", "optional": True, "items": {"type": "string", "optional": True}},
         "codes": {"type": "array", "optional": True, "items": {"type": "int32", "optional": True}},
         "ids": {"type": "array", "optional": True, "items": uuid | {"optional": True}},
+        "pictures": {"type": "array", "optional": True, "items": {"type": "bytes", "optional": True}},
+        "pairs": {"type": "map", "optional": True, "keys": TEXT, "values": TEXT | {"optional": True}},
+        "pairs_json": {"type": "string", "optional": True, "name": "io.debezium.data.Json"},
+        "in_base64": {"type": "string", "optional": True},
+        "in_hex": {"type": "string", "optional": True},
     }
     change = envelope(struct("Row", columns))
     absent = {
         "id": 1,
         "note": mark,
         "doc": mark,
-        "body": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+        "body": _IN_BASE64,
         "tags": [mark],
         "codes": list(mark.encode()),
         "ids": None,
+        "pictures": [_IN_BASE64],
+        "pairs": {mark: mark},
+        "pairs_json": f'{{"{mark}":"{mark}"}}',
+        "in_base64": _IN_BASE64,
+        "in_hex": mark.encode().hex(),
     }
     present = {"id": 1, "note": f"{mark}!", "doc": None, "body": None, "tags": [mark, "b"], "codes": [], "ids": []}
+    present |= {"pictures": [_IN_BASE64] * 2, "pairs": {mark: "a"}, "pairs_json": '{"a":"b"}', "in_base64": "X19k"}
+    present |= {"in_hex": "5f"}
     payloads = [event("u", None, absent), event("u", None, present)]
     if written is FormatType.AVRO:
         text = avro_schema(change)
@@ -145,7 +159,8 @@ def test_unavailable_values_of_debezium_are_recognized(spark: SparkSession, writ
         raw = raw_records(spark, [(None, json_record(change, p)) for p in payloads])
         schemas = TopicSchemas(JsonHeads(), JsonHeads((json_head(change),)))
     first, second = decode(raw, Wanted(schemas, Shape.DEBEZIUM)).frame.orderBy("offset").collect()
-    assert sorted(first.unavailable) == ["body", "codes", "doc", "note", "tags"]
+    missing = ["body", "codes", "doc", "in_base64", "in_hex", "note", "pairs", "pairs_json", "pictures", "tags"]
+    assert sorted(first.unavailable) == missing
     assert second.unavailable is None
 
 

@@ -166,6 +166,21 @@ def test_a_batch_of_bad_messages_becomes_a_batch_of_errors(make_lake: LakeFactor
         assert sorted(lake.sql("SELECT * FROM s.upsert").rows) == [(0, "a"), (1, "a")]
 
 
+@pytest.mark.parametrize("opening", [b"[", b'{"id":'], ids=["arrays", "objects"])
+def test_a_message_that_is_nested_too_deeply_is_an_error_for_each_table(
+    make_lake: LakeFactory, tmp_path: Path, opening: bytes
+) -> None:
+    deep = opening * 1_100
+    messages = [(b'{"id":1}', b'{"id":1,"v":"a"}'), (deep, b'{"id":2,"v":"a"}'), (b'{"id":3}', deep)]
+    reasons = {1: "undecodable-key", 2: "undecodable-value"}
+    cases = {
+        name: Case(f"(id BIGINT, v STRING)|{clauses}", messages, [(1, "a")], reasons=reasons)
+        for name, clauses in (("latest", UPSERT), ("with_key", f"INCLUDE KEY {UPSERT}"))
+    }
+    lake = make_lake()
+    assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
+
+
 def _typed(key_type: Any, row_type: Any, *values: tuple[Any, Any]) -> list[Message]:
     keyed, of_row = struct("Key", {"id": key_type}), struct("Row", {"id": row_type, "v": TEXT})
     return [(key(k, keyed), row(r, f"v{n}", of_row)) for n, (k, r) in enumerate(values)]

@@ -306,7 +306,7 @@ def _record(key: bytes) -> dict[str, Any] | None:
     """Return the key as a record; None if it is not a record."""
     try:
         content = json.loads(key)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for one that is nested too deeply
         return None
     if isinstance(content, dict) and isinstance(content.get("payload"), dict):
         content = content["payload"]

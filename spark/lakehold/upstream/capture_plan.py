@@ -77,6 +77,7 @@ from lakehold.upstream.refusals import (
 from lakehold.upstream.relations import refuse_uncapturable
 from lakehold.upstream.signal_table import lacks_signals
 from lakehold.upstream.snapshot_requests import again, missed, requested, snapshot_request
+from lakehold.upstream.unsent_values import refuse_unsent
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 
@@ -101,6 +102,7 @@ def plan(wanted: Wanted, found: Found) -> Steps:
         refuse_unfit(wanted, found.database)
         refuse_unpublishable(wanted, found)
         refuse_misidentified(wanted, found)
+        refuse_unsent(wanted, found)
         refuse_partitions(wanted, found.database)
         refuse_unlogged_leaves(wanted, found.database)
         refuse_parents(wanted, found.database)

@@ -64,6 +64,7 @@ class FoundColumn:
         domain: The bare name of the declared type, if that is a domain.
         has_default: The column has a default that is not null; identity and AUTO_INCREMENT are none.
         is_invisible: `SELECT *` does not return the column, as MySQL and MariaDB may have it.
+        storage: How PostgreSQL stores large values, by its letter in `pg_attribute.attstorage`: `p` in the row, always.
         number: The number that the column keeps when it is renamed; 0 where the database has none, as MySQL and MariaDB.
     """
 
@@ -78,4 +79,5 @@ class FoundColumn:
     domain: str = ""
     has_default: bool = False
     is_invisible: bool = False
+    storage: str = "p"
     number: int = 0

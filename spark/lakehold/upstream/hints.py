@@ -43,6 +43,7 @@ from lakehold.upstream.postgres_types import is_compared
 from lakehold.upstream.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.signal_table import wants_signal_table
 from lakehold.upstream.unfit import returning_tables, unfit_tables, way_out
+from lakehold.upstream.unsent_values import unsent_hints
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
@@ -62,6 +63,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         *_of_connector(wanted, found),
         *lossy_log_hints(wanted, found),
         *misidentified_hints(wanted, found),
+        *unsent_hints(wanted, found),
         *escaped_hints(wanted, found),
         *gone_hints(wanted, found),
         *_missed_hints(wanted, found),
@@ -93,6 +95,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     yield from silent_hints(wanted, found.database)
     yield from weak_leaf_hints(wanted, found.database)
     yield from misidentified_hints(wanted, found)
+    yield from unsent_hints(wanted, found)
     yield from escaped_hints(wanted, found)
     yield from unlogged_leaf_hints(wanted, found.database)
     yield from parent_hints(wanted, found.database)

@@ -36,7 +36,7 @@ _COLUMNS = f"""
     WITH RECURSIVE attribute AS (
         SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname AS "table", a.attname, a.atttypid, a.atttypmod, a.attndims,
                NOT a.attnotnull AS is_nullable, a.attgenerated <> '' AS is_generated,
-               a.atthasdef AND a.attgenerated = '' AS has_default,
+               a.atthasdef AND a.attgenerated = '' AS has_default, a.attstorage::text AS storage,
                coalesce(k.tells_rows_apart AND a.attnum = ANY(k.columns), false) AS is_key
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -52,7 +52,7 @@ _COLUMNS = f"""
            coalesce(e.typtype, t.typtype)::text AS kind,
            attname AS name, format_type(atttypid, atttypmod) AS text, e.oid IS NOT NULL AS is_array, dimensions,
            is_nullable AND NOT d.typnotnull AS is_nullable, is_key, is_generated,
-           CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END AS domain, has_default, attnum AS number
+           CASE WHEN d.typtype = 'd' THEN d.typname ELSE '' END AS domain, has_default, storage, attnum AS number
     FROM attribute JOIN below USING (attrelid, attnum)
     JOIN pg_type t ON t.oid = below.type AND t.typtype <> 'd'
     JOIN pg_type d ON d.oid = atttypid

@@ -148,6 +148,14 @@ ARRAYS_WITH_NULLS: Final = frozenset(
     }
 )
 """Types whose arrays may hold nulls."""
+_WITHOUT_PLACEHOLDER: Final = frozenset(
+    {"bit", "varbit", "path", "polygon", "geometry", "geography", "vector", "halfvec", "sparsevec"}
+)
+_ARRAYS_WITH_PLACEHOLDER: Final = frozenset(
+    {"text", "varchar", "bpchar", "json", "jsonb", "bytea", "int4", "int8", "date", "uuid"}
+)
+_BITS_IN_THE_ROW: Final = 128
+"""PostgreSQL stores no value outside of the row that is not longer than the pointer to it."""
 _NULLS: Final = Loss(
     "an array that holds a null comes as null",
     # Needs no equality of the type, and no single dimension, as array_position does.
@@ -205,6 +213,20 @@ def sent(column: FoundColumn) -> SentType:
     if column.is_generated:
         return left_out("PostgreSQL publishes no generated columns")
     return _array(column) if column.is_array else _value(column.type)
+
+
+def lacks_placeholder(column: FoundColumn) -> bool:
+    """Return whether Debezium sends null for a large value of the column that an update left as it is.
+
+    It does so for `numeric` as well, which PostgreSQL keeps in the row while that fits on a page.
+    """
+    if column.storage == "p" or sent(column).schema is None:
+        return False
+    name = column.type.name if column.type.kind in _NAMED else ""
+    if column.is_array:
+        return name not in _ARRAYS_WITH_PLACEHOLDER
+    is_short = name in ("bit", "varbit") and 0 < next(iter(column.type.arguments), 0) <= _BITS_IN_THE_ROW
+    return name in _WITHOUT_PLACEHOLDER and not is_short
 
 
 def _array(column: FoundColumn) -> SentType:

@@ -9,8 +9,6 @@ as numbers if they are one.
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +17,8 @@ from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.convert import Encoding
 from lakehold.ingest.decode.logical import decimal_parameters, logical_type
 from lakehold.ingest.decode.message_parts import Part, Refused, Version
-from lakehold.ingest.decode.placeholder import PLACEHOLDER
+from lakehold.ingest.decode.placeholder import BYTES, PLACEHOLDER, TEXTS, UUID
+from lakehold.ingest.decode.requested_types import has_text_keys
 from lakehold.ingest.decode.structures import Structure
 from lakehold.spark_sql import literal, quoted, struct_of
 
@@ -186,13 +185,13 @@ def _first(places: Sequence[str], kind: str) -> str:
 
 
 def unavailable(after: Structure) -> str:
-    """List the names of columns that contain the placeholder, in the forms the PostgreSQL connector writes it."""
+    """List the names of columns that contain the placeholder, in the forms in which connectors write it."""
     placeholders = []
     for origin in after.origins:
         for f in origin.schema.fields:
-            placeholder = _placeholder(f.schema)
-            if placeholder is not None:
-                placeholders.append((f"{origin.raw}.{quoted(f.name)} = {placeholder}", literal(f.name)))
+            is_placeholder = _is_placeholder(f"{origin.raw}.{quoted(f.name)}", f.schema)
+            if is_placeholder is not None:
+                placeholders.append((is_placeholder, literal(f.name)))
     if not placeholders:
         return "CAST(NULL AS array<string>)"
     names = ", ".join(f"CASE WHEN {condition} THEN {name} END" for condition, name in placeholders)
@@ -201,29 +200,30 @@ def unavailable(after: Structure) -> str:
     return f"CASE WHEN {some} THEN array_except(array({names}), array(CAST(NULL AS string))) END"
 
 
-def _placeholder(schema: ConnectSchema) -> str | None:
+def _is_placeholder(raw: str, schema: ConnectSchema) -> str | None:
+    """Write the condition that a value is the placeholder; None for a type that has none."""
+    match schema.type:
+        case SchemaType.ARRAY if schema.items is not None:
+            items = _placeholders(schema.items, in_array=True)
+            return f"{raw} IN ({', '.join(f'array({each})' for each in items)})" if items else None
+        case SchemaType.MAP if schema.values is not None and has_text_keys(schema):
+            text = literal(PLACEHOLDER)
+            return f"{raw}[{text}] = {text}" if schema.values.type is SchemaType.STRING else None
+        case _:
+            values = _placeholders(schema, in_array=False)
+            return f"{raw} IN ({', '.join(values)})" if values else None
+
+
+def _placeholders(schema: ConnectSchema, *, in_array: bool) -> list[str]:
+    """Write the values that stand for an unavailable one, or in an array of one element for an unavailable array."""
     match schema.type:
         case SchemaType.STRING if not schema.is_declared:
-            return literal(PLACEHOLDER)
+            return [*map(literal, TEXTS), *([literal(UUID)] if in_array else [])]
         case SchemaType.BYTES if decimal_parameters(schema) is None:
-            return f"CAST({literal(PLACEHOLDER)} AS BINARY)"
-        case SchemaType.ARRAY if schema.items is not None:
-            return _placeholder_array(schema.items)
+            return [f"CAST({literal(PLACEHOLDER)} AS BINARY)"]
+        case SchemaType.INT16 | SchemaType.INT32 if in_array:
+            return [", ".join(map(str, BYTES))]
+        case SchemaType.INT64 if in_array:
+            return [", ".join(f"{code}L" for code in BYTES)]
         case _:
-            return None
-
-
-def _placeholder_array(items: ConnectSchema) -> str | None:
-    codes = PLACEHOLDER.encode()
-    match items.type:
-        case SchemaType.STRING if items.name == "io.debezium.data.Uuid":
-            digest = hashlib.md5(codes, usedforsecurity=False).digest()
-            return f"array({literal(uuid.UUID(bytes=digest, version=3))})"
-        case SchemaType.STRING if not items.is_declared:
-            return f"array({literal(PLACEHOLDER)})"
-        case SchemaType.INT16 | SchemaType.INT32:
-            return f"array({', '.join(str(c) for c in codes)})"
-        case SchemaType.INT64:
-            return f"array({', '.join(f'{c}L' for c in codes)})"
-        case _:
-            return None
+            return []
