@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,16 @@ def shared_session_first(request: pytest.FixtureRequest) -> None:
     """Start the shared session before a test that may start one of its own: a process keeps the jars of its first session."""
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark")
+
+
+@pytest.fixture
+def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give the process the time zone of the test's parameter."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
 
 
 @pytest.fixture

@@ -126,3 +126,15 @@ def test_fields_of_a_declared_structure_are_found_by_name(lake: Lake, tmp_path: 
             (1, found, [found, None], {"work": found}),
             (2, None, None, None),
         ]
+
+
+def test_a_column_that_messages_spell_in_another_case_has_its_values(lake: Lake, schemas: Path, tmp_path: Path) -> None:
+    text = {"type": "string", "optional": True}
+    row = struct("Row", {"id": {"type": "int64"}, "name": text, "note": text})
+    write_contract(schemas, "s.t", id="long", Name="string")
+    lake.sql("CREATE TABLE s.t FROM SOURCE feed (TOPIC 't') ENVELOPE UPSERT")
+    append(tmp_path, "t", (json_record(KEY, {"id": 1}), json_record(row, {"id": 1, "name": "Ulm", "note": "x"})))
+    (report,) = lake.ingest("feed")
+    assert report.stopped == {}
+    found = lake.sql("SELECT * FROM s.t")
+    assert (found.columns, found.rows) == (("id", "Name"), [(1, "Ulm")])

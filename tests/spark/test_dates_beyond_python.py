@@ -8,8 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from lakehold.cli.check import CheckRequest, run_check
 from lakehold.cli.command_output import OutputFormat, open_output
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
@@ -44,15 +43,6 @@ def row(day: str) -> tuple[Any, ...]:
 
 
 ROWS = [row(day) for day in DAYS]
-
-
-@pytest.fixture
-def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with monkeypatch.context() as patched:
-        patched.setenv("TZ", request.param)
-        time.tzset()
-        yield request.param
-    time.tzset()
 
 
 def written(lake: Lake, partitioned: str = "") -> int:
@@ -149,6 +139,12 @@ def test_a_check_shows_dates_beyond_python(make_lake: LakeFactory, tmp_path: Pat
     assert found["column_values_to_be_between", "changed_at"] == (False, "3 of 8 rows")
     page = Path(verdict.html_path).read_text()
     assert "+20232-01-01" in page
+    stdout = io.StringIO()
+    output = open_output(OutputFormat.JSON, stdout, io.StringIO())
+    assert not run_check(lake, CheckRequest("s.t", None, None, None, writes_suite=False), output)
+    (shown,) = (each for each in json.loads(stdout.getvalue())["failed"] if each["column"] == "changed_at")
+    assert "+10000-01-01T23:59:59.999999" in shown["examples"]
+    assert {"d": "+10000-01-01"} in shown["keys"]
     (between,) = (o for o in verdict.failed if o.column == "changed_at")
     assert {str(example) for example in between.examples} >= {"+10000-01-01T23:59:59.999999"}
     highest = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "d", "max_value": "2030-01-01"}}

@@ -80,3 +80,14 @@ def test_a_value_that_the_table_does_not_have_as_a_column_is_not_missed(shop: Sh
     topic.create(row(5, PLACEHOLDER))
     assert shop.stopped(topic) == {}
     assert shop.rows() == [(5, 0)]
+
+
+@both
+def test_a_listed_column_in_another_case_keeps_its_stored_value(shop: Shop, topic: Topic, envelope: str) -> None:
+    shop.lake.sql(f"CREATE TABLE s.t (id BIGINT, Name STRING, n INT) FROM SOURCE shop (TOPIC 't') ENVELOPE {envelope}")
+    topic.snapshot([row(1, "large"), row(2, "large")])
+    shop.ingest(topic)
+    topic.update(row(1, "large"), row(1, PLACEHOLDER, 1))
+    topic.update(row(2, "large"), row(2, "other", 1))
+    shop.ingest(topic)
+    assert shop.rows() == [(1, "large", 1), (2, "other", 1)]

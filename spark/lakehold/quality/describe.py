@@ -9,7 +9,10 @@ from typing import Any
 _ABOUT = ("column", "column_A", "column_B", "column_list", "key")
 """Arguments that name columns."""
 
-_NOT_SHOWN = frozenset({*_ABOUT, "batch_id", "unexpected_rows_query"})
+_ABOUT_ROWS = frozenset({"mostly", "row_condition", "condition_parser"})
+"""Arguments that say in which of the rows an expectation is to hold."""
+
+_NOT_SHOWN = frozenset({*_ABOUT, *_ABOUT_ROWS, "batch_id", "unexpected_rows_query"})
 
 
 def columns_of(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -26,6 +29,10 @@ def columns_of(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 
 def expected_text(type_: str, kwargs: Mapping[str, Any]) -> str:
     """Describe an expectation; an unknown type gives its name and arguments."""
+    return f"{_expected(type_, kwargs)}{_in_rows(kwargs)}"
+
+
+def _expected(type_: str, kwargs: Mapping[str, Any]) -> str:
     describe = _DESCRIBED.get(type_)
     if describe is not None:
         return describe(kwargs)
@@ -34,15 +41,29 @@ def expected_text(type_: str, kwargs: Mapping[str, Any]) -> str:
     return f"{words} ({', '.join(shown)})" if shown else words
 
 
+def _in_rows(kwargs: Mapping[str, Any]) -> str:
+    """Describe the rows in which an expectation is to hold; empty for all."""
+    condition, share = kwargs.get("row_condition"), kwargs.get("mostly")
+    where = f" where {_plain(condition)}" if condition else ""
+    return f"{where}, in at least {share * 100:g}% of the rows" if isinstance(share, float) and share < 1 else where
+
+
 def found_text(result: Mapping[str, Any]) -> str:
     """Describe the result of an expectation, from Great Expectations' format SUMMARY."""
     if "details" in result and "found" in result["details"]:
         return str(result["details"]["found"])
     if "unexpected_count" in result:
         return f"{result['unexpected_count']} of {result.get('element_count', '?')} rows"
+    if is_of_no_value(result):
+        return "no value"
     if "observed_value" in result:
         return _plain(result["observed_value"])
     return ""
+
+
+def is_of_no_value(result: Mapping[str, Any]) -> bool:
+    """Return whether an aggregate, such as a maximum, had no value to be computed of."""
+    return "observed_value" in result and result["observed_value"] is None
 
 
 def examples_of(result: Mapping[str, Any], most: int) -> tuple[Any, ...]:

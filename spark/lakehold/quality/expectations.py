@@ -34,7 +34,22 @@ _BLANKS = re.compile(r"\s*([<>(),:])\s*")
 Envelope = Literal["upsert", "debezium"]
 
 
-class _RowsThatShouldNotBe(UnexpectedRowsExpectation):
+class ExpectQueryToFindNoRows(UnexpectedRowsExpectation):
+    """An expectation that a query finds no rows, as Great Expectations' own, with some of the rows as examples."""
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,  # noqa: ARG002 - the signature is Great Expectations'
+        execution_engine: Any = None,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        count = metrics["unexpected_rows_query.row_count"]
+        rows = metrics["unexpected_rows_query.table"][:EXAMPLES_MOST]
+        found = {"observed_value": count, "partial_unexpected_list": rows, "details": {"found": _counted(count)}}
+        return {"success": count == 0, "result": found}
+
+
+class _RowsThatShouldNotBe(ExpectQueryToFindNoRows):
     """An expectation that no row violates; its query is made from the other arguments."""
 
     unexpected_rows_query: str = ""
@@ -47,17 +62,6 @@ class _RowsThatShouldNotBe(UnexpectedRowsExpectation):
     @abstractmethod
     def query(cls, arguments: Mapping[str, Any]) -> str:
         """Return the query for violating rows, Spark SQL over `{batch}`; other braces are doubled."""
-
-    def _validate(
-        self,
-        metrics: dict[str, Any],
-        runtime_configuration: dict[str, Any] | None = None,  # noqa: ARG002 - the signature is Great Expectations'
-        execution_engine: Any = None,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        count = metrics["unexpected_rows_query.row_count"]
-        rows = metrics["unexpected_rows_query.table"][:EXAMPLES_MOST]
-        found = {"observed_value": count, "partial_unexpected_list": rows, "details": {"found": _counted(count)}}
-        return {"success": count == 0, "result": found}
 
 
 class ExpectKeyToBeUnique(_RowsThatShouldNotBe):

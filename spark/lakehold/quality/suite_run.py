@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from lakehold.errors import EnvironmentMissing, LakeholdError
-from lakehold.nearest import did_you_mean
-from lakehold.quality.dates_beyond import fetching_dates_beyond
-from lakehold.quality.describe import columns_of, examples_of, expected_text, found_text
-from lakehold.quality.suites import EQUALS_DATABASE, GENERATED, Expectation, Suite, invalid, place_of
+from lakehold.quality.describe import columns_of, examples_of, expected_text, found_text, is_of_no_value
+from lakehold.quality.fetched_times import as_in_rows, fetching_in_utc
+from lakehold.quality.suite_loading import load, place_in, type_of
+from lakehold.quality.suites import EQUALS_DATABASE, GENERATED, Expectation, Suite, place_of
 from lakehold.quality.verdict import Outcome
 
 if TYPE_CHECKING:
-    from great_expectations import ExpectationSuite
     from great_expectations.core.expectation_validation_result import ExpectationValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
+    from great_expectations.expectations.expectation import Expectation as Loaded
 
 EXAMPLES_MOST = 5
 """Violating values that are shown, at most."""
-
-_PLACE = "lakehold_place"
-"""Key in the metadata of an expectation for its place in the suite: Great Expectations returns results in another order."""
 
 _VIEW = "tmp_view"
 """The view through which Great Expectations' queries read the batch; all queries of a session use this name."""
@@ -60,56 +59,34 @@ def run_suite(
         DefinitionError: The suite has an expectation that does not exist, or with wrong arguments.
         LakeholdError: An expectation could not be evaluated.
     """
-    outcomes = {
-        place: _without_column(expectation, missing)
-        for place, expectation in enumerate(suite.expectations)
-        if (missing := _missing(expectation, frame.columns))
-    }
-    compared = {place: e.kwargs for place, e in enumerate(suite.expectations) if e.type == EQUALS_DATABASE}
     with ExitStack() as quiet:
         quiet.enter_context(_one_at_a_time)
         quiet.enter_context(_silence())
-        quiet.enter_context(fetching_dates_beyond(frame))
-        loaded = _load(suite, skipped=outcomes.keys() | compared.keys())
+        quiet.enter_context(fetching_in_utc(frame))
+        suite, expectations = load(suite, parameters, frame.schema)
+        outcomes = {
+            place: _without_column(expectation, missing)
+            for place, expectation in enumerate(suite.expectations)
+            if (missing := _missing(expectation, frame.schema))
+        }
+        compared = {place: e.kwargs for place, e in enumerate(suite.expectations) if e.type == EQUALS_DATABASE}
+        evaluated = [e for place, e in enumerate(expectations) if place not in outcomes and place not in compared]
         batch = _batch(suite.table, frame)
-        results = batch.validate(
-            loaded,
-            result_format={"result_format": "SUMMARY", "partial_unexpected_count": EXAMPLES_MOST},
-            expectation_parameters=dict(parameters),
-        ).results
-        failed = [_place(result) for result in results if not result.success and not _exception(result.exception_info)]
-        keys = _keys(batch, loaded, failed, key, parameters) if key and failed else {}
+        results = _results(batch, evaluated, {"result_format": "SUMMARY"})
+        failed = {place_in(r) for r in results if not r.success and not _exception(r.exception_info)}
+        again = [e for place, e in enumerate(expectations) if place in failed] if key else []
+        keys = _keys(batch, again, key) if again else {}
         frame.sparkSession.catalog.dropTempView(_VIEW)
+    if any(is_of_no_value(r.result) for r in results) and frame.isEmpty():
+        # No row of an empty table is wrong, so neither is its maximum, which it does not have.
+        for result in results:
+            result.success = result.success or is_of_no_value(result.result)
     for result in results:
-        place = _place(result)
+        place = place_in(result)
         outcomes[place] = _outcome(suite, place, result, keys.get(place, ()))
     for place, arguments in compared.items():
         outcomes[place] = compare(arguments) if compare is not None else _only_the_present(arguments)
     return tuple(outcomes[place] for place in sorted(outcomes))
-
-
-def _load(suite: Suite, skipped: Collection[int]) -> ExpectationSuite:
-    import great_expectations as gx
-
-    import lakehold.quality.expectations  # noqa: F401, PLC0415 - registers ours
-
-    loaded = gx.ExpectationSuite(name=suite.table)
-    for place, expectation in enumerate(suite.expectations):
-        # Read all expectations, so that an error in one is found whatever columns the table has.
-        config = {
-            "type": expectation.type,
-            "kwargs": dict(expectation.kwargs),
-            "meta": {**(expectation.meta or {}), _PLACE: place},
-            "severity": expectation.severity,
-        }
-        try:
-            (read,) = gx.ExpectationSuite(name=suite.table, expectations=[config]).expectations
-        except Exception as error:
-            # Great Expectations raises what pydantic, its registry and each expectation raise.
-            raise _unusable(suite, place, error) from error
-        if place not in skipped:
-            loaded.expectations.append(read)
-    return loaded
 
 
 def _batch(name: str, frame: DataFrame) -> Batch:
@@ -126,38 +103,31 @@ def _batch(name: str, frame: DataFrame) -> Batch:
     return asset.add_batch_definition_whole_dataframe("snapshot").get_batch({"dataframe": frame})
 
 
-def _keys(
-    batch: Batch, suite: ExpectationSuite, places: Collection[int], key: Sequence[str], parameters: Mapping[str, Any]
-) -> dict[int, tuple[Mapping[str, Any], ...]]:
+def _results(
+    batch: Batch, expectations: Sequence[Loaded], result_format: Mapping[str, Any]
+) -> list[ExpectationValidationResult]:
+    import great_expectations as gx
+
+    suite = gx.ExpectationSuite(name=batch.data_asset.name)
+    suite.expectations += expectations
+    wanted = {**result_format, "partial_unexpected_count": EXAMPLES_MOST}
+    return batch.validate(suite, result_format=wanted).results
+
+
+def _keys(batch: Batch, failed: Sequence[Loaded], key: Sequence[str]) -> dict[int, tuple[Mapping[str, Any], ...]]:
     """Return keys of some violating rows, by the place of their expectation.
 
     Each needs another job: this runs only for expectations that failed.
     """
-    import great_expectations as gx
-
-    again = gx.ExpectationSuite(name=suite.name)
-    again.expectations += [e for e in suite.expectations if e.meta is not None and e.meta[_PLACE] in places]
-    results = batch.validate(
-        again,
-        result_format={
-            "result_format": "BASIC",
-            "partial_unexpected_count": EXAMPLES_MOST,
-            "include_unexpected_rows": True,
-        },
-        expectation_parameters=dict(parameters),
-    ).results
-    rows = {_place(result): result.result.get("unexpected_rows") or () for result in results}
-    return {place: tuple({name: row[name] for name in key} for row in found) for place, found in rows.items()}
+    results = _results(batch, failed, {"result_format": "BASIC", "include_unexpected_rows": True})
+    rows = {place_in(result): result.result.get("unexpected_rows") or () for result in results}
+    return {
+        place: tuple({name: as_in_rows(row[name]) for name in key} for row in found) for place, found in rows.items()
+    }
 
 
-def _place(result: ExpectationValidationResult) -> int:
-    assert result.expectation_config is not None, "what was evaluated has a configuration"
-    return int(result.expectation_config.meta[_PLACE])
-
-
-def _missing(expectation: Expectation, columns: Sequence[str]) -> list[str]:
-    known = {name.lower() for name in columns}
-    return [name for name in columns_of(expectation.kwargs) if name.lower() not in known]
+def _missing(expectation: Expectation, schema: StructType) -> list[str]:
+    return [name for name in columns_of(expectation.kwargs) if type_of(schema, name) is None]
 
 
 def _without_column(expectation: Expectation, missing: Sequence[str]) -> Outcome:
@@ -183,8 +153,6 @@ def _only_the_present(arguments: Mapping[str, Any]) -> Outcome:
 def _outcome(
     suite: Suite, place: int, result: ExpectationValidationResult, keys: tuple[Mapping[str, Any], ...]
 ) -> Outcome:
-    assert result.expectation_config is not None, "what was evaluated has a configuration"
-    kwargs = result.expectation_config.kwargs
     expectation = suite.expectations[place]
     if message := _exception(result.exception_info):
         raise LakeholdError(
@@ -197,9 +165,9 @@ def _outcome(
         expectation.type,
         ", ".join(columns_of(expectation.kwargs)),
         bool(result.success),
-        expected_text(expectation.type, kwargs),
+        expected_text(expectation.type, expectation.kwargs),
         found_text(result.result),
-        () if result.success else examples_of(result.result, EXAMPLES_MOST),
+        () if result.success else tuple(map(as_in_rows, examples_of(result.result, EXAMPLES_MOST))),
         keys,
     )
 
@@ -212,28 +180,27 @@ def _exception(info: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def _unusable(suite: Suite, place: int, error: Exception) -> LakeholdError:
-    from great_expectations.expectations.registry import list_registered_expectation_implementations
-
-    expectation = suite.expectations[place]
-    known = list_registered_expectation_implementations()
-    if expectation.type not in known:
-        hint = did_you_mean(expectation.type, known)
-        return invalid(suite.origin, f"{place_of(place, expectation)} is not a known expectation.", hint)
-    errors = getattr(error, "errors", None)
-    if callable(errors) and (found := errors()):
-        argument = ".".join(str(part) for part in found[0]["loc"])
-        return invalid(suite.origin, f'{place_of(place, expectation)}, argument "{argument}": {found[0]["msg"]}.')
-    return invalid(suite.origin, f"{place_of(place, expectation)}: {str(error).strip().splitlines()[0]}")
-
-
 def _where(suite: Suite) -> str:
     return "" if suite.origin == GENERATED else f'The file is "{suite.origin}". '
 
 
+class _WithoutThisThread:
+    """Standard output without what this thread prints: other threads of the program print as before."""
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
+        self._thread = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._thread else self._stdout.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Suppress warnings of Great Expectations, and PySpark's logging of errors.
+    """Suppress what Great Expectations prints, its warnings, and PySpark's logging of errors.
 
     An error of Spark is reported once, by the exception.
     """
@@ -247,7 +214,7 @@ def _silence() -> Iterator[None]:
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(cast(TextIO, _WithoutThisThread(sys.stdout))):
             warnings.simplefilter("ignore")
             yield
     finally:

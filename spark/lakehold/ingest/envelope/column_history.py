@@ -12,6 +12,7 @@ column.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,7 @@ from lakehold.iceberg.new_columns import FORMAT_VERSION
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import same
+from lakehold.ingest.envelope.column_names import folded
 from lakehold.ingest.envelope.included import included_columns
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns, UpstreamColumnsOf
@@ -65,8 +67,11 @@ def column_history(
     Raises:
         TableStopped: Older rows or messages need the value of a new column, and the database cannot be asked about it.
     """
-    if table.columns or not table.envelope.has_keys:
-        # Listed columns are as old as the table. Without keys in its envelope, a table keeps each message as it was.
+    if table.columns:
+        # Listed columns are as old as the table.
+        return ColumnHistory(renamed=_listed_names(decoded, table))
+    if not table.envelope.has_keys:
+        # Without keys in its envelope, a table keeps each message as it was.
         return ColumnHistory()
     present = {f.name: f.initial_default for f in state.schema.fields} if state is not None else {}
     kept = {name: value for name, value in present.items() if value is not None}
@@ -102,6 +107,16 @@ def column_history(
     known = {name: value for name, value in values.known.items() if name not in unknown}
     renamed = {**{old: now.get(name, name) for old, name in renamed.items()}, **now}
     return ColumnHistory(InitialValues({**kept, **known}, unknown), renamed, upstream.numbers)
+
+
+def _listed_names(decoded: Decoded, table: Table) -> dict[str, str]:
+    """Return the listed names of columns that messages spell in another case; key columns go by their own rules."""
+    names = {c.name for c in decoded.columns}
+    keys = {*table.key, *(c.name for c in decoded.key_columns)}
+    listed = {folded(c.name): c.name for c in table.columns if c.name not in names and c.name not in keys}
+    found = [name for name in sorted(names - keys) if folded(name) in listed]
+    times = Counter(map(folded, found))
+    return {name: listed[folded(name)] for name in found if times[folded(name)] == 1}
 
 
 def values_unknown(table: Table, columns: Collection[str], error: LakeholdError) -> TableStopped:
