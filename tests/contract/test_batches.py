@@ -168,7 +168,7 @@ def test_a_stopped_table_keeps_its_position_and_its_neighbours_go_on(store: Batc
     assert readers["main"].tables == {"shop.lines": TableProgress(since_ms=7)}
     assert (readers["main"].position, readers["main"].upper_ms) == ({P0: 10}, START_MS + 2)
     stopped = readers["shop.orders"]
-    assert (stopped.position, stopped.upper_ms, stopped.error, stopped.intent) == ({P0: 0}, None, error, None)
+    assert (stopped.position, stopped.error, stopped.intent) == ({P0: 0}, error, None)
     assert stopped.lease == readers["main"].lease
 
 
@@ -182,6 +182,20 @@ def test_a_table_that_stops_after_it_took_a_batch_continues_after_the_batch(stor
     readers = store.readers("shop")
     assert (readers["shop.orders"].position, readers["shop.lines"].position) == ({P0: 10}, {P0: 0})
     assert readers["shop.orders"].tables["shop.orders"].open_errors == 1
+
+
+@pytest.mark.parametrize("reader", ["backfill", "shop.orders"])
+def test_the_timestamp_of_a_batch_whose_only_table_stops_is_not_given_again(store: BatchStore, reader: str) -> None:
+    reading(store, "shop.lines")
+    own = {"shop.orders": TableProgress()}
+    store.change_readers("shop", "a", lambda r: {**r, reader: replace(r["main"], reader=reader, tables=own)})
+    batch = intent(START_MS + 5, 10, reader=reader)
+    store.begin(batch, "a")
+    store.commit(batch, "a", own, row(batch), {"shop.orders": ReaderError("table-failed", "it failed")})
+    assert last_timestamp(store.readers("shop")) == START_MS + 5
+    with pytest.raises(ValueError, match="not later"):
+        store.begin(intent(START_MS + 5, 20), "a")
+    assert store.history() == (row(batch),)
 
 
 def test_the_stops_of_a_readable_table_are_stored(store: BatchStore) -> None:

@@ -1,4 +1,4 @@
-"""A table that stops after a batch's rows were committed to it continues after that batch: no row is added twice."""
+"""A table that stops in the middle of a batch has each row and each error of the batch once when it goes on."""
 
 from __future__ import annotations
 
@@ -137,6 +137,37 @@ def test_a_table_that_cannot_take_a_batch_again_keeps_what_it_took_before(
     clicks.write("e", "bad")
     assert clicks.stopped() == {}
     clicks.require_each_once()
+
+
+def test_errors_of_a_batch_that_stops_again_and_again_are_recorded_once(
+    clicks: Clicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks.write("bad", "c")
+    with dying(monkeypatch, "after-errors", RuntimeError):
+        assert clicks.stopped() == {"s.clicks": "table-failed"}
+        clicks.write("bad", "d")
+        assert clicks.stopped() == {"s.clicks": "table-failed"}
+    assert clicks.stopped() == {}
+    clicks.require_each_once()
+
+
+def test_a_batch_that_is_tried_again_heals_no_later_error(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic("t", dict(COLUMNS))
+    shop.table(topic, "DEBEZIUM UPSERT")
+    topic.snapshot([row(1), row(2)])
+    shop.ingest(topic)
+    topic.raw(topic._key(row(1)), b"{")
+    topic.create(row(1))
+    topic.create(row(2))
+    topic.raw(topic._key(row(2)), b"{")
+    with dying(monkeypatch, "after-errors", RuntimeError):
+        assert [*shop.stopped(topic)] == ["s.t"]
+    assert shop.stopped() == {}
+    reason = "unknown-schema"
+    assert shop.errors() == [(2, reason, True), (5, reason, False)]
+    topic.create(row(2))
+    shop.ingest(topic)
+    assert shop.errors() == [(2, reason, True), (5, reason, True)]
 
 
 def test_a_failure_after_the_commit_of_the_rows_adds_none_twice(

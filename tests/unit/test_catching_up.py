@@ -29,6 +29,21 @@ def test_the_write_frontier_of_a_quiet_table_moves(source: MemorySource, monkeyp
     assert len(set(at)) == len(at) > 10
 
 
+@pytest.mark.parametrize("messages", [60, 200])
+def test_a_topic_that_is_created_again_while_its_table_catches_up_stops_the_table(
+    source: MemorySource, messages: int
+) -> None:
+    source.turn_s = 0
+    source.drain()
+    assert source.ranges("items") == [(0, 10)]
+    source.topics.ids["items"] = "another"
+    source.topics.watermarks_of["items"] = Watermarks(0, messages)
+    source.turn_s = None
+    stopped = {name: error.code for report in source.drain() for name, error in report.stopped.items()}
+    assert stopped == {"s.items": "topic-recreated"}
+    assert source.ranges("items") == [(0, 10)]
+
+
 def test_idle_tables_get_empty_batches_no_more_often_than_in_a_follow(source: MemorySource) -> None:
     reports = source.drain()
     assert [report.reader for report in reports[:10]] == [BACKFILL_READER] * 10

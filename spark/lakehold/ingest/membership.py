@@ -86,11 +86,14 @@ def _pruned(main: ReaderState, tables: Mapping[str, Entry[Table]], transaction_t
     )
 
 
-def identified(readers: Readers, fetched: FetchedOffsets, topics: Collection[str]) -> Readers:
-    """Record the identity of each of `main`'s `topics`: a topic that is created again under its name has another one."""
-    main = readers[MAIN_READER]
-    own = fetched.without(fetched.topics - set(topics))
-    return {**readers, MAIN_READER: replace(main, topic_ids={**own.identities, **main.topic_ids})}
+def identified(readers: Readers, fetched: FetchedOffsets, topics: Callable[[ReaderState], Collection[str]]) -> Readers:
+    """Record the identity of each of a reader's `topics`: a topic that is created again under its name has another one."""
+
+    def with_identities(state: ReaderState) -> ReaderState:
+        own = fetched.without(fetched.topics - {*topics(state)})
+        return replace(state, topic_ids={**own.identities, **state.topic_ids})
+
+    return {name: with_identities(state) for name, state in readers.items()}
 
 
 def split(

@@ -249,7 +249,11 @@ class Ingesting(LeasedSource):
         return self.with_transactions(self.topics(self.main()))
 
     def _identified(self, readers: Readers, fetched: FetchedOffsets) -> Readers:
-        return identified(readers, fetched, self.with_transactions(self.topics(readers[MAIN_READER])))
+        def topics(state: ReaderState) -> Collection[str]:
+            own = self.topics(state)
+            return self.with_transactions(own) if state.reader == MAIN_READER else own
+
+        return identified(readers, fetched, topics)
 
 
 def _lacks_ends(state: ReaderState) -> bool:

@@ -261,8 +261,9 @@ def committed(  # noqa: PLR0913 - a batch and its outcome
     if state.intent != intent:
         found = state.intent.mz_timestamp if state.intent else "none"
         raise rules.lost(f"Expected batch {intent.mz_timestamp} to be open, found {found}.")
-    before = replace(state, tables={**state.tables, **tables}, intent=None)
-    after = replace(_after(before, intent), upper_ms=intent.mz_timestamp + 1, error=None)
+    # A table that must read the batch again has the timestamp, too: no batch gets it again.
+    before = replace(state, tables={**state.tables, **tables}, intent=None, upper_ms=intent.mz_timestamp + 1)
+    after = replace(_after(before, intent), error=None)
     left = {
         name: _alone(after if name in written else before, name, error, intent.mz_timestamp)
         for name, error in stopped.items()

@@ -2,8 +2,9 @@
 
 Messages that cannot be decoded, for example, do not stop their table (unless it was created with ON ERROR = 'fail'). A later good
 message of the same key makes the error obsolete: it is *healed*, and `healed_at` has the timestamp of the batch. A batch's
-messages of one table are written in one commit, and only if none of them exists. So a crash leaves neither a gap nor a
-repetition, and a writer that lost its lease does not reopen a healed error.
+messages of one table are written in one commit, and only if the batch has written none. So a crash leaves neither a gap nor a
+repetition, and a writer that lost its lease does not reopen a healed error. A table that stops after that tries the batch again
+under another timestamp: offsets that are recorded already are skipped.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 
 TABLE = "mz_catalog.mz_source_errors"
 _GOOD = "lakehold_good_keys"
+_PLACE = ["topic", "partition", "offset"]
 _ATTEMPTS = 10
 
 
@@ -160,13 +162,21 @@ class ErrorRecords:
             "detail",
             F.lit(None).cast("bigint").alias("healed_at"),
         )
-        writer = rows.writeTo(self._table).option("isolation-level", "serializable")
+        of_table = _condition({"source": batch.source, "table_name": table_name})
+        spark = rows.sparkSession
 
         def write() -> None:
             is_written, snapshot_id = self._has(of_batch)
-            if not is_written:
-                seen = {} if snapshot_id is None else {"validate-from-snapshot-id": str(snapshot_id)}
-                writer.options(**seen).overwrite(F.expr(_condition(of_batch)))
+            if is_written:
+                return
+            new, seen = rows, {}
+            if snapshot_id is not None:
+                recorded = f"SELECT {', '.join(_PLACE)} FROM {self._table} VERSION AS OF {snapshot_id} WHERE {of_table}"
+                new = rows.join(spark.sql(recorded), _PLACE, "left_anti").select(*rows.columns)
+                seen = {"validate-from-snapshot-id": str(snapshot_id)}
+            writer = new.writeTo(self._table).option("isolation-level", "serializable").options(**seen)
+            with row_by_row(spark):
+                writer.overwrite(F.expr(_condition(of_batch)))
 
         self._retried(write)
 
@@ -184,12 +194,13 @@ class ErrorRecords:
         good = (
             deduplicated.filter(F.col(COUNTS) | (F.col(OP) == Op.NOTHING.value))
             .groupBy(F.col(KEY_BYTES).alias("key"))
-            .agg(F.max(OFFSET).alias("offset"))
+            .agg(F.max(OFFSET).alias("offset"), F.max_by(PARTITION, OFFSET).alias("partition"))
         )
         statement = f"""
             MERGE INTO {self._table} e USING {_GOOD} g
             ON {_condition({"e.source": batch.source, "e.table_name": table_name})} AND e.healed_at IS NULL
-               AND e.key <=> g.key AND (e.mz_timestamp < {batch.timestamp_ms} OR e.offset < g.offset)
+               AND e.key <=> g.key
+               AND (e.offset < g.offset OR (e.partition <> g.partition AND e.mz_timestamp < {batch.timestamp_ms}))
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
         spark = good.sparkSession
         with temp_view(good, _GOOD), row_by_row(spark):
