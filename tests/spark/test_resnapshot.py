@@ -42,6 +42,30 @@ def test_rows_that_a_resnapshot_lacks_are_deleted_by_its_last_batch_only(lake: L
 
 
 @pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
+def test_a_row_that_a_resnapshot_brings_in_error_keeps_its_last_good_value(
+    lake: Lake, tmp_path: Path, envelope: str
+) -> None:
+    topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
+    directory = tmp_path / "topics"
+    lake.sql(f"CREATE SOURCE shop FROM FILES '{directory}' FORMAT JSON")
+    lake.sql(f"CREATE TABLE s.t FROM SOURCE shop (TOPIC 't') ENVELOPE {envelope}")
+    topic.snapshot([row(1, "a"), row(2, "a"), row(3, "a")])
+    topic.write(directory)
+    lake.ingest("shop")
+    topic.lsn, topic.last_commit = 5_000, None
+    topic.raw(topic._key(row(2, "")), b"no message of Debezium")
+    topic.snapshot([row(1, "again")], ended=False)
+    topic.write(directory)
+    lake.ingest("shop")
+    # The snapshot goes on in another batch, which deletes the rows that it lacks.
+    topic.snapshot([row(4, "again")])
+    topic.write(directory)
+    lake.ingest("shop")
+    assert sorted(lake.sql("SELECT id, name FROM s.t").rows) == [(1, "again"), (2, "a"), (4, "again")]
+    assert lake.sql("SELECT count(*) FROM mz_catalog.mz_source_errors WHERE healed_at IS NULL").rows == [(1,)]
+
+
+@pytest.mark.parametrize("envelope", ["DEBEZIUM", "DEBEZIUM UPSERT"])
 def test_a_blocking_snapshot_of_some_rows_deletes_no_others(lake: Lake, tmp_path: Path, envelope: str) -> None:
     topic = Topic("t", {"id": {"type": "int64"}, "name": {"type": "string"}})
     directory = tmp_path / "topics"

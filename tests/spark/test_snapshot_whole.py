@@ -143,6 +143,15 @@ def test_rows_of_an_abandoned_transaction_are_not_in_a_table_that_a_resnapshot_e
 
 
 @pytest.mark.usefixtures("captured")
+def test_a_table_of_whose_rows_a_resnapshot_brings_errors_keeps_its_rows(shop: Shop) -> None:
+    shop.connector.snapshot("a", [(1, 3)])
+    shop.connector.raw("shop.public.b", {"id": 1}, "no message of Debezium")
+    shop.ingest()
+    assert shop.rows("a") == {1: 3}
+    assert shop.rows("b") == dict.fromkeys(range(1, 5), 1)
+
+
+@pytest.mark.usefixtures("captured")
 def test_a_table_that_was_stopped_takes_the_rows_of_a_resnapshot(shop: Shop) -> None:
     make_foreign(shop.lake, "shop.b")
     shop.change(9, 2)

@@ -19,7 +19,7 @@ import numpy as np
 
 from lakehold.ingest.transactions.candidate import Candidate
 from lakehold.ingest.transactions.columns import Flags, compared, last_highest
-from lakehold.ingest.transactions.runs import SNAPSHOT_END
+from lakehold.ingest.transactions.runs import SNAPSHOT_END, UNREADABLE
 from lakehold.model.high_water_marks import Position
 from lakehold.model.log_positions import WAL, is_in_order_of_positions
 from lakehold.model.offsets import Offsets
@@ -41,9 +41,12 @@ class Resnapshot:
 
     @cached_property
     def begins(self) -> Offsets:
-        """Find for each partition the offset of its first row of these snapshots, or first event after the first one."""
+        """Find for each partition the offset of its first row of these snapshots, or first event after the first one.
+
+        An unreadable record behind all earlier events may be such a row.
+        """
         runs = self.candidate.runs
-        rows = np.flatnonzero(self._rows(self.first) | self._events_after(self.first))
+        rows = np.flatnonzero(self._rows(self.first) | self._events_after(self.first) | self._unreadable_at_end)
         numbers, firsts = np.unique(runs.partition[rows], return_index=True)
         offsets = runs.first[rows[firsts]].tolist()
         return {runs.partitions[number]: at for number, at in zip(numbers.tolist(), offsets, strict=True)}
@@ -56,13 +59,13 @@ class Resnapshot:
 
     @property
     def without_rows(self) -> frozenset[str]:
-        """Return the topics of readable tables without a row in it.
+        """Return the topics of readable tables without a row in it, as far as their messages can be read.
 
         The rows of a table that joined may have been read before: then the table shows this snapshot already. In a table without
         a key the position that it shows also has the attempt (`lakehold.ingest.deduplicate.change_headers`).
         """
         runs, shown = self.candidate.runs, self.candidate.extent.shown
-        having = np.unique(runs.partition[self._rows(self.position)]).tolist()
+        having = np.unique(runs.partition[self._rows(self.position) | (runs.kind == UNREADABLE)]).tolist()
         older = {topic for topic, position in shown.items() if position is None or position[:2] < self.position[:2]}
         return frozenset(older - {runs.partitions[number].topic for number in having})
 
@@ -128,6 +131,17 @@ class Resnapshot:
         """Mark runs of snapshots at a position or after it."""
         runs = self.candidate.runs
         return runs.is_positioned_snapshot & (compared(runs.position, position) >= 0)
+
+    @property
+    def _unreadable_at_end(self) -> Flags:
+        """Mark runs of unreadable records that no event from before the first snapshot follows in their partition."""
+        runs = self.candidate.runs
+        row = np.arange(len(runs.first))
+        last_before = np.full(len(runs.partitions), -1)
+        before = runs.is_event & ~self._events_after(self.first)
+        np.maximum.at(last_before, runs.partition[before], row[before])
+        found: Flags = (runs.kind == UNREADABLE) & (row > last_before[runs.partition])
+        return found
 
     def _events_after(self, position: Position) -> Flags:
         """Mark runs of events after a position."""

@@ -33,9 +33,13 @@ from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.readers import TableProgress
 from lakehold.model.summary_keys import HIGH_WATER_MARKS_PROPERTY
+from lakehold.spark_sql import quoted
 from lakehold.table_layout import layout_of
 
 log = logging.getLogger(__name__)
+
+_KEEPING = 4
+"""The step of a batch that keeps the rows of messages in error; it comes before that which deletes rows."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,7 @@ class IcebergApplier:
         found = deduplicated(
             carrier, table.envelope, batch.rule, read_ends=batch.read_ends, sequence_number=sequence_number
         )
-        if state is not None and (done := effect_of(state, identity, 1)):
+        if state is not None and (done := effect_of(state, identity, 1) or effect_of(state, identity, _KEEPING)):
             # The batch runs again after a crash, and the table contains it already. Deduplicated again, its changes would all be
             # repeats: take the high-water marks that resulted from the snapshot's summary.
             found = replace(found, high_water_marks=HighWaterMarks.from_json(done.get(HIGH_WATER_MARKS_PROPERTY)))
@@ -325,6 +329,11 @@ class IcebergApplier:
             failpoint("before-merge")
             written = writing.commit(identity, table.full_name, 1, write)
             failpoint("after-merge")
+        if found.statistics.errors and changes.key and table.envelope.has_positions:
+            # A connector snapshot that brings a message in error for a key has the key, so that its row is not stale.
+            bad = found.frame.filter(F.col(ERROR).isNotNull()).select(*map(quoted, changes.key)).dropna().distinct()
+            kept = writing.rewrite(identity, table.full_name, changes.key, bad, found.high_water_marks, _KEEPING)
+            written = kept or written
         return self._drop_stale(identity, table, found.high_water_marks) or written
 
     def _drop_stale(self, identity: BatchIdentity, table: Table, high_water_marks: HighWaterMarks) -> TableState | None:

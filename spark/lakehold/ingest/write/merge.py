@@ -214,6 +214,16 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
         spark.sql(f"DELETE FROM {table} WHERE abs(_last_updated_sequence_number) <= {through_sequence_number}")
 
 
+def rewrite(
+    spark: SparkSession, table: str, key: Sequence[str], rows: DataFrame, properties: Mapping[str, str]
+) -> None:
+    """Write the rows with the keys of `rows` again, as they are: their Iceberg sequence numbers become those of this commit."""
+    same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+    with snapshot_properties(spark, properties), temp_view(rows, _SOURCE):
+        kept = f"{quoted(key[0])} = t.{quoted(key[0])}"
+        spark.sql(f"MERGE INTO {table} t USING {_SOURCE} s ON {same} WHEN MATCHED THEN UPDATE SET {kept}")
+
+
 def as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: bool) -> list[str]:
     """Write the table's columns as expressions over the batch's: exact casts, or the initial value of a column they lack.
 

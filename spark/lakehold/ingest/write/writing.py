@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Table
 from lakehold.iceberg.data_tables import DataTables, TableState
@@ -84,6 +84,39 @@ class Writing:
         found = committed(self.tables, self.confirm_lease, batch, full_name, step, commit)
         self.held.keep(full_name)
         return found
+
+    def rewrite(  # noqa: PLR0913 - a batch, a table, its rows, and the effect to record
+        self,
+        batch: BatchIdentity,
+        full_name: str,
+        key: Sequence[str],
+        rows: DataFrame,
+        high_water_marks: HighWaterMarks,
+        step: int,
+    ) -> TableState | None:
+        """Write the rows with some keys again, as they are, so that `remove_stale` takes them for rows of the new snapshot.
+
+        Args:
+            batch: The batch.
+            full_name: The table.
+            key: The columns of its key.
+            rows: The keys.
+            high_water_marks: The table's high-water marks after the batch.
+            step: The step of the batch.
+
+        Returns:
+            The table with the step; None if it has no such row.
+        """
+        name, properties = self.name(full_name), batch.properties(high_water_marks, step)
+
+        def write(state: TableState) -> None:
+            # The keys are in the session that decoded them.
+            spark = rows.sparkSession
+            self.publishing(spark).run(
+                lambda: merge.rewrite(spark, name, key, rows, properties), state, batch.effect(step)
+            )
+
+        return self.commit(batch, full_name, step, write)
 
     def remove_stale(
         self, batch: BatchIdentity, full_name: str, through: int, high_water_marks: HighWaterMarks, step: int
