@@ -92,6 +92,7 @@ class LakeParts:
         """Make the object that runs suites on tables."""
         from lakehold.quality import Checks
         from lakehold.sql.contracts import column_docs
+        from lakehold.sql.query_of_snapshots import query_of_snapshots
 
         return Checks(
             spark=self._spark,
@@ -104,6 +105,7 @@ class LakeParts:
             pages=self.settings.check_pages_uri,
             compare=self._compared,
             docs_of=lambda table: column_docs(table, self.settings.schemas),
+            query_of_snapshots=query_of_snapshots,
         )
 
     def compare(self, full_name: str, against: Against | None, progress: Progress) -> Comparison:

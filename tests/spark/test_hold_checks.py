@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from lakehold.errors import DataRefused
+from lakehold.errors import DataRefused, NotReadable
 from lakehold.lake import Lake
 from lakehold.state.hold_checks import HOLD_CHECKS
 from lakehold.state.iceberg_state import IcebergState
@@ -61,3 +62,23 @@ def test_a_hold_without_checks_runs_none(lake: Lake) -> None:
     _, wrong, _ = times(lake)
     lake.sql(f"CREATE HOLD h ON s.orders AT {wrong}")
     assert not verdicts(lake)
+
+
+def test_a_check_reads_all_tables_of_a_query_at_its_time(lake: Lake, tmp_path: Path) -> None:
+    lake.sql("CREATE TABLE s.parts (order_id BIGINT, note STRING) USING iceberg; INSERT INTO s.parts VALUES (1, '{x}')")
+    created = lake.catalog.load_table("s.parts").metadata.snapshot_log[-1].timestamp_ms
+    lake.sql("DELETE FROM s.parts")
+    orphans = (
+        "SELECT o.* FROM {batch} o LEFT ANTI JOIN s.parts ON s.parts.order_id = o.id AND s.parts.note = '{{x}}' "
+        "WHERE o.id = 1"
+    )
+    expectation = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": orphans}}
+    (tmp_path / "s.orders.json").write_text(json.dumps({"name": "s.orders", "expectations": [expectation]}))
+
+    assert not lake.check("s.orders").success
+    assert lake.check("s.orders", created).success, "the part existed then"
+    (outcome,) = lake.check("s.orders", created).outcomes
+    assert outcome.expected == f"no rows of {orphans}"
+    with pytest.raises(NotReadable, match=r's\.parts" is not readable'):
+        lake.check("s.orders", times(lake)[0])
+    lake.sql(f"CREATE HOLD h ON s.orders AT {created} WITH (CHECK = 'require')")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,18 @@ _WITH_EXAMPLES = {"unexpected_rows_expectation": "expect_query_to_find_no_rows"}
 """Great Expectations' types that lakehold evaluates by a type of its own, which keeps some of the rows found."""
 
 
-def load(suite: Suite, parameters: Mapping[str, Any], schema: StructType) -> tuple[Suite, list[Loaded]]:
+def load(
+    suite: Suite, parameters: Mapping[str, Any], schema: StructType, query_at: Callable[[str], str] | None = None
+) -> tuple[Suite, list[Loaded]]:
     """Return the suite with the values of its parameters, and its expectations as Great Expectations reads them.
 
     All expectations are read, so that an error in one is found whatever columns the table has.
+
+    Args:
+        suite: The expectations.
+        parameters: Values of the suite's `$PARAMETER`s.
+        schema: The columns of the table.
+        query_at: Rewrites a query to read other tables at the time that is checked; None: as they are now.
 
     Raises:
         DefinitionError: The suite has an expectation that does not exist, with wrong arguments or an unknown parameter.
@@ -40,9 +48,12 @@ def load(suite: Suite, parameters: Mapping[str, Any], schema: StructType) -> tup
     loaded: list[Loaded] = []
     for place, expectation in enumerate(suite.expectations):
         found = _filled(suite, place, expectation, parameters)
+        kwargs = dict(found.kwargs)
+        if query_at is not None and isinstance(query := kwargs.get("unexpected_rows_query"), str):
+            kwargs["unexpected_rows_query"] = query_at(query)
         config = {
             "type": _WITH_EXAMPLES.get(found.type, found.type),
-            "kwargs": dict(found.kwargs),
+            "kwargs": kwargs,
             "meta": {**(found.meta or {}), _PLACE: place},
             "severity": found.severity,
         }

@@ -36,12 +36,13 @@ _VIEW = "tmp_view"
 _one_at_a_time = threading.Lock()
 
 
-def run_suite(
+def run_suite(  # noqa: PLR0913 - a suite, a table at a time, and what else is known of both
     suite: Suite,
     frame: DataFrame,
     parameters: Mapping[str, Any],
     key: Sequence[str] = (),
     compare: Callable[[Mapping[str, Any]], Outcome] | None = None,
+    query_at: Callable[[str], str] | None = None,
 ) -> tuple[Outcome, ...]:
     """Run a suite on a DataFrame, and return its outcomes in the suite's order.
 
@@ -53,6 +54,7 @@ def run_suite(
         parameters: Values of the suite's `$PARAMETER`s.
         key: Columns that identify the rows that are wrong.
         compare: Evaluates the expectation that the table equals its database, by its arguments; None: only the present can be.
+        query_at: Rewrites a query to read other tables at the time of `frame`; None: as they are now.
 
     Raises:
         EnvironmentMissing: Great Expectations is not installed.
@@ -63,7 +65,7 @@ def run_suite(
         quiet.enter_context(_one_at_a_time)
         quiet.enter_context(_silence())
         quiet.enter_context(fetching_in_utc(frame))
-        suite, expectations = load(suite, parameters, frame.schema)
+        suite, expectations = load(suite, parameters, frame.schema, query_at)
         outcomes = {
             place: _without_column(expectation, missing)
             for place, expectation in enumerate(suite.expectations)

@@ -50,6 +50,7 @@ class Checks:
         pages: Directory or URI below which pages are written.
         compare: Compares a table with its database: the one that feeds it, or the one that an expectation's arguments name.
         docs_of: Returns the descriptions of columns that a contract in a file gives for a table, by its full name.
+        query_of_snapshots: Rewrites a query over tables of a catalog to read them at snapshots.
         clock: Epoch milliseconds.
     """
 
@@ -63,6 +64,7 @@ class Checks:
     pages: str
     compare: Callable[[str, Mapping[str, Any]], Outcome]
     docs_of: Callable[[str], Mapping[str, str]]
+    query_of_snapshots: Callable[[str, str, Callable[[str], int | None]], str]
     clock: Callable[[], int] = now_ms
 
     def check_at(self, full_name: str, at_ms: int | None = None, hold: Hold | None = None) -> Verdict:
@@ -103,10 +105,21 @@ class Checks:
         future_ms = at_ms + CLOCKS_APART_MS
         parameters = {FUTURE: datetime.fromtimestamp(future_ms / 1000, UTC).isoformat(), FUTURE_MS: future_ms}
         key = [name for name in _key(state) if name in frame.columns]
+        query_at = None if is_present else partial(self._query_at, at_ms)
         is_present = is_present or snapshot_id == state.snapshot_id
         compare = partial(self.compare, full_name) if is_present else None
-        outcomes = run_suite(suite, frame, parameters, key, compare)
+        outcomes = run_suite(suite, frame, parameters, key, compare, query_at)
         return self._with_page(Verdict(full_name, snapshot_id, at_ms, suite.origin, outcomes, "", self.clock()), state)
+
+    def _query_at(self, at_ms: int, query: str) -> str:
+        """Rewrite a query to read other tables at `at_ms`, or as they are now if they are not complete until then."""
+
+        def snapshot_of(full_name: str) -> int | None:
+            newest = snapshot_at(self.timelines, full_name)
+            at = newest if newest.at_ms <= at_ms else snapshot_at(self.timelines, full_name, at_ms)
+            return at.snapshot_id
+
+        return self.query_of_snapshots(query, self.catalog_name, snapshot_of)
 
     def _with_page(self, verdict: Verdict, state: TableState) -> Verdict:
         uri = page_uri(self.pages, verdict, str(state.table.metadata.table_uuid))
