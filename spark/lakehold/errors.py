@@ -3,7 +3,8 @@
     LakeholdError                    the root; catch this to report and exit
     ├── StatementError               the SQL text is wrong: position, line and caret
     ├── DefinitionError              a connection, source or table is missing, taken or contradicts another
-    │   └── NotReadable              ... or a table is not readable at a time; the error names the readable window
+    │   ├── NotReadable              ... or a table is not readable at a time; the error names the readable window
+    │   └── SubscriberMissing        ... or a subscription or client was dropped while it ran
     ├── PermissionDenied             the role of this program lacks a privilege, or the program has no role
     ├── StatementBounds              UP TO lies before AS OF
     ├── SettingsError                the lake cannot be opened as configured
@@ -153,6 +154,12 @@ class NotReadable(DefinitionError):
     """A table cannot be read at a time: before `since`, at or above `upper`, or its snapshot has been expired."""
 
     default_code = "not-readable"
+
+
+class SubscriberMissing(DefinitionError):
+    """A subscription, view or durable client was dropped while it ran: its process must not write any more."""
+
+    default_code = "subscriber-missing"
 
 
 class PermissionDenied(LakeholdError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -66,6 +67,20 @@ def test_a_publisher_whose_lease_was_taken_over_commits_nothing(shop: Shop, monk
         shop.lake.publish("s")
     assert published[0]
     assert "has published up to" in lost.value.detail
+    assert shop.output() == shop.expected()
+
+
+def test_a_publisher_whose_subscription_was_dropped_does_not_create_the_output_again(shop: Shop) -> None:
+    shop.subscribe()
+    running = shop.lake.publications("s", Event())
+    next(running)
+    shop.lake.sql("DROP SUBSCRIPTION s CASCADE")
+    shop.write((3, "c"))
+    with pytest.raises(DefinitionError) as gone:
+        next(running)
+    assert gone.value.code == "subscriber-missing"
+    shop.subscribe()
+    shop.lake.publish("s")
     assert shop.output() == shop.expected()
 
 

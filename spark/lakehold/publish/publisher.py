@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
+import pyarrow as pa
+
 from lakehold.definitions import OnLapse, Subscription, described, name_of
 from lakehold.errors import LakeholdError, SubscriberLapsed
 from lakehold.failpoints import failpoint
@@ -244,13 +246,13 @@ class SubscriptionPublisher(Publisher):
                     if waiting is not None and waiting.ends_before(each):
                         full, waiting = waiting, None
                         yield self._commit(full, full.last_ms + 1, lease, epoch)
-                    waiting = waiting or _Waiting(OutputFiles(self._output.prepare(each.rows.schema)))
+                    waiting = waiting or self._prepared(each.rows.schema, lease)
                     waiting.add(each)
                     continue
                 ends = stop is None or stop.is_set()
                 # The first commit, and that of a restart, are made without rows, too: they record the position.
                 if waiting is None and (self._published is None or self._restarts_at_ms is not None):
-                    waiting = _Waiting(OutputFiles(self._output.prepare(opened.subscription.output.schema)))
+                    waiting = self._prepared(opened.subscription.output.schema, lease)
                 if waiting is not None:
                     full, waiting = waiting, None
                     yield self._commit(full, each.until_ms, lease, epoch)
@@ -265,6 +267,13 @@ class SubscriptionPublisher(Publisher):
         finally:
             if waiting is not None:
                 waiting.files.delete()
+
+    def _prepared(self, columns: pa.Schema, lease: HeldLease) -> _Waiting:
+        """Prepare the output table for rows with `columns`, and begin to collect them."""
+        if self._output.table() is None:
+            # DROP SUBSCRIPTION may have dropped both: its table must not exist again.
+            lease.confirm_in_lake()
+        return _Waiting(OutputFiles(self._output.prepare(columns)))
 
     def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:
         files = waiting.files.files()

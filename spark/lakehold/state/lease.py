@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from uuid import uuid4
 
-from lakehold.errors import LakeholdError, LeaseLost, SourceBusy
+from lakehold.errors import LakeholdError, LeaseLost, SourceBusy, SubscriberMissing
 from lakehold.model.leases import Lease, LeaseRules, released
 from lakehold.settings import Settings
 from lakehold.times import iso, now_ms
@@ -78,7 +78,7 @@ class HeldLease:
         self._lease_ms = settings.lease_ms
         self._renew_s = settings.lease_renew_ms / 1000
         self._until_ms = 0
-        self._lost: LeaseLost | None = None
+        self._lost: LeaseLost | SubscriberMissing | None = None
         self._done = threading.Event()
         self._renewer = threading.Thread(target=self._renew_until_done, name=f"lease of {source}", daemon=True)
 
@@ -105,12 +105,16 @@ class HeldLease:
             self._store.release(self._source, self.holder)
 
     def confirm(self) -> None:
-        """Raise `LeaseLost` unless this process still holds the lease."""
+        """Raise `LeaseLost` unless this process still holds the lease; `SubscriberMissing` if its subscriber was dropped."""
         if self._lost is not None:
             raise self._lost
         if now_ms() >= self._until_ms:
             # A suspended process wakes up here: ask the lake before going on.
-            self._prolong(self._store.renew)
+            self.confirm_in_lake()
+
+    def confirm_in_lake(self) -> None:
+        """Do as `confirm`, and ask the lake also while the lease lasts: a statement may have dropped the subscriber since."""
+        self._prolong(self._store.renew)
 
     def _prolong(self, take: Callable[[str, str, int], None]) -> None:
         until_ms = now_ms() + self._lease_ms
@@ -121,7 +125,7 @@ class HeldLease:
         while not self._done.wait(self._renew_s):
             try:
                 self._prolong(self._store.renew)
-            except LeaseLost as lost:
+            except (LeaseLost, SubscriberMissing) as lost:
                 self._lost = lost
                 return
             except LakeholdError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from lakehold.errors import DefinitionError, SubscriberBusy
+from lakehold.errors import SubscriberBusy, SubscriberMissing
 from lakehold.model.leases import Lease, LeaseRules, released
 from lakehold.model.readers import ReaderError
 from lakehold.state.lease import LeaseChange, Leases
@@ -152,7 +152,7 @@ class SubscriberStore(Leases):
 
         Raises:
             LeaseLost: Another process took the subscriber over.
-            DefinitionError: It was dropped.
+            SubscriberMissing: It was dropped.
         """
 
         def moved(subscriber: Subscriber) -> Subscriber:
@@ -166,7 +166,7 @@ class SubscriberStore(Leases):
 
         Raises:
             LeaseLost: Another process took the subscriber over.
-            DefinitionError: It was dropped.
+            SubscriberMissing: It was dropped.
         """
 
         def stopped(subscriber: Subscriber) -> Subscriber:
@@ -216,9 +216,7 @@ def _find(subscribers: Subscribers, subscriber_id: str) -> Subscriber | None:
 def _found(subscribers: Subscribers, subscriber_id: str) -> Subscriber:
     found = _find(subscribers, subscriber_id)
     if found is None:
-        raise DefinitionError(
-            "the subscription or client was dropped while it ran",
-            code="subscriber-missing",
-            hint="Create it again to continue.",
+        raise SubscriberMissing(
+            "the subscription or client was dropped while it ran", hint="Create it again to continue."
         )
     return found
