@@ -167,5 +167,8 @@ def test_a_table_that_the_user_of_mariadb_may_not_see_any_more_does_not_stop() -
     shop = _Shop(OF_MARIADB)
     hidden = replace(shop.found, relations={"public.b": shop.found.relations["public.b"]})
     assert stops_of(shop.wanted, hidden) == Stops()
+    with pytest.raises(UpstreamRefused, match=r'may not read table "public\.a"') as refusal:
+        plan_resnapshot(shop.wanted, hidden)
+    assert refusal.value.hint == "GRANT SELECT ON public.a TO u;"
     view = replace(shop.found, relations={**shop.found.relations, "public.a": FoundRelation("view")})
     assert isinstance(stops_of(shop.wanted, view).tables["a"], TableGone), "a view has its name"
