@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lakehold.upstream.connector_config import included_tables, signal_table_of
-from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable
+from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundTable
 
 SIGNAL_TABLE = signal_table_of("s")
 
@@ -16,6 +16,11 @@ class Meddled:
 
     config: dict[str, str] | None
     publication: FoundPublication | None
+    tables: frozenset[str]
+    keyless: frozenset[str]
+    may_publish: bool
+    foreign: frozenset[str] = frozenset()
+    """Tables that the source's user does not own."""
     signal_table: FoundSignalTable | None
     snapshotted: set[str]
     missed: set[str]
@@ -26,6 +31,14 @@ class Meddled:
     def captured(self) -> set[str]:
         """Return the tables that the connector captures."""
         return set(included_tables(self.config or {}))
+
+    @property
+    def publishable(self) -> frozenset[str]:
+        """Return the tables that the source's user may put into the publication."""
+        return self.tables - self.foreign if self.may_publish else frozenset()
+
+    def _found_table(self, name: str) -> FoundTable:
+        return FoundTable("f", name not in self.keyless, is_owned=name not in self.foreign)
 
     def unpublish(self, table: str) -> None:
         """Remove a table from the publication, and change the table."""

@@ -58,7 +58,6 @@ from lakehold.upstream.found import (
     FoundSignals,
     FoundSignalTable,
     FoundSnapshot,
-    FoundTable,
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
@@ -207,7 +206,7 @@ class World(Meddled):
             self.position,
             None if self.publication is None else replace(self.publication, may_change=self.may_publish),
             "reserved" if self.slot == wanted.capture.slot else None,
-            {name: FoundTable("f", name not in self.keyless) for name in wanted.upstream_tables if name in self.tables},
+            {name: self._found_table(name) for name in wanted.upstream_tables if name in self.tables},
             tuple(sorted(self.tables - set(wanted.upstream_tables))),
             self.may_publish,
             self.position,
@@ -356,7 +355,7 @@ class World(Meddled):
         assert self.config is not None
         if not self.is_mariadb:
             assert self.publication is not None
-            assert captured & self.tables <= self.publication.tables, "the connector would miss changes"
+            assert captured & self.publishable <= self.publication.tables, "the connector would miss changes"
         signal_table = self.config.get("signal.data.collection")
         assert signal_table is None or self._hears(signal_table), "no snapshot ends"
         if not self.has_position:

@@ -254,6 +254,12 @@ class TableGone(TableStopped):
     default_code = "table-gone"
 
 
+class TableUnpublished(TableGone):
+    """The publication does not list a captured table, and the source's user may not put the table into it."""
+
+    default_code = "table-unpublished"
+
+
 class SourceBusy(LakeholdError):
     """Another process holds the lease of the source, or of its upstream objects."""
 

@@ -106,7 +106,7 @@ def test_a_topic_deleted_and_created_again_stops_its_table_only(topics: Topics, 
     stopped = topics.stopped()
     assert stopped.keys() == {"live.one"}
     assert "was deleted and created again" in stopped["live.one"].message
-    assert "drop the source's tables and create them again" in stopped["live.one"].hint
+    assert "drop the tables of this topic and create them again" in stopped["live.one"].hint
     assert (topics.ids("one"), topics.ids("other")) == ([1, 2, 3], [1, 2, 3, 4, 5])
 
     topics.reload("one")

@@ -6,9 +6,11 @@ import pytest
 
 from lakehold.errors import UpstreamError
 from lakehold.status import status_of
-from tests.captured_shop import Shop
+from tests.captured_shop import Shop, grant_capture
+from tests.captured_shop import poor as poor  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.live_source import execute
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -54,6 +56,38 @@ def test_changes_that_its_own_publication_left_out_are_published_and_fetched(sho
     execute(shop.database, ["UPDATE orders SET n = n + 1", "DELETE FROM orders WHERE id = 61"])
     shop.follow_until_equal("orders", "items")
     shop.follow_until_nothing_is_reported()
+
+
+def test_a_table_that_lakehold_may_not_publish_again_stops_alone_until_somebody_does(poor: Shop) -> None:
+    poor.upstream("orders", "items")
+    grant_capture(poor, "orders", "items")
+    poor.lake.sql(f"BEGIN; {poor.creating('orders')}; {poor.creating('items')}; COMMIT")
+    poor.follow_until_equal("orders", "items")
+    taken_out = ["ALTER PUBLICATION lake DROP TABLE items", "UPDATE items SET n = 7", "DELETE FROM items WHERE id = 9"]
+    execute(poor.database, [*taken_out, "UPDATE orders SET n = 3"])
+    poor.reopen()
+    codes = {name: error.code for report in poor.lake.ingest("shop") for name, error in report.stopped.items()}
+    assert codes == {"shop.items": "table-unpublished"}
+    upper_ms = poor.upper_ms("items")
+
+    def has(table: str) -> bool:
+        list(poor.lake.ingest("shop"))
+        return poor.rows(table) == poor.wanted(table)
+
+    wait_for(lambda: has("orders"), "the other table continues")
+    assert poor.upper_ms("items") == upper_ms
+    assert any("does not list public.items any more" in notice for notice in status_of(poor.lake).notices)
+    execute(poor.database, ["ALTER PUBLICATION lake ADD TABLE items", "DELETE FROM items WHERE id < 5"])
+    poor.reopen()
+
+    def came_back() -> bool:
+        # Without a signal table a snapshot of one table goes on with each change of another.
+        execute(poor.database, ["UPDATE orders SET n = n + 1 WHERE id = 1"])
+        return has("items")
+
+    wait_for(came_back, "the table continues after a snapshot")
+    poor.follow_until_equal("orders", "items")
+    assert poor.upper_ms("items") > upper_ms
 
 
 @pytest.mark.soak

@@ -67,6 +67,16 @@ def test_lost_offsets_stop_their_table_and_the_others_go_on() -> None:
     assert source.readers()["s.orders"].position[ORDERS] == 10
 
 
+def test_a_transaction_topic_that_lost_records_ends_the_ingest_with_a_way_out_for_all_tables() -> None:
+    source = MemorySource(Topics(orders=10, transactions=10), {"orders": "orders"}, transaction_topic="transactions")
+    source.drain()
+    source.topics.watermarks_of["transactions"] = Watermarks(15, 20)
+    with pytest.raises(UpstreamError, match="It is the transaction topic") as lost:
+        source.drain()
+    assert lost.value.code == "offsets-lost"
+    assert 'Then drop all tables of source "shop" and create them again' in lost.value.hint
+
+
 def test_a_topic_of_the_same_name_is_not_read_for_the_batch() -> None:
     source = killed()
     source.topics.ids["orders"] = "another"

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import Capture
-from lakehold.errors import TableGone
+from lakehold.errors import TableGone, UpstreamRefused
 from lakehold.upstream.capture_plan import plan, plan_resnapshot
-from lakehold.upstream.capture_steps import RecordFirstSnapshot, RecordMissed, RequestSnapshot
+from lakehold.upstream.capture_steps import RecordFirstSnapshot, RecordMissed, RequestSnapshot, RestartConnector
 from lakehold.upstream.found import Found, FoundRelation
 from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.silent_changes import Shape
@@ -90,6 +90,44 @@ def test_a_dropped_table_stops_until_a_new_one_of_its_name_is_snapshotted(shop: 
     assert shop.stops() == Stops()
 
 
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_a_table_that_lakehold_may_not_publish_stops_alone_until_somebody_publishes_it(is_recreated: bool) -> None:
+    """Take a table out of the publication as a superuser does, or create it again as another user."""
+    shop = _Shop()
+    shop.world.unpublish("public.a")
+    if is_recreated:
+        shop.shapes({"public.a": "3", "public.b": "2"})
+        shop.world.foreign = frozenset({"public.a"})
+    else:
+        shop.world.may_publish = False
+    stops = shop.stops()
+    assert stops.returned == {}
+    assert (stops.tables["a"].code, stops.tables["a"].hint) == (
+        "table-unpublished",
+        "ALTER PUBLICATION p ADD TABLE public.a, by a user who may: the table then continues after a snapshot. Or DROP TABLE "
+        "shop.a.",
+    )
+    shop.world.state, shop.world.trace = "RUNNING", "the worker was restarted"
+    planned = plan(shop.wanted, shop.found)
+    assert planned.steps == (
+        RecordMissed("shop", {"a": "public.a"}),
+        RestartConnector("shop", "the worker was restarted"),
+    )
+    assert [hint for hint in planned.hints if "does not list public.a any more" in hint]
+    assert reconcile(shop.world, shop.goal)
+    with pytest.raises(UpstreamRefused, match=r"may not add public\.a"):
+        plan(replace(shop.wanted, declared=frozenset({"a"})), shop.found)
+
+    shop.world.publish({"public.a", "public.b"})
+    stops = shop.stops()
+    assert (stops.tables, [*stops.returned]) == ({}, ["a"])
+    requests = [step for step in plan(shop.wanted, shop.found).steps if isinstance(step, RequestSnapshot)]
+    assert [request.upstream for request in requests] == ["public.a"]
+    assert requests[0].repeat is not None, "rows that it does not bring are deleted"
+    assert reconcile(shop.world, shop.goal)
+    assert shop.stops() == Stops()
+
+
 @pytest.mark.parametrize(
     ("name", "back"),
     [("public.Sold", ', ALTER TABLE public."Sold" RENAME TO a: it'), ("old.a", ": it")],
@@ -129,5 +167,8 @@ def test_a_table_that_the_user_of_mariadb_may_not_see_any_more_does_not_stop() -
     shop = _Shop(OF_MARIADB)
     hidden = replace(shop.found, relations={"public.b": shop.found.relations["public.b"]})
     assert stops_of(shop.wanted, hidden) == Stops()
+    with pytest.raises(UpstreamRefused, match=r'may not read table "public\.a"') as refusal:
+        plan_resnapshot(shop.wanted, hidden)
+    assert refusal.value.hint == "GRANT SELECT ON public.a TO u;"
     view = replace(shop.found, relations={**shop.found.relations, "public.a": FoundRelation("view")})
     assert isinstance(stops_of(shop.wanted, view).tables["a"], TableGone), "a view has its name"

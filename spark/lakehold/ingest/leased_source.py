@@ -36,6 +36,9 @@ from lakehold.times import next_timestamp
 
 log = logging.getLogger(__name__)
 
+_NOT_THE_SAME = frozenset({"offsets-lost", "topic-recreated"})
+"""The codes of topics that lack what was to be read of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LeasedSource:
@@ -103,7 +106,20 @@ class LeasedSource:
 
     def faults(self, fetched: FetchedOffsets, state: ReaderState) -> Mapping[str, LakeholdError]:
         """Return the error that keeps each topic from being read on: see `lakehold.ingest.read.offset_checks.faults`."""
-        return self.reading.reader.faults(fetched, state.position, state.topic_ids)
+        found = self.reading.reader.faults(fetched, state.position, state.topic_ids)
+        return {t: self._of_transactions(e) if t == self.transaction_topic else e for t, e in found.items()}
+
+    def _of_transactions(self, error: LakeholdError) -> LakeholdError:
+        """Return the error of the transaction topic with a way out: it is about no table, and so about all of them."""
+        if error.code not in _NOT_THE_SAME:
+            return error
+        return UpstreamError(
+            error.message,
+            code=error.code,
+            detail=f"{error.detail} It is the transaction topic: what it lost says which transactions are complete.",
+            hint=f"Let the topic keep its records longer than the longest pause between runs. Then drop all tables of source "
+            f'"{self.source}" and create them again, so that they are loaded again.',
+        )
 
     def arriving(self, state: ReaderState) -> ArrivingRecords:
         """Return the records that will arrive for the tables of a reader; the caller closes them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
-from lakehold.errors import TableGone, TableLeftOut
+from lakehold.errors import TableGone, TableLeftOut, TableUnpublished
 from lakehold.ingest.batch import BatchReport, finish_batch, stop
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.read.reader import FetchedOffsets
@@ -16,7 +16,8 @@ from lakehold.model.readers import MAIN_READER
 
 log = logging.getLogger(__name__)
 
-_NOT_CAPTURED = frozenset({TableGone.default_code, TableLeftOut.default_code})
+_GONE = frozenset({TableGone.default_code, TableUnpublished.default_code})
+_NOT_CAPTURED = _GONE | {TableLeftOut.default_code}
 
 
 def recover(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchReport, None, set[str]]:
@@ -67,7 +68,8 @@ def stop_faulty(of: LeasedSource, fetched: FetchedOffsets) -> Generator[BatchRep
 def stop_uncaptured(of: LeasedSource) -> Generator[BatchReport, None, set[str]]:
     """Stop the tables of which the connector sends no changes: their topics are not what the database has.
 
-    It leaves them out, or the database has them no more. Such a table stays stopped until the connector has snapshotted it again.
+    It leaves them out, or the database has or publishes them no more. Such a table stays stopped until the connector has
+    snapshotted it again.
 
     Returns:
         The stopped tables.
@@ -76,7 +78,7 @@ def stop_uncaptured(of: LeasedSource) -> Generator[BatchReport, None, set[str]]:
     for name in tuple(of.readers()):
         state, snapshots = of.readers()[name], of.snapshots
         code = state.error.code if state.error is not None else None
-        returned = snapshots.returned if code == TableGone.default_code else {}
+        returned = snapshots.returned if code in _GONE else {}
         stops = {**returned, **(snapshots.stops or {})}
         if stopped := {t: stops[p.object_id] for t, p in state.tables.items() if p.object_id in stops}:
             yield stop(of, name, stopped)

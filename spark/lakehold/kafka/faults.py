@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakehold.errors import UpstreamError
 from lakehold.model.offsets import TopicPartition
 
-LOAD_AGAIN = "drop the source's tables and create them again, so that they are loaded again"
+LOAD_AGAIN = "drop the tables of this topic and create them again, so that they are loaded again"
 
 
 def offsets_lost(tp: TopicPartition, position: int, earliest: int) -> UpstreamError:

@@ -74,7 +74,7 @@ from lakehold.upstream.refusals import (
     refuse_unpublishable,
     refuse_without_signal_table,
 )
-from lakehold.upstream.relations import refuse_uncapturable
+from lakehold.upstream.relations import refuse_uncapturable, refuse_unseen
 from lakehold.upstream.signal_table import lacks_signals
 from lakehold.upstream.snapshot_requests import again, missed, requested, snapshot_request
 from lakehold.upstream.unsent_values import refuse_unsent
@@ -155,6 +155,7 @@ def plan_resnapshot(wanted: Wanted, found: Found) -> Steps:
     if found.connector is None or not wanted.tables:
         return plan(wanted, found)
     refuse_restored(wanted, found, resnapshot=True)
+    refuse_unseen(wanted, found)
     if found.database is not None:
         refuse_unfit(wanted, found.database)
         refuse_partial(wanted, found)

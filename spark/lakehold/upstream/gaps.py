@@ -31,10 +31,34 @@ def missing_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
         yield from (table for table in wanted.tables if table.upstream in others)
 
 
+def unpublished_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
+    """Yield the snapshotted tables that the publication does not list, and that the source's user may not put into it.
+
+    Somebody with more rights took such a table out, or dropped it and created it again as another user. A statement that declares
+    the table is refused instead.
+    """
+    database = found.database
+    existing = database.publication if database is not None else None
+    if database is None or existing is None or existing.is_for_all:
+        return
+    for table in wanted.tables:
+        snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
+        is_had = snapshot.is_first or snapshot.succeeded or snapshot.missed
+        of_table = database.tables.get(table.upstream)
+        if not is_had or of_table is None or table.upstream in existing.tables:
+            continue
+        may_add = existing.may_change and of_table.is_owned
+        if not may_add and table.object_id not in (wanted.declared or ()):
+            yield table
+
+
 def unrecorded_gone(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
-    """Yield the missing tables that were snapshotted, unless it is recorded that they miss changes: they may be made again."""
+    """Yield the tables without changes that were snapshotted, unless it is recorded that they miss changes.
+
+    The database does not have them, or does not publish them: both may end.
+    """
     if found.connector is not None and found.connector.has_position:
-        for table in missing_tables(wanted, found):
+        for table in (*missing_tables(wanted, found), *unpublished_tables(wanted, found)):
             snapshot = found.snapshots.get(table.object_id, NO_SNAPSHOT)
             if (snapshot.is_first or snapshot.succeeded) and not snapshot.missed:
                 yield table
@@ -49,8 +73,9 @@ def returned_tables(wanted: Wanted, found: Found) -> Iterator[CapturedTable]:
 
 
 def existing_tables(wanted: Wanted, found: Found) -> tuple[str, ...]:
-    """Return the wanted tables that exist and that the connector does not leave out, as the database names them."""
-    names = {table.upstream for table in missing_tables(wanted, found)} | unfit_tables(wanted, found).keys()
+    """Return the wanted tables that exist and whose changes the connector can send, as the database names them."""
+    without = (*missing_tables(wanted, found), *unpublished_tables(wanted, found))
+    names = {table.upstream for table in without} | unfit_tables(wanted, found).keys()
     return tuple(name for name in wanted.upstream_tables if name not in names)
 
 
@@ -91,7 +116,10 @@ def silently_changed(wanted: Wanted, found: Found) -> Iterator[tuple[CapturedTab
             yield table, SilentChange.ROWS if altered.removed_at >= until else SilentChange.VALUES
     if found.database is None or found.connector is None or not found.connector.has_position:
         return
-    one_of_each = {table.upstream: table for table in wanted.tables if table not in joining}
+    existing = existing_tables(wanted, found)
+    one_of_each = {
+        table.upstream: table for table in wanted.tables if table not in joining and table.upstream in existing
+    }
     for name, shape in found.database.shapes.items():
         before = found.shapes.get(name)
         change = silent_change(before, shape) if before is not None else None

@@ -1,4 +1,4 @@
-"""Stops of captured tables that their database has no more, because somebody dropped or renamed them. Pure.
+"""Stops of captured tables that their database has or publishes no more, because somebody dropped, renamed or removed them. Pure.
 
 A renamed schema renames its tables, too. Such a table stops: nobody can say any more which rows are true. Once the database has
 a table of this name again, lakehold has it snapshotted, and the table continues.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakehold.definitions import Envelope, full_name_text, object_text
-from lakehold.errors import TableGone
+from lakehold.errors import TableGone, TableUnpublished
 from lakehold.upstream.found import Found
-from lakehold.upstream.gaps import cannot_snapshot_alone, missing_tables, returned_tables
+from lakehold.upstream.gaps import cannot_snapshot_alone, missing_tables, returned_tables, unpublished_tables
 from lakehold.upstream.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted import CapturedTable, Wanted
 
@@ -27,6 +27,29 @@ def stops_of_gone(wanted: Wanted, found: Found) -> Mapping[str, TableGone]:
         )
         for table in missing_tables(wanted, found)
     }
+
+
+def stops_of_unpublished(wanted: Wanted, found: Found) -> Mapping[str, TableUnpublished]:
+    """Return the stops of the tables that PostgreSQL does not publish and that lakehold may not publish, by object id."""
+    return {
+        table.object_id: TableUnpublished(
+            f'table "{table.full_name}" gets no more changes: publication "{wanted.capture.publication}" does not list '
+            f"{table.upstream}",
+            table=table.full_name,
+            detail=f'User "{wanted.config["database.user"]}" of source "{wanted.source}" may not put it back, as it does not own '
+            "both.",
+            hint=f"{_publishing(table, wanted)}: the table then continues after a snapshot. Or DROP TABLE "
+            f"{full_name_text(table.full_name)}.",
+        )
+        for table in unpublished_tables(wanted, found)
+    }
+
+
+def _publishing(table: CapturedTable, wanted: Wanted) -> str:
+    """Return the statement that puts a table into the publication."""
+    database = wanted.capture.database
+    publication = identifier_text(wanted.capture.publication or "", database)
+    return f"ALTER PUBLICATION {publication} ADD TABLE {table_text(table.upstream, database)}, by a user who may"
 
 
 def waits_of_returned(wanted: Wanted, found: Found) -> Mapping[str, TableGone]:
@@ -45,8 +68,13 @@ def waits_of_returned(wanted: Wanted, found: Found) -> Mapping[str, TableGone]:
 
 
 def gone_hints(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each table that the database does not have any more, unless a statement is about other tables."""
+    """Yield a sentence for each table that the database has or publishes no more, unless a statement is about other tables."""
     if wanted.declared is None:
+        for table in unpublished_tables(wanted, found):
+            yield (
+                f"publication {wanted.capture.publication} does not list {table.upstream} any more, and lakehold may not put it "
+                f"back, so the table in the lake stops. {_publishing(table, wanted)}: it then continues after a snapshot"
+            )
         for table in missing_tables(wanted, found):
             yield (
                 f"table {table.upstream} is not in the database any more, so the table in the lake stops. "

@@ -77,6 +77,16 @@ def refuse_uncapturable(wanted: Wanted, upstream: Found) -> None:
         refuse_values(table, upstream, wanted)
 
 
+def refuse_unseen(wanted: Wanted, found: Found) -> None:
+    """Refuse to snapshot all tables while the user may not see a captured one of MySQL or MariaDB.
+
+    The connector would not find the table, and its rows would be missing as those of an empty table are.
+    """
+    for table in wanted.tables:
+        if wanted.capture.database is not ConnectionType.POSTGRES and table.upstream not in found.relations:
+            raise _unreadable(table.upstream, wanted)
+
+
 def _refuse_unfit(table: CapturedTable, wanted: Wanted, found: Found) -> None:
     reason = unfit(table.upstream, found, wanted.capture.database)
     if reason is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehold.errors import TableStopped
 from lakehold.upstream.found import Found
-from lakehold.upstream.gone import stops_of_gone, waits_of_returned
+from lakehold.upstream.gone import stops_of_gone, stops_of_unpublished, waits_of_returned
 from lakehold.upstream.unfit import stops_of_left_out
 from lakehold.upstream.wanted import Wanted
 
@@ -30,5 +30,6 @@ class Stops:
 
 
 def stops_of(wanted: Wanted, found: Found) -> Stops:
-    """Return the stops of tables that the connector leaves out, and of those that the database does not have."""
-    return Stops({**stops_of_left_out(wanted, found), **stops_of_gone(wanted, found)}, waits_of_returned(wanted, found))
+    """Return the stops of tables that the connector leaves out, and of those that the database does not have or publish."""
+    stops = {**stops_of_left_out(wanted, found), **stops_of_gone(wanted, found), **stops_of_unpublished(wanted, found)}
+    return Stops(stops, waits_of_returned(wanted, found))

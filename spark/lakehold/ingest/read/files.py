@@ -23,9 +23,10 @@ from lakehold.ingest.read.lines import LineError, parse
 from lakehold.ingest.read.offset_checks import faults
 from lakehold.ingest.read.reader import RAW_DDL, FetchedOffsets, Limits, MalformedLine, Reader, ReadPlan, fetch_in_order
 from lakehold.ingest.read.source_directory import begins_line, directory_of, line_number, reading
-from lakehold.kafka.faults import LOAD_AGAIN
 from lakehold.model.offsets import INTERNAL_PREFIX, OffsetRange, Offsets, TopicPartition, Watermarks, starts
 from lakehold.times import now_ms
+
+_LOAD_AGAIN = "drop the source's tables and create them again, so that they are loaded again"
 
 
 class FilesReader(Reader):
@@ -191,7 +192,7 @@ def _gone(name: str, position: int) -> UpstreamError:
         f'file "{name}" is gone',
         code="offsets-lost",
         detail=f"It was read up to byte {position}; what came after that is lost.",
-        hint=f"Put the file back, or {LOAD_AGAIN}.",
+        hint=f"Put the file back, or {_LOAD_AGAIN}.",
     )
 
 
@@ -200,5 +201,5 @@ def _replaced(name: str, detail: str) -> UpstreamError:
         f'file "{name}" is not the one that was read before',
         code="topic-recreated",
         detail=detail,
-        hint=f"Files may only grow. Put the former content back, or {LOAD_AGAIN}.",
+        hint=f"Files may only grow. Put the former content back, or {_LOAD_AGAIN}.",
     )
