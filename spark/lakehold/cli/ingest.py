@@ -80,6 +80,7 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
     defined = lake.definitions.definitions()
     groups = [_Group(names) for names in together(defined.sources_with_tables if sources is None else sources, defined)]
     names = [name for group in groups for name in group.sources]
+    output.begin(COLUMNS)
     what = names[0] if len(names) == 1 else f"{len(names)} sources"
     with progress.task(f"ingesting {what}", unit="messages") as task:
         run = _Run(lake, output, task, stop, follow, is_one_of_many=len(names) > 1)
