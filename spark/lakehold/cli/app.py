@@ -110,9 +110,9 @@ def ingest(  # noqa: PLR0913 - a command's options
         from lakehold.lake import connect
 
         with connect(warehouse) as lake, metrics_of(lake, metrics, output):
-            healthy = run_ingest(lake, sources, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
-        if not healthy:
-            raise typer.Exit(1)
+            code = run_ingest(lake, sources, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command(epilog=_examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))
