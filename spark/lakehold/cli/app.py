@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lakehold import spark_log
-from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
+from lakehold.cli.command_output import Commands, OutputFormat, error_lines, open_output, reported
 from lakehold.cli.doctor import doctor
 from lakehold.cli.init import init
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
@@ -28,6 +28,7 @@ from lakehold.spark_server.cli import app as spark_app
 
 app = typer.Typer(
     name="lakehold",
+    cls=Commands,
     help="Keeps Apache Iceberg tables equal to upstream databases, and lets people read exactly how they changed.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -15,6 +15,7 @@ import typer
 from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 from lakehold import spark_log
 from lakehold.cli.values import as_json, as_json_text, as_text
@@ -216,7 +217,18 @@ def reported(output: Output, code: int = 1) -> Iterator[None]:
     except LakeholdError as error:
         output.error(error)
         raise typer.Exit(code) from None
-    except BrokenPipeError:
-        # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+
+
+class Commands(TyperGroup):
+    """The group of all commands: it ends one whose reader closed the pipe, such as `head`, with exit code 0."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command, and write all of its output."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python's buffered output would raise again at exit: send it to /dev/null.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        return result
