@@ -44,7 +44,7 @@ def backfill_dag() -> None:
         label("tables", tables)
         with open_lake() as lake:
             catalog_name = lake.settings.catalog_name
-            announced = Announced.read(inlet_events, catalog_name, len(lake.definitions.definitions().tables))
+            announced = Announced.read(inlet_events, TABLES, catalog_name, len(lake.definitions.definitions().tables))
             done = ingesting.backfill(lake, tables, announced)
             announce(outlet_events, TABLES, catalog_name, done.changed)
             report_lineage(lake, done.changed)

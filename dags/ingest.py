@@ -41,7 +41,7 @@ def ingest_dag() -> None:
     def sources(params: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> list[dict[str, Any]]:
         with open_lake() as lake:
             catalog_name = lake.settings.catalog_name
-            announced = Announced.read(inlet_events, catalog_name, len(lake.definitions.definitions().tables))
+            announced = Announced.read(inlet_events, TABLES, catalog_name, len(lake.definitions.definitions().tables))
             announce(outlet_events, TABLES, catalog_name, ingesting.changed_by_others(lake, announced))
             groups = ingesting.chosen_sources(lake, params["sources"])
             return [{"sources": each, "announced": announced.of(ingesting.tables_of(lake, each))} for each in groups]

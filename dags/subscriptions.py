@@ -49,20 +49,22 @@ def subscriptions_dag() -> None:
             names = subscription_publishing.due_subscriptions(lake, params["subscriptions"], changed)
             return lake.subscriptions.together(names)
 
-    @task(outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
-    def publish(subscriptions: list[str], outlet_events: Any = None) -> list[str]:
+    @task(inlets=[OUTPUTS], outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
+    def publish(subscriptions: list[str], inlet_events: Any = None, outlet_events: Any = None) -> list[str]:
         label("subscriptions", subscriptions)
         with open_lake() as lake:
-            published = subscription_publishing.publish_together(lake, subscriptions)
+            known = subscription_publishing.announced_outputs(lake, inlet_events)
+            published = subscription_publishing.publish_together(lake, subscriptions, known)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, published.changed)
             report_lineage(lake, published.changed)
         return list(published.failed)
 
-    @task(outlets=[OUTPUTS], map_index_template="{{ subscription }}")
-    def publish_alone(subscription: str, outlet_events: Any = None) -> None:
+    @task(inlets=[OUTPUTS], outlets=[OUTPUTS], map_index_template="{{ subscription }}")
+    def publish_alone(subscription: str, inlet_events: Any = None, outlet_events: Any = None) -> None:
         label("subscription", [subscription])
         with open_lake() as lake:
-            changed = subscription_publishing.publish(lake, subscription)
+            known = subscription_publishing.announced_outputs(lake, inlet_events)
+            changed = subscription_publishing.publish(lake, subscription, known)
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)
             report_lineage(lake, changed)
 

@@ -94,17 +94,25 @@ def _python() -> str:
 
 def _java() -> str:
     java = artifacts.java_executable()
-    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    try:
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        # Such as a file that is not executable, or a Java of another processor.
+        raise _java_needed(f"{java} does not start: {error.strerror}.") from error
     first = printed.strip().partition("\n")[0]
     version = _JAVA_VERSION.search(printed)
     if version is None or int(version[1]) < _JAVA:
-        raise EnvironmentMissing(
-            f"Java {_JAVA} or later is needed",
-            code="java-version",
-            detail=f"{java} says: {first or 'nothing'}.",
-            hint="Install openjdk-17-jre-headless, or set JAVA_HOME to a later Java.",
-        )
+        raise _java_needed(f"{java} says: {first or 'nothing'}.")
     return f"{first}, {java}"
+
+
+def _java_needed(detail: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"Java {_JAVA} or later is needed",
+        code="java-version",
+        detail=detail,
+        hint="Install openjdk-17-jre-headless, or set JAVA_HOME to a later Java.",
+    )
 
 
 def _jars(name: str) -> str:

@@ -227,12 +227,12 @@ def _write_snapshot(lake: Lake, path: Path) -> None:
     with path.open("w") as file:
         output = CsvOutput(file, file)
         opened = lake.open_subscription("SUBSCRIBE bench.whole")
-        for number, chunk in enumerate(opened.chunks()):
-            output.part(opened.columns, tuples(chunk.rows), first=number == 0)
+        for chunk in opened.chunks():
+            output.part(opened.columns, tuples(chunk.rows))
 
 
 def _write_scan(lake: Lake, path: Path) -> None:
     with path.open("w") as file:
         output = CsvOutput(file, file)
-        for number, batch in enumerate(lake.spark.table("bench.whole").toArrow().to_batches()):
-            output.part(("k", "v", "n"), tuples(pa.Table.from_batches([batch])), first=number == 0)
+        for batch in lake.spark.table("bench.whole").toArrow().to_batches():
+            output.part(("k", "v", "n"), tuples(pa.Table.from_batches([batch])))

@@ -77,10 +77,10 @@ def test_the_newest_event_of_a_table_says_what_was_announced() -> None:
             sent(asset_of("other", "shop.bills"), Changed("shop.bills", 3, 5, 4, None).extra, 100),
         ]
     )
-    found = Announced.read({TABLES: events}, "lake", 1)
+    found = Announced.read({TABLES: events}, TABLES, "lake", 1)
     assert found == Announced({"shop.orders": (str(2**62), 7)}, 0)
     assert Announced(**found.of(["shop.orders", "shop.rates"])) == found
     assert found.of(["shop.rates"]) == {"newest": {}, "since_ms": 0}
 
     many = InletEvents([*events, *(sent(orders, {}, at_s) for at_s in range(99, 0, -1))])
-    assert Announced.read({TABLES: many}, "lake", 1).since_ms == 50_000
+    assert Announced.read({TABLES: many}, TABLES, "lake", 1).since_ms == 50_000

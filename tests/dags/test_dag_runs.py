@@ -137,6 +137,19 @@ def test_subscriptions_publish_and_announce_their_outputs(orchestrated: Orchestr
     assert "rows of" in run.log
     again = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])
     assert (again.state, again.events) == ("success", ())
+
+    # As a task does that is killed before its event is sent.
+    orchestrated.records.write("orders", (19, "new"))
+    lake.ingest("shop")
+    (report,) = lake.publish("changes")
+    late = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])
+    ((name, event),) = late.events
+    assert (late.state, name) == ("success", "orchestrated.bi.changes")
+    assert (event["snapshot_id"], event["previous_snapshot_id"]) == (str(report.snapshot_id), published["snapshot_id"])
+    assert (event["at_ms"], event["mz_timestamp"]) == (report.position_ms, report.position_ms - 1)
+    again = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["changes"])
+    assert (again.state, again.events) == ("success", ())
+
     missing = orchestrated.airflow.run("lakehold_subscriptions", subscriptions=["missing"])
     assert missing.state == "failed"
     assert "code: subscription-missing" in missing.log

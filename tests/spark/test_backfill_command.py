@@ -218,6 +218,6 @@ def test_an_ingest_reports_the_progress_of_tables_that_catch_up(shop: NumberedSh
         def expect(self, total: int) -> None:
             """Ignore the total, which an ingest does not know."""
 
-    assert run_ingest(shop.lake, ["shop"], JsonOutput(io.StringIO(), io.StringIO()), Recorded(), follow=False)
+    assert run_ingest(shop.lake, ["shop"], JsonOutput(io.StringIO(), io.StringIO()), Recorded(), follow=False) == 0
     assert texts[0] == f"2 tables behind: {BATCH} of {5 * BATCH} read"
     assert texts[-1] == ""

@@ -40,8 +40,8 @@ def shop(lake: Lake, tmp_path: Path) -> ShopRecords:
 def ingest(lake: Lake, *sources: str, follow: bool = False) -> tuple[bool, list[dict[str, Any]], str]:
     """Run the command for `sources`, by default all; return whether all succeeded, the rows, and stderr."""
     rows, notices = io.StringIO(), io.StringIO()
-    healthy = run_ingest(lake, sources or None, JsonOutput(rows, notices), NoProgress(), follow=follow)
-    return healthy, [json.loads(line) for line in rows.getvalue().splitlines()], notices.getvalue()
+    code = run_ingest(lake, sources or None, JsonOutput(rows, notices), NoProgress(), follow=follow)
+    return code == 0, [json.loads(line) for line in rows.getvalue().splitlines()], notices.getvalue()
 
 
 def test_all_sources_with_tables_are_ingested(lake: Lake, shop: ShopRecords) -> None:
@@ -95,7 +95,7 @@ def test_following_outlives_a_catalog_that_does_not_answer(lake: Lake, shop: Sho
 
     watching = Thread(target=watched)
     watching.start()
-    assert run_ingest(lake, ["shop", "billing"], JsonOutput(rows, notices), NoProgress(), follow=True)
+    assert run_ingest(lake, ["shop", "billing"], JsonOutput(rows, notices), NoProgress(), follow=True) == 0
     watching.join()
     assert sorted(tables_in(rows)) == [*["billing.orders"] * 2, *["shop.orders"] * 2]
 

@@ -92,6 +92,7 @@ def test_the_command_continues_where_its_file_says(shop: Shop, tmp_path: Path, m
         shop.lake.catalog.load_table("shop.t").append(pa.table({"id": [id_], "v": ["new"]}, COLUMNS))
     shown = [CliRunner().invoke(app, command) for _ in range(4)]
     assert [result.exit_code for result in shown] == [0] * 4, shown[0].output
+    assert [result.stdout.splitlines()[0] for result in shown] == ["mz_timestamp,mz_diff,id"] * 4
     ids = [[line.rsplit(",", 1)[-1] for line in result.stdout.splitlines()[1:]] for result in shown]
     assert ids == [["1", "2"], ["3"], ["4"], []]
     missing = CliRunner().invoke(app, [*command, "--resume-file", str(tmp_path / "no" / "token")])

@@ -47,13 +47,17 @@ def test_a_character_that_the_encoding_lacks_is_shown_by_its_code(lake: Path, en
         *(("sql", "SHOW CONNECTIONS", "--format", wanted) for wanted in ("table", "json", "csv")),
         ("status", "--html", "-"),
         ("status", "--prometheus", "-"),
+        ("stack", "status"),
+        ("stack", "status", "--format", "json"),
+        ("spark", "status"),
     ],
 )
 def test_a_reader_that_has_left_ends_a_command_quietly(lake: Path, arguments: tuple[str, ...]) -> None:
+    place = "--directory" if arguments[0] in ("stack", "spark") else "--warehouse"
     read_end, write_end = os.pipe()
     os.close(read_end)
     ended = subprocess.run(
-        [COMMAND, *arguments, "-w", str(lake)], stdout=write_end, stderr=subprocess.PIPE, check=False
+        [COMMAND, *arguments, place, str(lake)], stdout=write_end, stderr=subprocess.PIPE, check=False
     )
     os.close(write_end)
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -37,7 +37,7 @@ def test_all_is_well_on_a_machine_that_runs_these_tests(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists(), "nothing was changed"
 
 
-def test_a_java_that_is_missing_or_old_is_named_and_the_rest_examined(
+def test_a_java_that_is_missing_or_old_or_does_not_start_is_named_and_the_rest_examined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -52,6 +52,10 @@ def test_a_java_that_is_missing_or_old_is_named_and_the_rest_examined(
     assert (code, found["Java"]["state"]) == (1, "failed")
     assert "11.0.2" in found["Java"]["found"]
     assert "17" in found["Java"]["hint"]
+    old.write_bytes(b"\x7fELF of another processor")
+    code, found = findings(tmp_path / "lake")
+    assert (code, found["Java"]["state"], found["lake"]["state"]) == (1, "failed", "ok")
+    assert f"{old} does not start: Exec format error" in found["Java"]["found"]
 
 
 def test_a_server_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 from lakehold.cli import ingest
 from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.ingest import BatchesTogether
+from lakehold.cli.interrupt import INTERRUPTED
 from lakehold.cli.poll_backoff import PollBackoff
 from lakehold.definitions import Format, FormatType, Source
 from lakehold.ingest.batch import BatchReport
@@ -62,7 +63,32 @@ def test_sources_that_wait_at_the_same_time_are_reported_once_each(monkeypatch: 
     monkeypatch.setattr(ingest, "pause_after", lambda *_, **__: 0)
     monkeypatch.setattr(PollBackoff, "is_due", lambda *_: True)
     lake, output = cast("Lake", WaitingLake(["a", "b"], stop)), JsonOutput(io.StringIO(), notices)
-    assert ingest.run_ingest(lake, ["a", "b"], output, NoProgress(), follow=True)
+    assert ingest.run_ingest(lake, ["a", "b"], output, NoProgress(), follow=True) == 0
     assert sorted(notices.getvalue().splitlines()) == [
         f"notice: {source}.t: waiting for the rest of transaction {source}-7. Its END is missing." for source in "ab"
     ]
+
+
+def test_an_ingest_that_is_interrupted_within_a_backlog_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, taken = Event(), list[int]()
+
+    def backlog(_: Sequence[str], **__: Any) -> Generator[BatchReport, None, None]:
+        for timestamp_ms in range(1_000, 1_005):
+            taken.append(timestamp_ms)
+            yield BatchReport("a", MAIN_READER, timestamp_ms, 1)
+
+    def interrupted(sources: Sequence[str], **given: Any) -> Generator[BatchReport, None, None]:
+        for report in backlog(sources, **given):
+            if len(taken) == 2:
+                stop.set()
+            yield report
+
+    waiting = WaitingLake(["a"], stop)
+    monkeypatch.setattr(ingest, "stop_on_signal", lambda: stop)
+    for batches, code, count in ((interrupted, INTERRUPTED, 2), (backlog, 0, 5)):
+        monkeypatch.setattr(waiting, "batches_together", batches)
+        output = JsonOutput(io.StringIO(), io.StringIO())
+        assert ingest.run_ingest(cast("Lake", waiting), ["a"], output, NoProgress(), follow=False) == code
+        assert len(taken) == count
+        taken.clear()
+        stop.clear()

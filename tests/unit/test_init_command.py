@@ -50,3 +50,24 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (1, "code: file-exists")
     assert [path.name for path in tmp_path.iterdir()] == ["shop.sql"]
     assert (tmp_path / "shop.sql").read_text() == "my own"
+
+
+@pytest.mark.parametrize("name", ["messages", "airflow.env"])
+@pytest.mark.parametrize("is_link", [True, False])
+def test_nothing_is_written_beside_a_file_in_the_way(tmp_path: Path, name: str, *, is_link: bool) -> None:
+    taken = tmp_path / name
+    if is_link:
+        taken.symlink_to(tmp_path / "gone")
+    else:
+        taken.touch()
+    refused = CliRunner().invoke(app, ["init", str(tmp_path)])
+    assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (1, "code: file-exists")
+    assert f"In the way: {name}." in refused.stderr
+    assert [*tmp_path.iterdir()] == [taken]
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lake").touch()
+    refused = CliRunner().invoke(app, ["init", str(tmp_path / "lake")])
+    assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (1, "code: file-exists")
+    assert f'file "{tmp_path}/lake" exists' in refused.stderr

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from lakehold.cli.app import app
 from lakehold.cli.command_output import JsonOutput
-from lakehold.cli.publish import run_publish
+from lakehold.cli.publish import COLUMNS, run_publish
 from lakehold.lake import Lake, connect
 from lakehold.progress import NoProgress
 from tests.catalog_outage import catalog_outage
@@ -90,6 +90,15 @@ def test_named_subscriptions_are_published(lake: Lake) -> None:
     result, rows = publish("paid_orders", "all_orders")
     assert (result.exit_code, {row["table"] for row in rows}) == (0, {"bi.paid_orders", "bi.all_orders"})
     assert not lake.catalog.table_exists("bi.all_customers")
+
+
+def test_a_csv_of_commits_has_one_header(lake: Lake) -> None:
+    write(lake, "orders", 2, 3)
+    header = ",".join(COLUMNS)
+    for rows in (len(SUBSCRIPTIONS), 0):
+        result = CliRunner().invoke(app, ["publish", "--all", "--quiet", "--format", "csv"])
+        assert result.exit_code == 0
+        assert [line == header for line in result.stdout.splitlines()] == [True, *[False] * rows]
 
 
 def test_an_unknown_name_publishes_nothing(lake: Lake) -> None:

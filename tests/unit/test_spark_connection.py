@@ -14,16 +14,24 @@ ADDRESSES = {
     "generic://me:a%20token%3B@spark.example:443/?use_ssl=True": (
         "sc://spark.example:443/;user_id=me;token=a%20token%3B;use_ssl=True"
     ),
+    '{"conn_type": "generic", "host": "spark.example", "password": "a/b+c=="}': (
+        "sc://spark.example/;token=a%2Fb%2Bc%3D%3D"
+    ),
+    '{"conn_type": "generic", "port": 15002}': "Airflow's connection lakehold_spark has no host",
 }
 
 PRINTS_ADDRESSES = """
 import json, os, sys
+from lakehold.errors import SettingsError
 from lakehold.orchestration.lakes import _spark_remote
 
 found = [_spark_remote()]
 for connection in json.loads(sys.argv[1]):
     os.environ["AIRFLOW_CONN_LAKEHOLD_SPARK"] = connection
-    found.append(_spark_remote())
+    try:
+        found.append(_spark_remote())
+    except SettingsError as error:
+        found.append(error.message)
 print(json.dumps(found))
 """
 

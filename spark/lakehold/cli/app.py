@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lakehold import spark_log
-from lakehold.cli.command_output import OutputFormat, error_lines, open_output, reported
+from lakehold.cli.command_output import Commands, OutputFormat, error_lines, open_output, reported
 from lakehold.cli.doctor import doctor
 from lakehold.cli.init import init
 from lakehold.cli.interrupt import INTERRUPTED, interrupt_on_signal
@@ -28,6 +28,7 @@ from lakehold.spark_server.cli import app as spark_app
 
 app = typer.Typer(
     name="lakehold",
+    cls=Commands,
     help="Keeps Apache Iceberg tables equal to upstream databases, and lets people read exactly how they changed.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -110,9 +111,9 @@ def ingest(  # noqa: PLR0913 - a command's options
         from lakehold.lake import connect
 
         with connect(warehouse) as lake, metrics_of(lake, metrics, output):
-            healthy = run_ingest(lake, sources, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
-        if not healthy:
-            raise typer.Exit(1)
+            code = run_ingest(lake, sources, output, open_progress(sys.stderr, quiet=quiet), follow=follow)
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command(epilog=_examples("lakehold backfill shop.orders", "lakehold backfill shop.orders shop.items --quiet"))

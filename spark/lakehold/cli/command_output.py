@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ import typer
 from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 from lakehold import spark_log
 from lakehold.cli.values import as_json, as_json_text, as_text
@@ -56,9 +56,12 @@ class Output(ABC):
         for text in result.notices:
             self.notice(text)
 
-    def part(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool) -> None:
+    def begin(self, columns: tuple[str, ...]) -> None:  # noqa: B027 - only some formats have a header
+        """Write what comes before rows with these columns, so that a result without rows has it, too."""
+
+    def part(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
         """Write some rows of a result that comes in parts, so that they can be seen at once."""
-        self._write_rows(columns, rows, first=first)
+        self._write_rows(columns, rows)
         self._stdout.flush()
 
     def notice(self, text: str) -> None:
@@ -77,8 +80,8 @@ class Output(ABC):
         self._stderr.flush()
 
     @abstractmethod
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
-        """Write rows to stdout; `first` says that these are the first ones with these columns."""
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+        """Write rows to stdout."""
 
 
 def error_lines(error: LakeholdError) -> list[str]:
@@ -102,7 +105,7 @@ class TableOutput(Output):
     Tables wider than the terminal are written one block per row. Control characters are shown by their codes.
     """
 
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
         values = list(rows)
         console = Console(file=self._stdout, highlight=False)
         table = _ruled(columns, values)
@@ -147,7 +150,7 @@ def _text(value: object) -> str:
 class JsonOutput(Output):
     """A writer of one JSON object a row; a column name that occurs twice is written twice, as the row has it."""
 
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:  # noqa: ARG002
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
         names = [as_json_text(name) for name in columns]
         for row in rows:
             pairs = [
@@ -158,14 +161,27 @@ class JsonOutput(Output):
 
 
 class CsvOutput(Output):
-    """A writer of comma-separated values with a header (RFC 4180, lines end in a newline).
+    """A writer of comma-separated values with one header (RFC 4180, lines end in a newline).
 
     Null is empty, and an empty string is quoted.
     """
 
-    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, first: bool = True) -> None:
-        for row in itertools.chain([columns] if first else [], rows):
-            self._stdout.write(",".join([_csv_field(v) for v in row]) + "\n")
+    _header: tuple[str, ...] = ()
+
+    def begin(self, columns: tuple[str, ...]) -> None:
+        """Write the header, unless it was written already."""
+        if columns != self._header:
+            self._header = columns
+            self._write(columns)
+            self._stdout.flush()
+
+    def _write_rows(self, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+        self.begin(columns)
+        for row in rows:
+            self._write(row)
+
+    def _write(self, values: Iterable[Any]) -> None:
+        self._stdout.write(",".join([_csv_field(v) for v in values]) + "\n")
 
 
 _CSV_PLAIN = re.compile(r'[^,"\r\n]+').fullmatch
@@ -201,7 +217,18 @@ def reported(output: Output, code: int = 1) -> Iterator[None]:
     except LakeholdError as error:
         output.error(error)
         raise typer.Exit(code) from None
-    except BrokenPipeError:
-        # The reader closed the pipe. Python's buffered output would raise again at exit: send it to /dev/null.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+
+
+class Commands(TyperGroup):
+    """The group of all commands: it ends one whose reader closed the pipe, such as `head`, with exit code 0."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command, and write all of its output."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python's buffered output would raise again at exit: send it to /dev/null.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        return result

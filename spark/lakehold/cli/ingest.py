@@ -10,7 +10,7 @@ from threading import Event, Lock
 from typing import Protocol
 
 from lakehold.cli.command_output import Output
-from lakehold.cli.interrupt import stop_on_signal
+from lakehold.cli.interrupt import INTERRUPTED, stop_on_signal
 from lakehold.cli.poll_backoff import PollBackoff, pause_after
 from lakehold.cli.turns import take_turns
 from lakehold.errors import LakeholdError
@@ -60,7 +60,7 @@ class _Shown:
     waiting: dict[tuple[str, str], Waiting] = field(default_factory=dict)
 
 
-def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> bool:
+def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progress: Progress, *, follow: bool) -> int:
     """Ingest once, or until Ctrl-C; a batch that has begun is finished first.
 
     Args:
@@ -71,7 +71,8 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
         follow: Whether to continue with new records.
 
     Returns:
-        Whether no source failed and no table is stopped.
+        The exit code: 0, 1 when a source failed or a table is stopped, `INTERRUPTED` when Ctrl-C came before the end.
+        Following has no end: Ctrl-C is no failure there.
 
     Raises:
         DefinitionError: A source does not exist; nothing was ingested.
@@ -80,12 +81,15 @@ def run_ingest(lake: Lake, sources: Sequence[str] | None, output: Output, progre
     defined = lake.definitions.definitions()
     groups = [_Group(names) for names in together(defined.sources_with_tables if sources is None else sources, defined)]
     names = [name for group in groups for name in group.sources]
+    output.begin(COLUMNS)
     what = names[0] if len(names) == 1 else f"{len(names)} sources"
     with progress.task(f"ingesting {what}", unit="messages") as task:
         run = _Run(lake, output, task, stop, follow, is_one_of_many=len(names) > 1)
         at_once = lake.settings.sources_at_once
         take_turns(groups, run.turn, lake.batches_together, lake.batches_beside, at_once, stop)
-    return not run.shown.stopped and not run.shown.failed
+    if stop.is_set() and not follow:
+        return INTERRUPTED
+    return 1 if run.shown.stopped or run.shown.failed else 0
 
 
 @dataclass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shlex
 import sys
 from importlib.resources import files
@@ -92,14 +93,18 @@ def _write(directory: Path, texts: dict[str, str]) -> None:
     """Write all files or none.
 
     Raises:
-        LakeholdError: One of them exists, or the directory cannot be written.
+        LakeholdError: One of them exists, or a file in place of a directory, or the directory cannot be written.
     """
-    existing = [name for name in texts if (directory / name).exists()]
+    paths = [directory / name for name in texts]
+    # A link counts also if its target does not exist.
+    existing = [path for path in paths if os.path.lexists(path)]
+    existing += {path.parent for path in paths if os.path.lexists(path.parent) and not path.parent.is_dir()}
     if existing:
+        in_the_way = ", ".join(os.path.relpath(path, directory) for path in existing)
         raise LakeholdError(
-            f'file "{directory / existing[0]}" exists',
+            f'file "{existing[0]}" exists',
             code="file-exists",
-            detail=f"Nothing was written: {', '.join(existing)} would be overwritten.",
+            detail=f"Nothing was written. In the way: {in_the_way}.",
             hint="Choose another directory, or move the files away.",
         )
     try:

@@ -46,6 +46,7 @@ def run_publish(lake: Lake, names: Sequence[str] | None, output: Output, progres
     # Subscriptions of the same tables follow each other, so that the diffs that one reads are still cached for the next.
     wanted = [name for group in lake.subscriptions.together(names) for name in group]
     defined = lake.definitions.definitions()
+    output.begin(COLUMNS)
     what = wanted[0] if len(wanted) == 1 else f"{len(wanted)} subscriptions and views"
     with progress.task(f"publishing {what}", unit="rows") as task:
         publishing = _Publishing(lake, output, task, stop, follow, len(wanted) > 1, frozenset(defined.views))

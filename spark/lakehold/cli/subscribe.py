@@ -60,14 +60,15 @@ def run_subscribe(  # noqa: PLR0913 - what it reads, where to, and how far
         for notice in opened.notices:
             output.notice(notice)
     chunks = opened.follow(stop) if follow else opened.chunks()
-    shown, waiting = 0, list[Row]()
+    waiting = list[Row]()
+    output.begin(opened.columns)
     with progress.task("subscribing", unit="rows") as task, readable():
         for chunk in itertools.chain(chunks, [None]):
             waiting += tuples(chunk.rows) if isinstance(chunk, OutputChunk) else []
             if len(waiting) >= _ROWS_TOGETHER or (waiting and not isinstance(chunk, OutputChunk)):
-                output.part(opened.columns, waiting, first=shown == 0)
+                output.part(opened.columns, waiting)
                 task.advance(len(waiting))
-                shown, waiting = shown + len(waiting), []
+                waiting = []
             if stop.is_set():
                 return follow
     return True
@@ -80,13 +81,12 @@ def _read(  # noqa: PLR0913 - as above
     resume = _stored(limits.resume_file)
     timeout_s = limits.timeout_s if follow else limits.timeout_s or 0.0
     reader = lake.read(text, resume=resume, max_rows=limits.max_rows, timeout=timeout_s, stop=stop)
-    shown = 0
+    output.begin(reader.columns)
     with progress.task("subscribing", unit="rows") as task:
         for batch in reader:
             for rows in (list(tuples(table)) for table in batch.tables() if table.num_rows):
-                output.part(reader.columns, rows, first=shown == 0)
+                output.part(reader.columns, rows)
                 task.advance(len(rows))
-                shown += len(rows)
                 if stop.is_set():
                     return follow  # The timestamp comes again, whole, with the next read.
             _store(limits.resume_file, reader.token)

@@ -97,7 +97,7 @@ def _table_of(asset: Any, catalog_name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Announced:
-    """The newest snapshot of each table that an event of `TABLES` has announced. Airflow keeps the event if its task succeeds.
+    """The newest snapshot of each table that an event of an alias has announced. Airflow keeps the event if its task succeeds.
 
     Attributes:
         newest: Id and commit time of the snapshot, by the table's full name. Ids are text, so that XCom can keep them.
@@ -108,16 +108,17 @@ class Announced:
     since_ms: int = 0
 
     @classmethod
-    def read(cls, inlet_events: Any, catalog_name: str, table_count: int) -> Announced:
+    def read(cls, inlet_events: Any, alias: AssetAlias, catalog_name: str, table_count: int) -> Announced:
         """Read the newest events, which are enough for several runs that change all tables.
 
         Args:
-            inlet_events: The inlet events of the context of a task that has `TABLES` as an inlet.
+            inlet_events: The inlet events of the context of a task that has `alias` as an inlet.
+            alias: `TABLES` or `OUTPUTS`.
             catalog_name: Name of the lake's catalog.
-            table_count: Number of the lake's tables.
+            table_count: Number of the lake's tables that events of `alias` announce.
         """
         limit = 4 * table_count + 50
-        events = list(inlet_events[TABLES].ascending(ascending=False).limit(limit))
+        events = list(inlet_events[alias].ascending(ascending=False).limit(limit))
         newest: dict[str, tuple[str, int]] = {}
         for event in events:
             table, extra = _table_of(event.asset, catalog_name), event.extra or {}

@@ -12,7 +12,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import lakehold
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, SettingsError
 
 if TYPE_CHECKING:
     from lakehold.lake import Lake
@@ -58,12 +58,22 @@ def _spark_remote() -> str | None:
     """Return the address in the connection, or None without one.
 
     It is what the hook of Airflow's provider for Spark returns, which would need `pyspark-client`: see `pyspark_conflict`.
+
+    Raises:
+        SettingsError: The connection names no host.
     """
     try:
         found = Connection.get(SPARK_CONNECTION)
     except AirflowNotFoundException:
         return None
+    if not found.host:
+        raise SettingsError(
+            f"Airflow's connection {SPARK_CONNECTION} has no host",
+            hint="Set the host to that of the Spark Connect server, such as sc://spark.example, or delete the connection.",
+        )
     port = f":{found.port}" if found.port else ""
     parameters = {"user_id": found.login, "token": found.password, "use_ssl": found.extra_dejson.get("use_ssl")}
-    given = "".join(f";{name}={quote(str(value))}" for name, value in parameters.items() if value not in (None, ""))
+    given = "".join(
+        f";{name}={quote(str(value), safe='')}" for name, value in parameters.items() if value not in (None, "")
+    )
     return f"sc://{found.host.removeprefix('sc://')}{port}/{given}"

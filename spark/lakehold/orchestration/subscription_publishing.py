@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from lakehold.definitions import name_of
-from lakehold.errors import DefinitionError, LakeholdError
-from lakehold.orchestration.assets import Changed
+from lakehold.errors import LakeholdError
+from lakehold.orchestration.assets import OUTPUTS, Announced, Changed
+from lakehold.orchestration.ingesting import changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
@@ -52,57 +53,56 @@ def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) 
         for hold in lake.holds.all()
         if hold.kept_by is not None
     }
-    due, changed = dict[str, None](), {*tables}
+    due, touched = dict[str, None](), {*tables}
     for name in (*defined.in_order(defined.views), *sorted(defined.subscriptions)):
         # A subscription without a hold has not begun, or lost its hold: publishing finds out which.
-        if not read.get(entries[name].object_id, changed).isdisjoint(changed):
+        if not read.get(entries[name].object_id, touched).isdisjoint(touched):
             due[name] = None
-            changed.add(name)
+            touched.add(name)
     return sorted(due)
 
 
-def publish_together(lake: Lake, subscriptions: Sequence[str]) -> Published:
+def announced_outputs(lake: Lake, inlet_events: Any) -> Announced:
+    """Read which snapshots of outputs and views were announced, from the inlet events of a task with `OUTPUTS` as an inlet."""
+    count = len(lake.definitions.definitions().all_derived)
+    return Announced.read(inlet_events, OUTPUTS, lake.settings.catalog_name, count)
+
+
+def publish_together(lake: Lake, subscriptions: Sequence[str], announced: Announced) -> Published:
     """Publish subscriptions and views one after the other; one that fails does not keep the others from being published."""
-    changed: list[Changed] = []
+    found: list[Changed] = []
     failed = []
     for name in subscriptions:
         try:
-            changed += publish(lake, name)
+            found += publish(lake, name, announced)
         except LakeholdError as error:
             log.error("subscription %s failed: %s", name, text_of(error))
             failed.append(name)
         except Exception:  # the task that retries it raises it
             log.exception("subscription %s failed", name)
             failed.append(name)
-    return Published(tuple(changed), tuple(failed))
+    return Published(tuple(found), tuple(failed))
 
 
-def publish(lake: Lake, subscription: str) -> list[Changed]:
-    """Publish a subscription, or refresh a view, until now; return its table if that changed the table."""
-    before = _newest_snapshot(lake, lake.definitions.definitions().derived(subscription).definition.into)
+def publish(lake: Lake, subscription: str, announced: Announced) -> list[Changed]:
+    """Publish a subscription, or refresh a view, until now; return its table if its rows may have changed.
+
+    Args:
+        lake: The lake.
+        subscription: Name of the subscription or view.
+        announced: The snapshots that were announced. The table is also returned for a later commit of another run or program.
+    """
     reports = lake.publish(subscription, _log)
     if not reports:
         log.info("nothing new for subscription %s", subscription)
+    touched = {report.table for report in reports}
+    below_ms = lake.subscriptions.published_below(subscription)
+    if below_ms is None:
         return []
-    last = reports[-1]
+    table = lake.definitions.definitions().derived(subscription).definition.into
     return [
-        Changed(
-            last.table,
-            last.snapshot_id,
-            last.position_ms,
-            mz_timestamp=last.position_ms - 1,
-            previous_snapshot_id=before,
-        )
+        replace(each, at_ms=below_ms, mz_timestamp=below_ms - 1) for each in changed(lake, [table], touched, announced)
     ]
-
-
-def _newest_snapshot(lake: Lake, table: str) -> int | None:
-    """Return the newest snapshot of a table; None if it has none, or if the table cannot be read, which publishing reports."""
-    try:
-        state = lake.tables.table_state(table)
-    except DefinitionError:
-        return None
-    return state.snapshot_id if state is not None else None
 
 
 def _log(report: PublishReport) -> None:

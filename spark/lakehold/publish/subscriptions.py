@@ -214,6 +214,15 @@ class Subscriptions:
         input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
         return DurableClient(name, followers, input_hold, self.store, self.settings, on_lapse)
 
+    def published_below(self, name: str) -> int | None:
+        """Return the timestamp below which (exclusive) the table of a subscription or view is complete; None: it has none.
+
+        Raises:
+            DefinitionError: There is no such subscription or view, or its table cannot be read.
+        """
+        published = self._output(self.definitions.definitions().derived(name)).published()
+        return published.position_ms if published is not None else None
+
     def overview(self) -> list[tuple[Any, ...]]:
         """Return a row of `COLUMNS` for each subscription, by name."""
         subscribers = {subscriber.subscriber_id: subscriber for subscriber in self.store.subscribers()}
