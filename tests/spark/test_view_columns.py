@@ -149,3 +149,57 @@ def test_a_view_stops_when_a_name_of_its_query_belongs_to_another_column(
         lake.sql(f"DROP MATERIALIZED VIEW {name}; CREATE MATERIALIZED VIEW {name} {clauses} AS {query}")
         lake.publish(name)
         assert lake.verify(name).is_equal
+
+
+STOPPING = {
+    "bi.bodies": ("SELECT id, to_json(struct(*)) AS body FROM shop.t", "came or went: shop.t.gone, shop.t.total"),
+    "bi.taxed": (
+        "SELECT id, price * 2 AS total, total + 1 AS tax FROM shop.t",
+        "uses for something else: shop.t.total",
+    ),
+    "bi.bought": (
+        "SELECT id FROM shop.t WHERE EXISTS (SELECT 1 FROM shop.u WHERE u_id = id)",
+        "uses for something else: shop.u.id",
+    ),
+    "bi.hashed": ("SELECT id, xxhash64(price) AS h FROM shop.t", "became wider: shop.t.price"),
+    "bi.texts": ("SELECT id, CAST(weight AS STRING) AS w FROM shop.t", "became wider: shop.t.weight"),
+}
+FOLLOWING = {
+    "bi.named": "SELECT id, price AS total FROM shop.t",
+    "bi.sums": "SELECT v, sum(price) AS total, max(weight) AS most, avg(weight) AS mean FROM shop.t GROUP BY v",
+    "bi.inner": "WITH x AS (SELECT * FROM shop.t) SELECT id, weight FROM x WHERE price > 0",
+}
+
+
+@pytest.mark.parametrize("follows", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_view_stops_when_changed_columns_give_its_older_rows_other_values(shop: Shop, *, follows: bool) -> None:
+    lake, stop = shop.lake, Event()
+    lake.sql("ALTER TABLE shop.t ADD COLUMNS (price INT, weight FLOAT, gone STRING)")
+    lake.sql("UPDATE shop.t SET price = id, weight = CAST(0.1 AS FLOAT), gone = 'g'")
+    lake.sql("CREATE TABLE shop.u (u_id BIGINT) USING iceberg; INSERT INTO shop.u VALUES (1)")
+    queries = {**{name: query for name, (query, _) in STOPPING.items()}, **FOLLOWING}
+    publishing = {}
+    for name, query in queries.items():
+        lake.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        publishing[name] = lake.publications(name, stop if follows else None)
+        next(publishing[name])
+        assert follows or not list(publishing[name])
+    lake.sql("""
+        ALTER TABLE shop.t DROP COLUMN gone;
+        ALTER TABLE shop.t ADD COLUMN total INT;
+        ALTER TABLE shop.t ALTER COLUMN price TYPE BIGINT;
+        ALTER TABLE shop.t ALTER COLUMN weight TYPE DOUBLE;
+        ALTER TABLE shop.u ADD COLUMN id BIGINT;
+        INSERT INTO shop.t VALUES (3, 'a', 3, 1.5, 7)
+    """)
+    for name in queries:
+        reports = publishing[name] if follows else lake.publications(name)
+        if name in FOLLOWING:
+            next(reports)
+            assert lake.verify(name).is_equal, name
+            continue
+        with pytest.raises(DefinitionError, match="has other columns than its table") as stopped:
+            next(reports)
+        assert stopped.value.code == "view-columns"
+        assert STOPPING[name][1] in stopped.value.detail
+        assert "No change shows that older rows have other values" in stopped.value.detail

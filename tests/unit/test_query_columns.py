@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
-from lakehold.subscribe.query_columns import query_columns
+from lakehold.sql.dialect import split
+from lakehold.sql.queries import parse_query
+from lakehold.subscribe.query_columns import QueryColumns, differences, from_text, query_columns, to_text
 from lakehold.subscribe.statement import Query
 
 TABLE = Schema(
@@ -57,3 +68,71 @@ def test_a_query_for_all_columns_reads_them(text: str) -> None:
 )
 def test_other_queries_read_what_they_name(text: str, names: set[str]) -> None:
     assert read(text) == {name: ALL[name] for name in names}
+
+
+def columns_of(query: Query, **types: IcebergType) -> QueryColumns:
+    fields = (NestedField(number, name, of) for number, (name, of) in enumerate(types.items()))
+    return query_columns(query, dict.fromkeys(("s.t", "s.u"), Schema(*fields)))
+
+
+def parsed(text: str) -> Query:
+    (statement,) = split(text)
+    return parse_query(statement, repeatable=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("SELECT id, v AS n FROM s.t", False),
+        ("SELECT id, v AS n, n + 1 AS m FROM s.t", True),
+        ("SELECT x.n FROM (SELECT v AS n FROM s.t) AS x", False),
+        ("SELECT n FROM (SELECT v AS n FROM s.t) AS x", False),
+        ("WITH x AS (SELECT v AS n FROM s.t) SELECT n FROM x", False),
+        ("SELECT v AS n FROM s.t GROUP BY n", True),
+        ("SELECT v AS n FROM s.t ORDER BY n LIMIT 1", True),
+        ("SELECT * FROM s.t", False),
+        ("SELECT *, v AS n FROM s.t", False),
+        ("WITH x AS (SELECT * FROM s.t) SELECT id FROM x", False),
+        ("SELECT DISTINCT * FROM s.t", False),
+        ("SELECT id FROM (SELECT DISTINCT * FROM s.t)", True),
+        ("SELECT id FROM (SELECT * FROM s.t UNION ALL SELECT * FROM s.u)", False),
+        ("SELECT id FROM (SELECT * FROM s.t UNION SELECT * FROM s.u)", True),
+        ("SELECT id FROM s.t NATURAL JOIN s.u", True),
+        ("SELECT id, to_json(struct(*)) AS body FROM s.t", True),
+        ("SELECT id, count(*) AS rows FROM s.t GROUP BY id", False),
+    ],
+)
+def test_a_new_column_ends_reading_if_the_query_takes_its_name_for_another_or_needs_all(
+    text: str, *, stops: bool
+) -> None:
+    query = parsed(text)
+    before = columns_of(query, id=LongType(), v=LongType())
+    after = columns_of(query, id=LongType(), v=LongType(), n=LongType())
+    assert bool(differences(query, from_text(to_text(before)), after)) == stops
+    assert not differences(query, from_text(to_text(after)), after)
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("SELECT id, f FROM s.t", False),
+        ("SELECT * FROM s.t WHERE f > 1 AND id IN (1, 2) OR f IS NULL", False),
+        (
+            "SELECT id AS a, sum(f), avg(f), max(f) AS m, count(DISTINCT f) FROM s.t GROUP BY id HAVING sum(f) > 1",
+            False,
+        ),
+        ("SELECT id, rank() OVER (PARTITION BY id ORDER BY f) FROM s.t", False),
+        ("SELECT t.id, u.f FROM s.t JOIN s.u ON t.f = u.f AND NOT t.id = u.id", False),
+        ("SELECT CASE WHEN f > 1 THEN 'a' END FROM s.t", False),
+        ("SELECT xxhash64(id) AS h FROM s.t", True),
+        ("SELECT id FROM s.t WHERE CAST(f AS STRING) = '0.1'", True),
+        ("SELECT id, sum(f * 2) FROM s.t GROUP BY id", True),
+        ("SELECT h FROM (SELECT id AS k FROM s.t) JOIN (SELECT hash(k) AS h FROM s.u) ON k = h", True),
+        ("SELECT to_json(struct(*)) FROM s.t", True),
+    ],
+)
+def test_a_wider_column_ends_reading_if_the_query_computes_from_it(text: str, *, stops: bool) -> None:
+    query = parsed(text)
+    before = columns_of(query, id=IntegerType(), f=FloatType())
+    after = columns_of(query, id=LongType(), f=DoubleType())
+    assert bool(differences(query, from_text(to_text(before)), after)) == stops

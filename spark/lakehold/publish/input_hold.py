@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -137,13 +137,12 @@ class InputHold:
         hint = f"{self.hint} {self.avoided_by}".strip()
         return SubscriberLapsed(f"{self.what} has fallen behind what is kept", detail=detail, hint=hint)
 
-    def columns_moved(self, names: Sequence[str]) -> SubscriberLapsed:
-        """Return the error of a subscriber that cannot read on, because `names` belong to other columns than it has read."""
+    def columns_moved(self, changed: str) -> SubscriberLapsed:
+        """Return the error of a subscriber that cannot read on, because columns that it has read have changed."""
         return SubscriberLapsed(
             f"{self.what} has read other columns than its tables have now",
             code="subscriber-columns",
-            detail=f"Other columns have these names now: {', '.join(names)}. Those that it has read were dropped or renamed, and "
-            "no change shows that rows have other values since.",
+            detail=changed,
             hint=self.hint,
         )
 

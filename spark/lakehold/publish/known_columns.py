@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from lakehold.errors import LakeholdError
-from lakehold.subscribe.query_columns import QueryColumns, joined, moved_names
+from lakehold.subscribe.query_columns import QueryColumns, differences, joined
 from lakehold.subscribe.subscription_opening import Opened
 
 
 class KnownColumns:
-    """The columns of the tables that a subscriber has read, by name. A name that belongs to another column ends its reading.
+    """The columns of the tables that a subscriber has read, by name. Reading ends if older rows may have other values now.
 
     Args:
-        refused: Makes the error of names, with their table, that belong to other columns.
+        refused: Makes the error from the text that says what has changed.
 
     Attributes:
         columns: The columns, to be set to those that were stored with its position before it reads on, and to none before it
             starts over.
     """
 
-    def __init__(self, refused: Callable[[Sequence[str]], LakeholdError]) -> None:
+    def __init__(self, refused: Callable[[str], LakeholdError]) -> None:
         self._refused = refused
         self.columns: QueryColumns = {}
 
@@ -28,9 +28,9 @@ class KnownColumns:
         """Check the columns of a SUBSCRIBE before it is read, and add them.
 
         Raises:
-            LakeholdError: A name belongs to another column than the subscriber knows.
+            LakeholdError: The columns are not those that the subscriber knows, and older rows may have other values now.
         """
         now = opened.read_columns
-        if moved := moved_names(self.columns, now):
-            raise self._refused(moved)
+        if changed := differences(opened.subscription.statement.relation, self.columns, now):
+            raise self._refused(changed)
         self.columns = joined(self.columns, now)

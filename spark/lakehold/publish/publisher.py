@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
@@ -163,9 +163,9 @@ class Publisher(ABC):
         """Return whether a lapse is answered with a new snapshot."""
         return self._entry.definition.on_lapse is OnLapse.RESNAPSHOT
 
-    def _columns_moved(self, names: Sequence[str]) -> LakeholdError:
-        """Return the error of `names` that belong to other columns than those which are published."""
-        return self._input_hold.columns_moved(names)
+    def _columns_moved(self, changed: str) -> LakeholdError:
+        """Return the error of columns that are not those which are published."""
+        return self._input_hold.columns_moved(changed)
 
     def _open(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE where the table ends, and move its hold there; also return the epoch of this process.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -116,11 +116,8 @@ class ViewPublisher(MergingPublisher):
         self._output.prepare(opened.subscription.relation.columns, opened.read_columns, filled)
         return opened, epoch
 
-    def _columns_moved(self, names: Sequence[str]) -> LakeholdError:
-        return other_columns(
-            self._output.full_name,
-            f"Other columns have these names now: {', '.join(names)}. Those that the view shows were dropped or renamed.",
-        )
+    def _columns_moved(self, changed: str) -> LakeholdError:
+        return other_columns(self._output.full_name, changed)
 
     def _refreshes(
         self, follower: Follower, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int

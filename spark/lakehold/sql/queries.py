@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlglot import Token, exp
 
 from lakehold.errors import StatementError
+from lakehold.sql.column_reading import column_uses
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import StatementText
 from lakehold.sql.group_key import group_key
@@ -58,7 +59,8 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
     plain = plain_select(query) if offset is not None else None
     plan = incremental_plan(query, tables, lambda written: parse_query(written, repeatable=False))
     key = () if isinstance(plan, Whole) else group_key(query.tree)
-    return Query(written.text, tables, offset, plain, plan, key)
+    uses = column_uses(query.tree, {table.start: table.full_name for table in tables})
+    return Query(written.text, tables, offset, plain, plan, key, uses)
 
 
 def missing_namespace(cursor: Cursor, token: Token) -> StatementError:

@@ -1,24 +1,34 @@
 """The columns that a SUBSCRIBE reads, by Iceberg's field ids: a name may come to belong to another column.
 
 A statement names columns, and diffs find them by their ids. So if a column is dropped and added again, or two are renamed into
-each other, no diff says that the statement has other values now. A reader that continues compares the columns first.
+each other, no diff says that the statement has other values now. Nor does one if a query computes from a column that became
+wider. A reader that continues compares the columns first.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.types import DecimalType, FloatType, IntegerType
 
 from lakehold.spark_sql import quoted
+from lakehold.subscribe.column_uses import ColumnUses
 from lakehold.subscribe.statement import Query
 
 QUERY_COLUMNS = "lakehold.query-columns"
 """Property of the table of a view or subscription: the field ids of the columns that it has read, by table and name."""
 
+_WIDENING = (IntegerType, FloatType, DecimalType)
+"""The types that can become wider."""
+
+_TYPED = ": "
+
 QueryColumns = Mapping[str, Mapping[str, int]]
+"""Field ids by table, and by the column's name in lowercase. If values that the query computes depend on the type of
+a column that can become wider, its id stands by `name: type`, too."""
 
 _ALL_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(
@@ -41,9 +51,18 @@ def query_columns(relation: str | Query, tables: Mapping[str, Schema]) -> QueryC
         ids: dict[str, int] = {}
         for field in schema.fields:
             if reads_all or _is_named(field.name, query):
-                ids |= {name.lower(): field_id for name, field_id in index_by_name(Schema(field)).items()}
+                is_computed = isinstance(relation, Query) and relation.uses.computes_from(field.name)
+                ids |= _ids(Schema(field), is_computed=is_computed)
         found[table] = ids
     return found
+
+
+def _ids(schema: Schema, *, is_computed: bool) -> Iterator[tuple[str, int]]:
+    for name, field_id in index_by_name(schema).items():
+        yield name.lower(), field_id
+        of = schema.find_type(field_id)
+        if is_computed and isinstance(of, _WIDENING):
+            yield f"{name.lower()}{_TYPED}{of}", field_id
 
 
 def to_text(columns: QueryColumns) -> str:
@@ -58,18 +77,46 @@ def from_text(text: str | None) -> QueryColumns:
 
 
 def joined(before: QueryColumns, now: QueryColumns) -> QueryColumns:
-    """Return the columns of both; a name that both have belongs to the column of `before`."""
-    return {table: {**now.get(table, {}), **before.get(table, {})} for table in (*before, *now)}
+    """Return the columns of both, between which there are no `differences`."""
+    return {table: {**before.get(table, {}), **now.get(table, {})} for table in (*before, *now)}
 
 
-def moved_names(before: QueryColumns, now: QueryColumns) -> list[str]:
-    """Return the names, with their table, that belong to other columns now than `before`."""
-    return [
-        f"{table}.{name}"
-        for table, ids in before.items()
-        for name, field_id in ids.items()
-        if now.get(table, {}).get(name, field_id) != field_id
-    ]
+def differences(relation: str | Query, before: QueryColumns, now: QueryColumns) -> str:
+    """Describe why rows that a subscriber has may have other values now, though no diff shows it; empty if they have not.
+
+    Args:
+        relation: What the SUBSCRIBE reads.
+        before: The columns that the subscriber knows.
+        now: The columns that the tables have.
+    """
+    uses = relation.uses if isinstance(relation, Query) else ColumnUses()
+    moved, taken, other, wider = [], [], [], []
+    for table, known in before.items():
+        ids = now.get(table, {})
+        moved += [f"{table}.{name}" for name in known.keys() & ids.keys() if known[name] != ids[name]]
+        taken += [f"{table}.{name}" for name in ids.keys() - known.keys() if (table, name) in uses.unqualified]
+        wider += [f"{table}.{name}" for name in map(_typed_name, known.keys() - ids.keys()) if name in ids]
+        if uses.needs_all:
+            other += [f"{table}.{name}" for name in known.keys() ^ ids.keys() if not _typed_name(name)]
+    for names, reason in (
+        (moved, "Other columns have these names now: {}. Those that were read were dropped or renamed"),
+        (taken, "New columns have names that the query uses for something else: {}"),
+        (
+            other,
+            "Columns came or went: {}. The query has a * inside an expression, a NATURAL JOIN or DISTINCT over a *",
+        ),
+        (wider, "Columns from which the query computes values became wider: {}"),
+    ):
+        if names:
+            return (
+                f"{reason.format(', '.join(sorted(names)))}. No change shows that older rows have other values since."
+            )
+    return ""
+
+
+def _typed_name(name: str) -> str:
+    """Return the column of `name: type`; empty for the name of a column."""
+    return name.rpartition(_TYPED)[0]
 
 
 def _is_named(name: str, query: str) -> bool:

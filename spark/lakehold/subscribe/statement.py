@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lakehold.errors import DefinitionError
 from lakehold.nearest import did_you_mean
 from lakehold.spark_sql import quoted, spliced
+from lakehold.subscribe.column_uses import ColumnUses
 from lakehold.subscribe.incremental_plan import Plan, Whole
 from lakehold.subscribe.plain_select import PlainSelect
 from lakehold.timeline.as_of import LATEST, AsOf
@@ -44,6 +45,7 @@ class Query:
         plain: The query's content, if it only selects columns and compares them with constants.
         plan: How the changes of its result are found.
         key: Columns of which each row of its result has other values; empty if none are known.
+        uses: How it uses columns of its tables.
     """
 
     text: str
@@ -52,6 +54,7 @@ class Query:
     plain: PlainSelect | None = None
     plan: Plan = field(default_factory=lambda: Whole("it was not planned"), repr=False)
     key: tuple[str, ...] = field(default=(), repr=False)
+    uses: ColumnUses = field(default_factory=ColumnUses, repr=False)
 
     def over(self, tables: Mapping[str, str], views: Mapping[str, str] | None = None, columns: str = "") -> str:
         """Rewrite the text to read other relations.
