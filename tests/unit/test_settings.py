@@ -241,6 +241,7 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
                 ".uri": "jdbc:postgresql://db:5433/cat",
                 ".jdbc.user": "me",
                 ".jdbc.password": "p@ss",
+                ".jdbc.tcpKeepAlive": "true",
                 ".warehouse": "s3://b/lake",
             },
             id="postgresql",
@@ -274,7 +275,12 @@ def test_secrets_come_from_the_environment_when_they_are_needed(monkeypatch: pyt
                 "uri": "https://catalog:8181",
                 "warehouse": "s3://b/lake",
             },
-            {".type": "rest", ".uri": "https://catalog:8181", ".warehouse": "s3://b/lake"},
+            {
+                ".type": "rest",
+                ".uri": "https://catalog:8181",
+                ".warehouse": "s3://b/lake",
+                ".rest.client.socket-timeout-ms": "15000",
+            },
             id="rest",
         ),
         pytest.param(

@@ -21,6 +21,9 @@ BUSY_TIMEOUT_MS = 30_000
 _PYTHON = "py-"
 """The beginning of the names of properties that only PyIceberg reads."""
 
+TIMEOUT_MS = f"{_PYTHON}timeout-ms"
+"""The property that limits how long the catalog may take to answer PyIceberg."""
+
 _REST_CATALOG = "lakehold.iceberg.rest_catalog.AnyTypeRestCatalog"
 
 
@@ -59,7 +62,8 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     if "type" in settings.catalog_properties:
         of_kind.pop("py-catalog-impl")
     store = store_properties(settings)
-    return {"warehouse": settings.warehouse, **of_kind, **store, **settings.catalog_properties}
+    own = {"warehouse": settings.warehouse, TIMEOUT_MS: str(settings.upstream_timeout_ms)}
+    return {**own, **of_kind, **store, **settings.catalog_properties}
 
 
 def spark_catalog_conf(settings: Settings) -> dict[str, str]:
@@ -68,7 +72,7 @@ def spark_catalog_conf(settings: Settings) -> dict[str, str]:
     `cache-enabled=false`, because a cached table hides commits of other processes.
     """
     uri = settings.catalog_uri
-    of_kind = {"type": "rest", "uri": uri} if is_rest(uri) else _jdbc(make_url(uri)) | java_file_io(settings)
+    of_kind = _rest(settings) if is_rest(uri) else _jdbc(make_url(uri)) | java_file_io(settings)
     own = {"warehouse": settings.warehouse, "cache-enabled": "false", **of_kind, **store_properties(settings)}
     properties = own | settings.catalog_properties
     prefix = f"spark.sql.catalog.{settings.catalog_name}"
@@ -88,6 +92,12 @@ def _sqlalchemy(url: URL) -> dict[str, str]:
     }
 
 
+def _rest(settings: Settings) -> dict[str, str]:
+    timeout_ms = str(settings.upstream_timeout_ms)
+    limits = {f"rest.client.{name}-timeout-ms": timeout_ms for name in ("connection", "socket")}
+    return {"type": "rest", "uri": settings.catalog_uri, **limits}
+
+
 def _jdbc(url: URL) -> dict[str, str]:
     _refuse_unknown_parameters(url)
     properties = {"type": "jdbc", "jdbc.schema-version": "V1"}
@@ -98,7 +108,9 @@ def _jdbc(url: URL) -> dict[str, str]:
     port = f":{url.port}" if url.port else ""
     parameters = urlencode(_of_pgjdbc(url), quote_via=quote, safe="")
     uri = f"jdbc:{url.get_backend_name()}://{place}{port}/{url.database or ''}"
-    properties |= {"uri": f"{uri}?{parameters}" if parameters else uri}
+    # A time limit for answers would not be safe: Iceberg repeats a commit whose answer did not come, takes its own first commit
+    # for a conflict, and deletes the files of it.
+    properties |= {"uri": f"{uri}?{parameters}" if parameters else uri, "jdbc.tcpKeepAlive": "true"}
     if url.username:
         properties["jdbc.user"] = url.username
     if url.password:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import orjson
 from pydantic import ValidationError
 from pyiceberg.catalog.rest import Endpoints, RestCatalog, TableResponse
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
+from requests import Session
 
 from lakehold.iceberg.metrics import count_response
 from lakehold.iceberg.other_types import with_other_types
+from lakehold.iceberg.properties import TIMEOUT_MS
 
 
 class AnyTypeRestCatalog(RestCatalog):
-    """A `RestCatalog` for tables with types that PyIceberg does not know, whose requests are counted."""
+    """A `RestCatalog` for tables with types that PyIceberg does not know, whose requests are counted and have a time limit."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._session.hooks["response"].append(count_response)
+
+    def _config_headers(self, session: Session) -> None:
+        """Prepare a session before its first request, which may be one for a token."""
+        super()._config_headers(session)
+        timeout_s = int(self.properties[TIMEOUT_MS]) / 1000
+        session.request = partial(session.request, timeout=timeout_s)  # type: ignore[method-assign]
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table.

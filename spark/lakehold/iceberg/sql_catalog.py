@@ -23,10 +23,11 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, and_, event, or_, select, union, update
 
-from lakehold.iceberg import metadata_files
+from lakehold.iceberg import catalog_deadlines, metadata_files
 from lakehold.iceberg.attempts import MALFORMED
 from lakehold.iceberg.metadata_files import MetadataFile
 from lakehold.iceberg.metrics import count_statement
+from lakehold.iceberg.properties import TIMEOUT_MS
 
 REMEMBERED_BYTES = 128 * 2**20
 """Size of the cached metadata files, the last one of each table: thousands of small ones, or dozens with a day's snapshots."""
@@ -54,6 +55,12 @@ class RememberingSqlCatalog(SqlCatalog):
         event.listen(self.engine, "before_cursor_execute", count_statement)
         self._seen: LRUCache[Identifier, MetadataFile] = LRUCache(REMEMBERED_BYTES, _size)
         self._seeing = threading.Lock()
+
+    def _init_catalog(self) -> None:
+        """Create the tables of the catalog, with time limits from the first connection on."""
+        if self.engine.dialect.name == "postgresql":
+            catalog_deadlines.limit(self.engine, int(self.properties[TIMEOUT_MS]) / 1000)
+        super()._init_catalog()
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table.

@@ -239,6 +239,6 @@ def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:
     return SettingsError(
         f'the lake in "{settings.warehouse}" cannot be opened',
         code="lake-unreachable",
-        detail=f'Its catalog "{shown}" answered: {reason}',
+        detail=f'Its catalog "{shown}" failed: {reason}',
         hint="Check catalog_uri and warehouse, and that both can be written from here.",
     )
