@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehold.ingest import batch_size
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.conftest import LakeFactory
 from tests.numbered_shop import BATCH, NumberedShop

@@ -12,7 +12,8 @@ from lakehold.model.reserved_namespaces import is_reserved, refuse_reserved
 from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.settings import Settings
 from lakehold.state.holds import HeldTable, Hold
-from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import Timelines
 from lakehold.times import iso
 
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from lakehold.definitions import full_name_text, name_of, object_text
+from lakehold.definitions import name_of
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Stop
 from lakehold.nearest import did_you_mean
+from lakehold.object_names import full_name_text, object_text
 from lakehold.state.holds import HeldTable, Hold, Holds
 from lakehold.state.subscribers import SubscriberKind
 from lakehold.timeline.stops import first_in_sync

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from lakehold.definitions import Table, object_text
+from lakehold.definitions import Table
 from lakehold.errors import (
     ConnectorError,
     LakeholdError,
@@ -26,6 +26,7 @@ from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
+from lakehold.object_names import object_text
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
 from lakehold.upstream.capture_steps import RecordMembers, RecordShapes, RestartConnector, Steps

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from pyspark.sql import SparkSession
 from tenacity import Retrying, stop_after_attempt
 
-from lakehold.definitions import Table, full_name_text, object_text
+from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.types import ColumnType, spark_text
@@ -32,6 +32,7 @@ from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import TableProgress
 from lakehold.model.summary_keys import SOURCE_PROPERTY
+from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
 
