@@ -123,23 +123,22 @@ class Timelines:
 
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
         # Read the frontiers before the table's metadata: so the metadata contains all batches that were committed below `upper`.
-        frontier = _fed_frontier(name, defined, readers) if name in defined.tables else None
+        fed = _fed(name, defined, readers) if name in defined.tables else None
         if name in defined.views:
             return self._view_timeline(defined.views[name])
         clock_ms = self.clock()
         state = self.tables.table_state(name)
         if state is None:
             raise self._missing(name, defined)
-        if frontier is None:
+        if fed is None:
             found = versions(state.table, None)
             since_ms = found[0].mz_timestamp if found else state.table.metadata.last_updated_ms
             return Timeline(name, state.table, None, found, since_ms, clock_ms - self.foreign_lag_ms)
-        source, complete_ms, upper_ms, stops = frontier
-        found, since_ms = versions(state.table, source), complete_ms
+        found, since_ms = versions(state.table, fed.source), fed.complete_ms
         if found and not begins_empty(state.table, found[0]):
             since_ms = max(since_ms, found[0].mz_timestamp)
-        since_ms = first_in_sync(stops, since_ms)
-        return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms, stops)
+        since_ms = first_in_sync(fed.stops, since_ms)
+        return Timeline(name, state.table, fed.source, found, since_ms, fed.upper_ms, fed.complete_ms, fed.stops)
 
     def _view_timeline(self, entry: Entry[MaterializedView]) -> Timeline:
         """Build the timeline of a view: it is readable from its first refresh, up to where it is refreshed.
@@ -190,10 +189,25 @@ class Timelines:
         )
 
 
-def _fed_frontier(
-    name: str, defined: Definitions, readers: Callable[[str], Readers]
-) -> tuple[str, int, int, tuple[Stop, ...]]:
-    """Return the source that feeds a table, when its first connector snapshot was complete, its `upper`, and its stops.
+@dataclass(frozen=True)
+class _Fed:
+    """A table that a source feeds, as the readers of the source know it.
+
+    Attributes:
+        source: The source.
+        complete_ms: When the first connector snapshot was complete.
+        upper_ms: First timestamp that is not readable yet.
+        stops: Time ranges in which the table was stopped.
+    """
+
+    source: str
+    complete_ms: int
+    upper_ms: int
+    stops: tuple[Stop, ...]
+
+
+def _fed(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> _Fed:
+    """Return what is known of a table that a source feeds.
 
     Raises:
         NotReadable: The first connector snapshot is not complete.
@@ -202,7 +216,7 @@ def _fed_frontier(
     if found is not None:
         progress, upper_ms = found
         if progress.since_ms is not None:
-            return source, progress.since_ms, upper_ms, progress.stops
+            return _Fed(source, progress.since_ms, upper_ms, progress.stops)
     raise NotReadable(
         f'"{name}" is not readable yet',
         detail=f'Its first snapshot from source "{source}" is not complete.',
