@@ -18,12 +18,12 @@ ADDRESSES = {
 
 PRINTS_ADDRESSES = """
 import json, os, sys
-from lakehold.orchestration.lakes import _spark_remote
+from lakehold.orchestration.lakes import spark_remote
 
-found = [_spark_remote()]
+found = [spark_remote()]
 for connection in json.loads(sys.argv[1]):
     os.environ["AIRFLOW_CONN_LAKEHOLD_SPARK"] = connection
-    found.append(_spark_remote())
+    found.append(spark_remote())
 print(json.dumps(found))
 """
 

@@ -37,8 +37,10 @@ from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
 
-_INSPECT_EVERY_S = 10.0
-_WHILE_BUSY_S = 1.0
+INSPECT_EVERY_S = 10.0
+"""Seconds between two inspections of a source while it is ingested."""
+WHILE_BUSY_S = 1.0
+"""Seconds until the next one if another process was changing the source."""
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 _CALM_S = 60.0
@@ -63,10 +65,10 @@ class _ReconcileSchedule:
         now_s = time.monotonic()
         if now_s >= self.forgotten_s:
             self.failures = 0
-        self.next_s = now_s + _INSPECT_EVERY_S
+        self.next_s = now_s + INSPECT_EVERY_S
 
     def found_busy(self) -> None:
-        self.next_s = time.monotonic() + _WHILE_BUSY_S
+        self.next_s = time.monotonic() + WHILE_BUSY_S
 
     def failed(self) -> float:
         """Lengthen the pause, and return the seconds until the next try."""
