@@ -62,8 +62,7 @@ class ViewTable(MergedTable):
             # The files are ordered by the key, and so found by it, whether it is unique or not.
             key = spelt(self._view.key, wanted)
             statements = self._create_statements(key, wanted, {SOURCE_PROPERTY: self._object_id, **properties})
-            namespace = self._name.rsplit(".", 1)[0]
-            evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, namespace))
+            evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, is_new=True))
             return
         if self._view.unique_key and (count := int(state.properties.get(KEY_VIOLATIONS, 0))):
             raise _kept(self.full_name, count)
