@@ -16,7 +16,8 @@ from lakehold.model.readers import Intent, Readers, Stop, TableProgress
 from lakehold.state.batch_protocol import Batch, BatchStore
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState
-from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import Timelines
 
 START_MS = 1_700_000_000_000
 LAG_MS = 1_000

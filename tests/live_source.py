@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.stack import ConnectClient, publication_sql
 from lakehold.stack.connectors import ValueFormat

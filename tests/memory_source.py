@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from lakehold.definitions import Envelope, FormatType, Table
 from lakehold.ingest.arriving_records import TableArrival
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds
 from lakehold.ingest.planning import Planner
 from lakehold.ingest.read.kafka import KafkaReader

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from tests import recorded_files
 

@@ -16,7 +16,7 @@ import psycopg
 
 from lakehold.servers import HOST, lifecycle
 from lakehold.servers.server_directory import make_directory
-from lakehold.stack.parts.postgres import Postgres, _as_server_user, _server_user, binary_directory
+from lakehold.stack.parts.postgres import Postgres, as_server_user, binary_directory, server_user
 from lakehold.upstream.connector_config import LOG_PREFIX
 from tests.stack_fixtures import free_ports
 from tests.waiting import wait_for
@@ -127,10 +127,10 @@ class ReplicatedServer:
     def _copy(self) -> None:
         address, data = self.primary.addresses.postgres(), self.standby.folder / "data"
         self.standby.folder.mkdir()
-        if (user := _server_user()) is not None:
+        if (user := server_user()) is not None:
             os.chown(self.standby.folder, user.pw_uid, user.pw_gid)
         copy = [str(binary_directory() / "pg_basebackup"), "-d", address, "-D", str(data), "-C", "-S", _STANDBY_SLOT]
-        subprocess.run(_as_server_user(copy), cwd="/", check=True, capture_output=True)
+        subprocess.run(as_server_user(copy), cwd="/", check=True, capture_output=True)
         (data / "standby.signal").touch()
         info = psycopg.conninfo.conninfo_to_dict(address)
         address_of_primary = {

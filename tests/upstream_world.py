@@ -46,7 +46,6 @@ from lakehold.upstream.connector_config import Login, SideTopics, json
 from lakehold.upstream.failover_steps import CopySlot, TakeLog
 from lakehold.upstream.found import (
     ABSENT,
-    NO_SNAPSHOT,
     OPERATIONS,
     PLAIN,
     Found,
@@ -54,13 +53,12 @@ from lakehold.upstream.found import (
     FoundDatabase,
     FoundPublication,
     FoundRelation,
-    FoundRepeat,
     FoundSignals,
     FoundSignalTable,
-    FoundSnapshot,
 )
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.found_log import FoundFailover, FoundLog
+from lakehold.upstream.found_snapshots import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 from lakehold.upstream.silent_changes import Shape
 from lakehold.upstream.wanted import InLake, Wanted, wanted
 from tests.upstream_meddling import Meddled

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehold.holds.commands import HoldCommands
     from lakehold.holds.roles import RoleCommands
     from lakehold.ingest.backfill import BackfillReport
-    from lakehold.ingest.batch import BatchReport
+    from lakehold.ingest.batch_report import BatchReport
     from lakehold.ingest.several_sources import Progressed
     from lakehold.ingest.side_by_side import Lanes
     from lakehold.maintenance.maintain import MaintenanceReport
@@ -192,7 +192,7 @@ class Lake(LakeChanges):
             SourceBusy: Another process ingests the source.
             UpstreamUnavailable: Broker, registry or files do not answer; the next call finishes a batch that has begun.
         """
-        from lakehold.ingest.batch import Batches
+        from lakehold.ingest.batch_report import Batches
 
         reports = Batches()
         for report in self.batches_of(source):

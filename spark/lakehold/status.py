@@ -14,7 +14,7 @@ from lakehold.model.readers import Waiting
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.subscriptions import VIEW_COLUMNS
 from lakehold.sql.result import Result
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from lakehold.times import iso
 
 COLUMNS = (

@@ -14,7 +14,7 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake, connect
 from tests import recorded_files
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_record, struct

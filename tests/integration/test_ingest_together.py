@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.read.kafka import KafkaReader
 from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.lake import Lake

@@ -11,8 +11,8 @@ from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.log_positions import LogPosition
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
+from lakehold.upstream.found_snapshots import FoundSnapshot
 from lakehold.upstream.journal import (
     Journal,
     new_signal_id,

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 @pytest.fixture(autouse=True)
 def _inspects_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make each ingest inspect the connector."""
-    monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
-    monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
+    monkeypatch.setattr(sources, "INSPECT_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "WHILE_BUSY_S", 0.0)
 
 
 def codes(failed: Iterable[SourceFailed]) -> set[str]:

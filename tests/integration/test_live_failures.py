@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from lakehold import stack as lakehold_stack
 from lakehold.errors import LakeholdError, UpstreamUnavailable
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from tests.conftest import LakeFactory
 from tests.kafka_broker import Broker

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakehold import stack as lakehold_stack
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from tests.conftest import LakeFactory
 from tests.live_connector import kill_connect, position_of, set_back
 from tests.live_source import LiveSource

@@ -22,7 +22,7 @@ from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRela
 from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.lost_values import lossy_columns
-from lakehold.upstream.postgres import Names, PostgresUpstream, _table
+from lakehold.upstream.postgres import Names, PostgresUpstream
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack
@@ -167,7 +167,8 @@ def test_the_right_of_the_user_to_read_a_table_is_found(postgres_server: Postgre
         connection.execute("CREATE ROLE reads LOGIN PASSWORD 'x'")
         connection.execute("CREATE SCHEMA closed")
         for table in ("public.may", "public.may_not", "closed.may"):
-            connection.execute(psycopg.sql.SQL("CREATE TABLE {} (id int PRIMARY KEY)").format(_table(table)))
+            name = psycopg.sql.Identifier(*table.split("."))
+            connection.execute(psycopg.sql.SQL("CREATE TABLE {} (id int PRIMARY KEY)").format(name))
         connection.execute("GRANT SELECT ON public.may, closed.may TO reads")
     upstream = PostgresUpstream(replace(login, user="reads", password="x"), _TIMEOUT_S)
     found = upstream.relations(["public.may", "public.may_not", "closed.may"])

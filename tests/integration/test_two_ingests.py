@@ -15,7 +15,7 @@ import pytest
 
 from lakehold.errors import LeaseLost, SourceBusy
 from lakehold.failpoints import Point
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.write import apply, merge
 from lakehold.lake import Lake
 from lakehold.state.batch_protocol import BatchStore

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.rules import (
-    Frontier,
-    Frontiers,
+    HeldWindow,
+    HeldWindows,
     advanced,
     begin_waiting,
     created,
@@ -51,9 +51,9 @@ class World:
         self.since[table] = max(self.since[table], min([self.retained(table), *held]))
 
     @property
-    def frontiers(self) -> Frontiers:
+    def windows(self) -> HeldWindows:
         return {
-            name: Frontier(HeldTable(name, name), self.since[name], self.upper[name], self.retained(name))
+            name: HeldWindow(HeldTable(name, name), self.since[name], self.upper[name], self.retained(name))
             for name in TABLES
         }
 
@@ -127,9 +127,9 @@ def take(world: World, step: tuple[object, ...]) -> None:
             world.expire(table)
         case "create", str(name), set(tables), at:
             new = hold(name, tuple(sorted(map(str, tables))), at if isinstance(at, int) else None)
-            world.holds = created(world.holds, new, world.frontiers)
+            world.holds = created(world.holds, new, world.windows)
         case "advance", str(name), to:
-            world.holds = advanced(world.holds, name, to if isinstance(to, int) else None, world.frontiers)
+            world.holds = advanced(world.holds, name, to if isinstance(to, int) else None, world.windows)
         case "rename", str(name), str(new):
             world.holds = renamed(world.holds, name, new)
         case "drop", str(name):
@@ -137,7 +137,7 @@ def take(world: World, step: tuple[object, ...]) -> None:
         case "together", list(changes):
             world.holds = together(world.holds, changes)
         case _:
-            world.holds = forced(world.holds, world.frontiers)
+            world.holds = forced(world.holds, world.windows)
 
 
 def together(holds: Holds, changes: list[tuple[str, ...]]) -> Holds:
@@ -192,7 +192,7 @@ def test_an_enforced_lag_is_kept_and_records_the_former_time_of_the_hold(script:
     for step in script:
         if allowed(world, step):
             take(world, step)
-    for before, after in zip(world.holds, forced(world.holds, world.frontiers), strict=True):
+    for before, after in zip(world.holds, forced(world.holds, world.windows), strict=True):
         least = min(world.upper[table.full_name] for table in after.tables)
         assert before.at_ms is not None
         assert after.at_ms is not None
@@ -205,17 +205,17 @@ def test_an_enforced_lag_is_kept_and_records_the_former_time_of_the_hold(script:
 
 def test_without_a_time_a_hold_takes_the_first_at_which_all_its_tables_are_readable() -> None:
     world = World(since={"s.a": 10, "s.b": 14, "s.c": 12})
-    ((made),) = created((), hold("h", ("s.a", "s.b")), world.frontiers)
+    ((made),) = created((), hold("h", ("s.a", "s.b")), world.windows)
     assert made.at_ms == 14
 
 
 def test_advance_without_a_time_goes_to_the_retained_time_of_all_tables_and_never_back() -> None:
     world = World(upper={"s.a": 30, "s.b": 40, "s.c": 20})
     held = (hold("h", ("s.a", "s.b"), 10),)
-    (moved,) = advanced(held, "h", None, world.frontiers)
+    (moved,) = advanced(held, "h", None, world.windows)
     assert moved.at_ms == 40 - 1 - world.retention
     later = (hold("h", ("s.a",), 50),)
-    assert advanced(later, "h", None, world.frontiers) == later
+    assert advanced(later, "h", None, world.windows) == later
 
 
 def test_a_hold_goes_back_only_where_another_holds_all_of_its_tables() -> None:
@@ -223,13 +223,13 @@ def test_a_hold_goes_back_only_where_another_holds_all_of_its_tables() -> None:
     pair = hold("pair", ("s.a", "s.b"), 50)
     of_a = hold("of_a", ("s.a",), 20)
     with pytest.raises(NotReadable) as refused:
-        advanced((pair, of_a), "pair", 30, world.frontiers)
+        advanced((pair, of_a), "pair", 30, world.windows)
     assert 'Retention keeps "s.b" from 91' in refused.value.detail
     of_b = hold("of_b", ("s.b",), 25)
-    after = advanced((pair, of_a, of_b), "pair", 30, world.frontiers)
+    after = advanced((pair, of_a, of_b), "pair", 30, world.windows)
     assert [h.at_ms for h in after] == [30, 20, 25]
     with pytest.raises(NotReadable) as refused:
-        advanced((pair, of_a, of_b), "pair", 24, world.frontiers)
+        advanced((pair, of_a, of_b), "pair", 24, world.windows)
     assert 'Others hold "s.a": "of_a" at 20.' in refused.value.detail
     assert 'Others hold "s.b": "of_b" at 25.' in refused.value.detail
     assert refused.value.hint == "Choose 25 or later."
@@ -237,18 +237,18 @@ def test_a_hold_goes_back_only_where_another_holds_all_of_its_tables() -> None:
 
 def test_a_hold_may_begin_in_the_future_and_an_advance_by_hand_ends_an_enforced_one() -> None:
     world = World()
-    (made,) = created((), hold("h", ("s.a",), 1_000), world.frontiers)
+    (made,) = created((), hold("h", ("s.a",), 1_000), world.windows)
     assert made.at_ms == 1_000
-    (moved,) = advanced((replace(made, at_ms=12, forced_from_ms=11),), "h", 13, world.frontiers)
+    (moved,) = advanced((replace(made, at_ms=12, forced_from_ms=11),), "h", 13, world.windows)
     assert (moved.at_ms, moved.forced_from_ms) == (13, None)
 
 
 def test_a_hold_on_a_table_without_rows_begins_with_its_first() -> None:
-    waiting = created((), hold("h", ("s.a", "s.new")), World().frontiers)
+    waiting = created((), hold("h", ("s.a", "s.new")), World().windows)
     assert [h.at_ms for h in waiting] == [None]
-    assert begin_waiting(waiting, World().frontiers) == waiting
-    assert forced(waiting, World().frontiers) == waiting
-    readable = {**World().frontiers, "s.new": Frontier(HeldTable("s.new", "s.new"), 17, 18, 17)}
+    assert begin_waiting(waiting, World().windows) == waiting
+    assert forced(waiting, World().windows) == waiting
+    readable = {**World().windows, "s.new": HeldWindow(HeldTable("s.new", "s.new"), 17, 18, 17)}
     assert [h.at_ms for h in begin_waiting(waiting, readable)] == [17]
     with pytest.raises(NotReadable, match="cannot be advanced yet"):
-        advanced(waiting, "h", 12, World().frontiers)
+        advanced(waiting, "h", 12, World().windows)

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakehold.maintenance.history import Needs, kept_from_ms, unneeded_snapshots
 from lakehold.settings import load_settings
 from lakehold.state.catalog_opening import open_catalog
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from tests.dated_tables import START_MS, Shop
 
 STEPS = st.lists(

@@ -17,7 +17,8 @@ from lakehold.state.batch_protocol import Batch, BatchStore
 from lakehold.state.store import MemoryState
 from lakehold.subscribe.timeline_steps import steps
 from lakehold.timeline.stops import first_in_sync, last_in_sync
-from lakehold.timeline.timelines import Timeline, check_readable, common_window, together
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import check_readable, common_window, together
 from lakehold.timeline.versions import Version
 
 TABLES = ("s.a", "s.b", "s.c")

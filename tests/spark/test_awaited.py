@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.source_ingest import Ingesting
 from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.ingest.write.repeats import Snapshots

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehold.ingest import batch_size
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.conftest import LakeFactory
 from tests.numbered_shop import BATCH, NumberedShop
@@ -62,7 +62,7 @@ def test_other_tables_go_on_while_one_catches_up(shop: NumberedShop) -> None:
 def test_other_tables_wait_for_small_batches_however_large_batches_may_be(
     make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_size, "_LEAST_RECORDS", 2)
+    monkeypatch.setattr(batch_size, "LEAST_RECORDS", 2)
     monkeypatch.setattr(batch_size, "_BATCH_MS", 1)
     shop = NumberedShop(make_lake(), tmp_path / "topics")
     shop.table("first", "orders")

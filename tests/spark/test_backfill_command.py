@@ -16,7 +16,7 @@ from lakehold.cli.backfill import COLUMNS, run_backfill
 from lakehold.cli.command_output import JsonOutput
 from lakehold.cli.ingest import run_ingest
 from lakehold.errors import DefinitionError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from lakehold.overview import gather, render

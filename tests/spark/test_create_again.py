@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
 from tests.conftest import LakeFactory

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory

@@ -61,8 +61,8 @@ def test_incremental_results_are_those_of_the_whole_computation(
     if limited:
         # As for large tables: states grow too large while changes are read, and joins are restricted to lists and ranges of keys.
         monkeypatch.setattr(grouped_rows, "MOST_GROUPS", 4)
-        monkeypatch.setattr(delta_terms, "_WORTH_PRUNING_ROWS", 0)
-        monkeypatch.setattr(delta_terms, "_LISTED_KEYS", 2)
+        monkeypatch.setattr(delta_terms, "WORTH_PRUNING_ROWS", 0)
+        monkeypatch.setattr(delta_terms, "LISTED_KEYS", 2)
     lake = make_lake(foreign_lag_ms=0)
     create(lake)
     for name in COLUMNS:
@@ -199,7 +199,7 @@ def test_text_with_a_collation_is_grouped_as_spark_does(make_lake: LakeFactory) 
 
 
 def test_text_that_is_not_utf_8_is_grouped_and_joined(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_terms, "_WORTH_PRUNING_ROWS", 0)
+    monkeypatch.setattr(delta_terms, "WORTH_PRUNING_ROWS", 0)
     lake = make_lake(foreign_lag_ms=0)
     lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t (b BINARY, n STRING, k INT) USING iceberg")
     for bytes_written in ("FF", "FE", "FF", "C3A4"):

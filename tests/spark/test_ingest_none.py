@@ -10,7 +10,7 @@ import pytest
 
 from lakehold.failpoints import Point
 from lakehold.ingest import batch
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.write import apply
 from lakehold.lake import Lake
 from tests import recorded_files

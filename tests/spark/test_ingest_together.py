@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.definitions import Table
 from lakehold.ingest import shared_reads
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.ingest.shared_topic import SharedTopic
 from lakehold.ingest.topic import DecodedTopic, Stored

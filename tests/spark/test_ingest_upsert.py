@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, StringType
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write import merge
 from lakehold.ingest.write.evolve import creation

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehold.failpoints import Point
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.write import write_audit_publish
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.lake import Lake

@@ -9,7 +9,7 @@ import pytest
 from lakehold.errors import TransactionIncomplete
 from lakehold.failpoints import Point
 from lakehold.ingest import source_opening
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of

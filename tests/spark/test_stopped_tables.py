@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import DefinitionError, NotReadable
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.status import COLUMNS, status_of
 from lakehold.times import iso

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake

@@ -13,7 +13,7 @@ import pytest
 from lakehold.holds.commands import HoldCommands
 from lakehold.holds.roles import RoleCommands
 from lakehold.ingest.backfill import BackfillReport
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake, connect
 from lakehold.maintenance.maintain import MaintenanceReport
 from lakehold.publish.deliveries import Delivery

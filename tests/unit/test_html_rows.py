@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.batch import Batches, BatchReport
+from lakehold.ingest.batch_report import Batches, BatchReport
 from lakehold.ingest.write.batch_effects import TableReport
 from lakehold.sql.result import Result
 

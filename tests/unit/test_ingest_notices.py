@@ -18,7 +18,7 @@ from lakehold.cli.ingest import BatchesTogether
 from lakehold.cli.interrupt import INTERRUPTED
 from lakehold.cli.poll_backoff import PollBackoff
 from lakehold.definitions import Format, FormatType, Source
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.lake_definitions import Definitions, Entry
 from lakehold.model.readers import MAIN_READER, Waiting

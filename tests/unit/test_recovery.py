@@ -8,7 +8,7 @@ import pytest
 
 from lakehold.definitions import Envelope
 from lakehold.errors import SourceBusy, TableGone, TableLeftOut, TableStopped, UpstreamError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER

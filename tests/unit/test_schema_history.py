@@ -10,8 +10,8 @@ import pytest
 
 from lakehold.upstream.capture_plan import plan
 from lakehold.upstream.capture_steps import ForgetPosition, RecordFirstSnapshot, RequestSnapshot, Step
-from lakehold.upstream.found import FoundAlteration, FoundSnapshot
 from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found_snapshots import FoundAlteration, FoundSnapshot
 from lakehold.upstream.schema_history import SchemaHistory
 from tests.upstream_world import OF_MARIADB, World, reconcile, target
 

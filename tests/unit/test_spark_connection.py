@@ -23,13 +23,13 @@ ADDRESSES = {
 PRINTS_ADDRESSES = """
 import json, os, sys
 from lakehold.errors import SettingsError
-from lakehold.orchestration.lakes import _spark_remote
+from lakehold.orchestration.lakes import spark_remote
 
-found = [_spark_remote()]
+found = [spark_remote()]
 for connection in json.loads(sys.argv[1]):
     os.environ["AIRFLOW_CONN_LAKEHOLD_SPARK"] = connection
     try:
-        found.append(_spark_remote())
+        found.append(spark_remote())
     except SettingsError as error:
         found.append(error.message)
 print(json.dumps(found))

@@ -18,8 +18,8 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
-from lakehold.upstream.found import FoundSnapshot
 from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found_snapshots import FoundSnapshot
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, reconcile, target
 

@@ -28,7 +28,8 @@ from lakehold.upstream.capture_steps import (
 from lakehold.upstream.config_differences import differences
 from lakehold.upstream.connect_client import ConnectorStatus
 from lakehold.upstream.connector_config import SENDS_TRUNCATES
-from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundSnapshot, FoundTable
+from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundTable
+from lakehold.upstream.found_snapshots import FoundSnapshot
 from lakehold.upstream.journal import requested_snapshot
 from lakehold.upstream.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE

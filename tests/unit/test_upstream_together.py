@@ -119,8 +119,8 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     capturing = ModelCapturing(world)
     made = iter([capturing, ModelCapturing(world)])
     monkeypatch.setattr(sources, "Capturing", lambda *_: next(made))
-    monkeypatch.setattr(sources, "_INSPECT_EVERY_S", 0.0)
-    monkeypatch.setattr(sources, "_WHILE_BUSY_S", 0.0)
+    monkeypatch.setattr(sources, "INSPECT_EVERY_S", 0.0)
+    monkeypatch.setattr(sources, "WHILE_BUSY_S", 0.0)
     settings: dict[str, Any] = {"lease_ms": 400, "lease_renew_ms": 100, "upstream_timeout_ms": 1}
     with connect(str(tmp_path), **settings) as lake, connect(str(tmp_path), **settings) as follow:
         lake.sql(f"{DECLARED} {CREATE_SOURCE}; {CREATE_A}")

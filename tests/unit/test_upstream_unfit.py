@@ -10,8 +10,9 @@ import pytest
 from lakehold.upstream.capture_plan import plan, plan_resnapshot
 from lakehold.upstream.capture_steps import ConfigureConnector, ForgetPosition, RecordFirstSnapshot, Steps
 from lakehold.upstream.connector_config import included_tables
-from lakehold.upstream.found import HASHED, VERSIONED, Found, FoundAlteration, FoundRelation
+from lakehold.upstream.found import HASHED, VERSIONED, Found, FoundRelation
 from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found_snapshots import FoundAlteration
 from lakehold.upstream.hints import fault_hints
 from lakehold.upstream.unfit import stops_of_left_out
 from lakehold.upstream.wanted import Wanted

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from lakehold.errors import NotReadable
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from tests.whole.model import assert_shows, counted
 from tests.whole.world import CAPTURED, OUTPUT, TABLES, UPSERTED, VIEW, World
 

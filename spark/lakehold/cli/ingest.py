@@ -14,7 +14,7 @@ from lakehold.cli.interrupt import INTERRUPTED, stop_on_signal
 from lakehold.cli.poll_backoff import PollBackoff, pause_after
 from lakehold.cli.turns import take_turns
 from lakehold.errors import LakeholdError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.several_sources import Progressed, SourceFailed
 from lakehold.lake import Lake
 from lakehold.model.backlog import Backlog, backlogs

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakehold.console import Console
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.sql.result import Result
 from lakehold.stack import ServerEvent
 

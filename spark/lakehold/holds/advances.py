@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from lakehold.errors import LakeholdError, NotReadable
 from lakehold.holds import rules
-from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.group_commit import GroupCommit
+from lakehold.holds.held_windows import HeldWindowReader
 from lakehold.holds.hold_changes import HoldChanges
-from lakehold.holds.rules import Frontiers
+from lakehold.holds.rules import HeldWindows
 from lakehold.state.holds import HeldTable, Hold, Holds
 
 
@@ -30,12 +30,12 @@ class Advances:
 
     Args:
         changes: Changes the holds.
-        frontiers: Reports at which times their tables can be read.
+        windows: Reports at which times their tables can be read.
     """
 
-    def __init__(self, changes: HoldChanges, frontiers: FrontierReader) -> None:
+    def __init__(self, changes: HoldChanges, windows: HeldWindowReader) -> None:
         self._changes = changes
-        self._frontiers = frontiers
+        self._windows = windows
         self._together = GroupCommit(self._advance)
 
     def submit(self, advance: Advance) -> Hold:
@@ -48,7 +48,7 @@ class Advances:
         return self._together.submit(advance)
 
     def _advance(self, advances: Sequence[Advance]) -> list[Hold | Exception]:
-        frontiers = self._frontiers_for(advances)
+        windows = self._windows_for(advances)
         outcomes: list[Hold | Exception] = []
         began: Holds = ()
 
@@ -58,13 +58,13 @@ class Advances:
             outcomes.clear()
             for advance in advances:
                 try:
-                    holds = rules.advanced(holds, advance.name, advance.to_ms, frontiers)
+                    holds = rules.advanced(holds, advance.name, advance.to_ms, windows)
                     outcomes.append(rules.find(holds, advance.name))
                 except LakeholdError as error:
                     outcomes.append(error)
             return holds
 
-        holds = self._changes.change(advanced, frontiers, {advance.name for advance in advances})
+        holds = self._changes.change(advanced, windows, {advance.name for advance in advances})
         ended = {hold.hold_id: hold for hold in holds}
         for before in began:
             after = ended[before.hold_id]
@@ -78,15 +78,15 @@ class Advances:
         The hold returns to its time in `before`, and the callers that moved it get the error as their outcome.
         """
         try:
-            self._frontiers.check_kept(after)
+            self._windows.check_kept(after)
         except NotReadable as error:
             self._changes.change(lambda holds: tuple(before if hold == after else hold for hold in holds), {})
             for place, outcome in enumerate(outcomes):
                 if isinstance(outcome, Hold) and outcome.hold_id == after.hold_id:
                     outcomes[place] = error
 
-    def _frontiers_for(self, advances: Sequence[Advance]) -> Frontiers:
-        """Read the frontiers that `advances` need: only holds that have not begun or do not simply go forward need them."""
+    def _windows_for(self, advances: Sequence[Advance]) -> HeldWindows:
+        """Read the windows that `advances` need: only holds that have not begun or do not simply go forward need them."""
         holds = self._changes.all()
         by_name = {name: hold for hold in holds for name in (hold.name, hold.full_name)}
         wanted: list[HeldTable] = [table for hold in holds if hold.at_ms is None for table in hold.tables]
@@ -98,4 +98,4 @@ class Advances:
             wanted += hold.tables
             if advance.to_ms is not None:
                 back_to_ms.append(advance.to_ms)
-        return self._frontiers.read(wanted, back_to_ms=min(back_to_ms, default=None))
+        return self._windows.read(wanted, back_to_ms=min(back_to_ms, default=None))

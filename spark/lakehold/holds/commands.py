@@ -10,10 +10,10 @@ from uuid import uuid4
 from lakehold.errors import DefinitionError
 from lakehold.holds import privileges, rules
 from lakehold.holds.advances import Advance, Advances
-from lakehold.holds.frontiers import FrontierReader
 from lakehold.holds.guard import Guard
+from lakehold.holds.held_windows import HeldWindowReader
 from lakehold.holds.hold_changes import HoldChanges
-from lakehold.holds.rules import Frontiers
+from lakehold.holds.rules import HeldWindows
 from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.settings import Settings
 from lakehold.state.holds import Check, HeldTable, Hold, Holds, HoldStore
@@ -85,9 +85,9 @@ class HoldCommands:
         self._settings = settings
         self._check_data = check_data
         self._guard = guard
-        self._frontiers = FrontierReader(timelines, settings)
+        self._windows = HeldWindowReader(timelines, settings)
         self._changes = HoldChanges(store, definitions, put_tags)
-        self._advances = Advances(self._changes, self._frontiers)
+        self._advances = Advances(self._changes, self._windows)
 
     def all(self) -> Holds:
         """Return the holds that exist now, in order of creation."""
@@ -129,20 +129,20 @@ class HoldCommands:
         draft = replace(self._drafted(new, ids), owner=owner)
         known = [table for table in draft.tables if table.full_name not in ids]
         if new.at_ms is not None:
-            self._frontiers.timelines.check_in_sync([table.full_name for table in known], new.at_ms)
-        frontiers = self._frontiers_of(known, back_to_ms=new.at_ms)
+            self._windows.timelines.check_in_sync([table.full_name for table in known], new.at_ms)
+        windows = self._windows_of(known, back_to_ms=new.at_ms)
 
         # Two views may lead to one name: bi.a_b and bi_a.b. The subscriber finds its hold by `kept_by`.
         is_named = new.name is not None and new.keeper not in (SubscriberKind.SUBSCRIPTION, SubscriberKind.VIEW)
 
         def made(holds: Holds) -> Holds:
             name = draft.name if is_named else rules.free_name(holds, draft.name)
-            return rules.created(holds, replace(draft, name=name), frontiers)
+            return rules.created(holds, replace(draft, name=name), windows)
 
         try:
-            holds = self._changes.change(made, frontiers)
+            holds = self._changes.change(made, windows)
             hold = next(hold for hold in holds if hold.hold_id == draft.hold_id)
-            self._frontiers.check_kept(hold)
+            self._windows.check_kept(hold)
             if hold.check is not Check.OFF and hold.at_ms is not None:
                 self._check(hold)
             yield hold
@@ -168,7 +168,7 @@ class HoldCommands:
         self._check_not_kept(hold, "advanced")
         if self._guard is not None and to_ms is not None:
             # A subscriber's position is never at a time at which one of its tables was stopped: only others need the check.
-            self._frontiers.timelines.check_in_sync([table.full_name for table in hold.tables], to_ms)
+            self._windows.timelines.check_in_sync([table.full_name for table in hold.tables], to_ms)
         if hold.check is not Check.OFF:
             to_ms = self._checked_ms(name, to_ms)
         return self._advances.submit(Advance(name, to_ms))
@@ -206,7 +206,7 @@ class HoldCommands:
         Callers check privileges by `Guard` first. `apply` must not move a hold to another time, and raises to refuse. It runs
         again on the newest holds if another writer commits first.
         """
-        return self._changes.change(apply, self._frontiers_of(()))
+        return self._changes.change(apply, self._windows_of(()))
 
     def drop_all(self, gone: Holds) -> None:
         """Drop those of `gone` that exist; their tables may be gone, too. Callers check privileges by `Guard` first."""
@@ -223,28 +223,28 @@ class HoldCommands:
 
     def enforce_lag(self) -> tuple[Hold, ...]:
         """Move the holds that lag more than their MAX LAG to exactly that lag, and return them."""
-        frontiers = self._frontiers.read(table for hold in self.all() for table in hold.tables)
+        windows = self._windows.read(table for hold in self.all() for table in hold.tables)
         moved: set[str] = set()
 
         def enforced(holds: Holds) -> Holds:
-            after = rules.forced(holds, frontiers)
+            after = rules.forced(holds, windows)
             moved.clear()
             moved.update(hold.hold_id for hold in {*after} - {*holds})
             return after
 
-        after = self._changes.change(enforced, frontiers)
+        after = self._changes.change(enforced, windows)
         return tuple(hold for hold in after if hold.hold_id in moved)
 
     def notices(self, new: NewHold, hold: Hold) -> tuple[str, ...]:
         """List what a person should know about `hold`, which was just created from `new`."""
         named = () if new.name else (f'the hold on {rules.tables_text(hold)} is named "{hold.name}"',)
-        frontiers = self._frontiers.read(hold.tables)
-        (moved,) = rules.forced((hold,), frontiers)
+        windows = self._windows.read(hold.tables)
+        (moved,) = rules.forced((hold,), windows)
         if moved == hold:
             return named
         return (
             *named,
-            f'hold "{hold.name}" is {rules.behind_ms(hold, frontiers)} ms behind its tables, more than its MAX LAG of '
+            f'hold "{hold.name}" is {rules.behind_ms(hold, windows)} ms behind its tables, more than its MAX LAG of '
             f"{hold.max_lag_ms} ms: the next maintenance moves it from {hold.at_ms} to {moved.at_ms}",
         )
 
@@ -271,27 +271,27 @@ class HoldCommands:
     def _checked_ms(self, name: str, to_ms: int | None) -> int | None:
         """Compute the time to which an advance moves a hold, check the data of its tables at that time, and return it."""
         holds = self.all()
-        frontiers = self._frontiers_of(rules.find(holds, name).tables, back_to_ms=to_ms)
-        advanced = rules.find(rules.advanced(holds, name, to_ms, frontiers), name)
+        windows = self._windows_of(rules.find(holds, name).tables, back_to_ms=to_ms)
+        advanced = rules.find(rules.advanced(holds, name, to_ms, windows), name)
         self._check(advanced)
         return advanced.at_ms
 
     def _check(self, hold: Hold) -> None:
         """Check the data at the time of a hold; if it must pass, no more of it may come."""
         if hold.check is Check.REQUIRE:
-            self._frontiers.check_complete(hold)
+            self._windows.check_complete(hold)
         self._check_data(hold)
 
     def _drafted(self, new: NewHold, declared: Mapping[str, str]) -> Hold:
         """Build the hold that `new` asks for; its time may still be unknown."""
         max_lag_ms = self._allowed_lag_ms(new.max_lag_ms, new.wanted_name)
         tables = tuple(
-            HeldTable(declared[name], name, is_fed=True) if name in declared else self._frontiers.holdable(name)
+            HeldTable(declared[name], name, is_fed=True) if name in declared else self._windows.holdable(name)
             for name in new.tables
         )
         of_tables = [name.rpartition(".")[0] for name in new.tables]
         if new.namespace is not None and new.namespace not in of_tables:
-            self._frontiers.check_namespace(new.namespace)
+            self._windows.check_namespace(new.namespace)
         return Hold(
             hold_id=uuid4().hex,
             namespace=new.effective_namespace,
@@ -318,7 +318,7 @@ class HoldCommands:
             )
         return found_ms
 
-    def _frontiers_of(self, tables: Sequence[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
-        """Read the frontiers of `tables`, and of all tables whose first readable time a hold waits for."""
+    def _windows_of(self, tables: Sequence[HeldTable], *, back_to_ms: int | None = None) -> HeldWindows:
+        """Read the windows of `tables`, and of all tables whose first readable time a hold waits for."""
         waiting = [table for hold in self.all() if hold.at_ms is None for table in hold.tables]
-        return self._frontiers.read([*waiting, *tables], back_to_ms=back_to_ms)
+        return self._windows.read([*waiting, *tables], back_to_ms=back_to_ms)

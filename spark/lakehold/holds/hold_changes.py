@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError
 from lakehold.failpoints import failpoint
-from lakehold.holds.rules import Frontiers, begin_waiting, existing, free_name, protecting
+from lakehold.holds.rules import HeldWindows, begin_waiting, existing, free_name, protecting
 from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.state.holds import Hold, Holds, HoldStore
 
@@ -43,12 +43,12 @@ class HoldChanges:
         """Return all stored holds, including those on tables or of subscriptions that are not declared."""
         return self.store.holds()
 
-    def change(self, apply: Callable[[Holds], Holds], frontiers: Frontiers, named: Collection[str] = ()) -> Holds:
+    def change(self, apply: Callable[[Holds], Holds], windows: HeldWindows, named: Collection[str] = ()) -> Holds:
         """Replace the existing holds by `apply(current)` in one commit, then put the tags; return the new holds.
 
         Args:
             apply: Computes the new holds, and raises to refuse. It runs again if another writer commits first.
-            frontiers: The frontiers (readable windows) of tables on which some hold waits for its first readable time.
+            windows: The windows of tables on which some hold waits for its first readable time.
             named: Names of holds whose tags are checked even if nothing changes: an earlier change may have died before
                 it put them.
         """
@@ -60,7 +60,7 @@ class HoldChanges:
             nonlocal stored, unseen, after
             stored, definitions = found, self.definitions.definitions()
             before = existing(stored, definitions)
-            after = apply(begin_waiting(before, frontiers))
+            after = apply(begin_waiting(before, windows))
             unseen = _unseen(protecting(stored, definitions), before, after)
             return (*unseen, *after)
 

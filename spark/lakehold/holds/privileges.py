@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lakehold.definitions import full_name_text, object_text
 from lakehold.errors import PermissionDenied
 from lakehold.nearest import did_you_mean
+from lakehold.object_names import full_name_text, object_text
 from lakehold.state.holds import Hold
 from lakehold.state.roles import Grant, GrantedOn, Privilege, Role, Roles
 

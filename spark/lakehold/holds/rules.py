@@ -1,4 +1,4 @@
-"""Rules of holds: holds and frontiers -> holds. Pure; each refusal reports what is readable and at which times holds are.
+"""Rules of holds: holds and windows -> holds. Pure; each refusal reports what is readable and at which times holds are.
 
 A hold begins at a time at which its tables can be read. It may advance to any later time,
 but go back only as far as retention or another hold keeps its tables readable.
@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from lakehold.definitions import full_name_text, name_of, object_text
+from lakehold.definitions import name_of
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Stop
 from lakehold.nearest import did_you_mean
+from lakehold.object_names import full_name_text, object_text
 from lakehold.state.holds import HeldTable, Hold, Holds
 from lakehold.state.subscribers import SubscriberKind
 from lakehold.timeline.stops import first_in_sync
@@ -27,7 +28,7 @@ A statement stores a hold before it commits the definitions that the hold needs.
 
 
 @dataclass(frozen=True)
-class Frontier:
+class HeldWindow:
     """The readable window of a table, and which part of it retention keeps.
 
     Attributes:
@@ -48,7 +49,7 @@ class Frontier:
         return f'"{self.table.full_name}" from {self.since_ms} ({iso(self.since_ms)} UTC) on'
 
 
-Frontiers = Mapping[str, Frontier]
+HeldWindows = Mapping[str, HeldWindow]
 """By full name; a table that is not readable yet has none."""
 
 
@@ -135,7 +136,7 @@ def free_name(holds: Holds, wanted: str) -> str:
     return next(name for name in (f"{wanted}{number}" for number in count(1)) if name not in names)
 
 
-def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
+def created(holds: Holds, hold: Hold, windows: HeldWindows) -> Holds:
     """Add `hold` to `holds`; without a time it gets the first one at which all of its tables are readable.
 
     Raises:
@@ -145,24 +146,24 @@ def created(holds: Holds, hold: Hold, frontiers: Frontiers) -> Holds:
     _check_name_is_free(holds, hold.name)
     at_ms = hold.at_ms
     if at_ms is None:
-        return (*holds, replace(hold, at_ms=first_time(hold, frontiers)))
-    for name in (table.full_name for table in hold.tables if table.full_name not in frontiers):
+        return (*holds, replace(hold, at_ms=first_time(hold, windows)))
+    for name in (table.full_name for table in hold.tables if table.full_name not in windows):
         raise NotReadable(
             f'hold "{hold.name}" cannot be at {at_ms}',
             detail=f'"{name}" is not readable yet.',
             hint="Leave out AT: the hold then begins when all its tables are readable.",
         )
-    failing = [f for f in _of(hold, frontiers) if at_ms < f.since_ms]
+    failing = [window for window in _of(hold, windows) if at_ms < window.since_ms]
     if failing:
         raise NotReadable(
             f'hold "{hold.name}" cannot be at {at_ms}',
-            detail=f"Readable: {'; '.join(map(str, _of(hold, frontiers)))}.{_other_holds(holds, hold, frontiers)}",
-            hint=f"Choose {max(f.since_ms for f in failing)} or later.",
+            detail=f"Readable: {'; '.join(map(str, _of(hold, windows)))}.{_other_holds(holds, hold, windows)}",
+            hint=f"Choose {max(window.since_ms for window in failing)} or later.",
         )
     return (*holds, hold)
 
 
-def advanced(holds: Holds, name: str, to_ms: int | None, frontiers: Frontiers) -> Holds:
+def advanced(holds: Holds, name: str, to_ms: int | None, windows: HeldWindows) -> Holds:
     """Move the hold called `name` to `to_ms`; by default to the first time that retention alone keeps readable, never back.
 
     Raises:
@@ -170,12 +171,12 @@ def advanced(holds: Holds, name: str, to_ms: int | None, frontiers: Frontiers) -
     """
     hold = find(holds, name)
     if to_ms is None:
-        _check_readable(hold, frontiers)
-        retained_ms = [f.retained_ms for f in _of(hold, frontiers)]
-        to_ms = _unstopped_ms(hold, max(retained_ms + ([] if hold.at_ms is None else [hold.at_ms])), frontiers)
+        _check_readable(hold, windows)
+        retained_ms = [window.retained_ms for window in _of(hold, windows)]
+        to_ms = _unstopped_ms(hold, max(retained_ms + ([] if hold.at_ms is None else [hold.at_ms])), windows)
     elif hold.at_ms is None or to_ms < hold.at_ms:
-        _check_readable(hold, frontiers)
-        _check_way_back(holds, hold, to_ms, frontiers)
+        _check_readable(hold, windows)
+        _check_way_back(holds, hold, to_ms, windows)
     return _with(holds, replace(hold, at_ms=to_ms, forced_from_ms=None))
 
 
@@ -193,63 +194,67 @@ def dropped(holds: Holds, name: str) -> Holds:
     return tuple(hold for hold in holds if hold.hold_id != gone.hold_id)
 
 
-def begin_waiting(holds: Holds, frontiers: Frontiers) -> Holds:
+def begin_waiting(holds: Holds, windows: HeldWindows) -> Holds:
     """Set the time of each hold that waits for its tables, once all of them are readable."""
-    return tuple(replace(hold, at_ms=first_time(hold, frontiers)) if hold.at_ms is None else hold for hold in holds)
+    return tuple(replace(hold, at_ms=first_time(hold, windows)) if hold.at_ms is None else hold for hold in holds)
 
 
-def forced(holds: Holds, frontiers: Frontiers) -> Holds:
+def forced(holds: Holds, windows: HeldWindows) -> Holds:
     """Move holds that lag more than MAX LAG to that lag, and holds at a time at which a table was stopped to its end.
 
     A hold can be at such a time if the time was still in the future when the hold was created.
     """
-    return tuple(_forced(hold, frontiers) for hold in holds)
+    return tuple(_forced(hold, windows) for hold in holds)
 
 
-def behind_ms(hold: Hold, frontiers: Frontiers) -> int:
+def behind_ms(hold: Hold, windows: HeldWindows) -> int:
     """Compute how far `hold` lags its table with the earliest `upper`; 0 if it is in the future or has not begun."""
-    uppers = [frontier.upper_ms for frontier in _of(hold, frontiers)]
+    uppers = [window.upper_ms for window in _of(hold, windows)]
     return max(0, min(uppers) - hold.at_ms) if uppers and hold.at_ms is not None else 0
 
 
-def first_time(hold: Hold, frontiers: Frontiers) -> int | None:
+def first_time(hold: Hold, windows: HeldWindows) -> int | None:
     """Find the first time at which all tables of `hold` are readable: their latest `since`; None while one is not."""
-    found = _of(hold, frontiers)
-    return _unstopped_ms(hold, max(f.since_ms for f in found), frontiers) if len(found) == len(hold.tables) else None
+    found = _of(hold, windows)
+    return (
+        _unstopped_ms(hold, max(window.since_ms for window in found), windows)
+        if len(found) == len(hold.tables)
+        else None
+    )
 
 
-def _forced(hold: Hold, frontiers: Frontiers) -> Hold:
-    if len(_of(hold, frontiers)) < len(hold.tables):
+def _forced(hold: Hold, windows: HeldWindows) -> Hold:
+    if len(_of(hold, windows)) < len(hold.tables):
         return hold
     if hold.at_ms is None:
         return hold
-    excess_ms = behind_ms(hold, frontiers) - hold.max_lag_ms
+    excess_ms = behind_ms(hold, windows) - hold.max_lag_ms
     if excess_ms <= 0:
-        return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms, frontiers))
-    return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms + excess_ms, frontiers), forced_from_ms=hold.at_ms)
+        return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms, windows))
+    return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms + excess_ms, windows), forced_from_ms=hold.at_ms)
 
 
-def _unstopped_ms(hold: Hold, at_ms: int, frontiers: Frontiers) -> int:
+def _unstopped_ms(hold: Hold, at_ms: int, windows: HeldWindows) -> int:
     """Find the first time from `at_ms` onward at which none of the tables of `hold` was stopped."""
-    return first_in_sync((stop for frontier in _of(hold, frontiers) for stop in frontier.stops), at_ms)
+    return first_in_sync((stop for window in _of(hold, windows) for stop in window.stops), at_ms)
 
 
-def _check_way_back(holds: Holds, hold: Hold, to_ms: int, frontiers: Frontiers) -> None:
-    for frontier in _of(hold, frontiers):
-        name = frontier.table.full_name
+def _check_way_back(holds: Holds, hold: Hold, to_ms: int, windows: HeldWindows) -> None:
+    for window in _of(hold, windows):
+        name = window.table.full_name
         others = [other.at_ms for other in _others_on(holds, hold, name) if other.at_ms is not None]
-        kept_from_ms = max(frontier.since_ms, min([frontier.retained_ms, *others]))
+        kept_from_ms = max(window.since_ms, min([window.retained_ms, *others]))
         if to_ms < kept_from_ms:
             raise NotReadable(
                 f'hold "{hold.name}" cannot go back to {to_ms}',
-                detail=f'Retention keeps "{name}" from {frontier.retained_ms} ({iso(frontier.retained_ms)} UTC) on.'
-                + _other_holds(holds, hold, frontiers),
+                detail=f'Retention keeps "{name}" from {window.retained_ms} ({iso(window.retained_ms)} UTC) on.'
+                + _other_holds(holds, hold, windows),
                 hint=f"Choose {kept_from_ms} or later.",
             )
 
 
-def _check_readable(hold: Hold, frontiers: Frontiers) -> None:
-    for name in (table.full_name for table in hold.tables if table.full_name not in frontiers):
+def _check_readable(hold: Hold, windows: HeldWindows) -> None:
+    for name in (table.full_name for table in hold.tables if table.full_name not in windows):
         raise NotReadable(
             f'hold "{hold.name}" cannot be advanced yet',
             detail=f'"{name}" is not readable yet.',
@@ -273,14 +278,14 @@ def tables_text(hold: Hold) -> str:
     return ", ".join(f'"{table.full_name}"' for table in hold.tables)
 
 
-def _other_holds(holds: Holds, hold: Hold, frontiers: Frontiers) -> str:
+def _other_holds(holds: Holds, hold: Hold, windows: HeldWindows) -> str:
     """Write a sentence for each table of `hold` on which there are other holds: their names and times."""
     sentences = []
-    for frontier in _of(hold, frontiers):
-        others = _others_on(holds, hold, frontier.table.full_name)
+    for window in _of(hold, windows):
+        others = _others_on(holds, hold, window.table.full_name)
         if others:
             times = ", ".join(f'"{other.name}" at {other.at_ms}' for other in others)
-            sentences.append(f' Others hold "{frontier.table.full_name}": {times}.')
+            sentences.append(f' Others hold "{window.table.full_name}": {times}.')
     return "".join(sentences)
 
 
@@ -289,8 +294,8 @@ def _others_on(holds: Holds, hold: Hold, full_name: str) -> Sequence[Hold]:
     return sorted((other for other in found if other.at_ms is not None), key=lambda other: other.at_ms or 0)
 
 
-def _of(hold: Hold, frontiers: Frontiers) -> list[Frontier]:
-    return [frontiers[table.full_name] for table in hold.tables if table.full_name in frontiers]
+def _of(hold: Hold, windows: HeldWindows) -> list[HeldWindow]:
+    return [windows[table.full_name] for table in hold.tables if table.full_name in windows]
 
 
 def _with(holds: Holds, changed: Hold) -> Holds:

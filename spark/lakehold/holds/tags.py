@@ -19,7 +19,8 @@ from lakehold.holds.rules import protecting
 from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
 from lakehold.state.holds import HeldTable, Holds, HoldStore
 from lakehold.timeline.stops import first_in_sync
-from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import Timelines
 
 _HOLD = "hold_"
 _VERSION = re.compile(r"mz_(\d+)")

@@ -150,8 +150,11 @@ def read(catalog: Catalog, table_name: str, of: Callable[[Table], T]) -> T:
 
 
 @contextmanager
-def listing() -> Iterator[None]:
-    """Turn the failure of a catalog that does not answer into an error of lakehold, while namespaces or tables are listed.
+def answering(attempted: str) -> Iterator[None]:
+    """Turn the failure of a catalog that does not answer into an error of lakehold.
+
+    Args:
+        attempted: What the catalog is asked for, as the subject of a sentence.
 
     Raises:
         UpstreamUnavailable: The catalog does not answer.
@@ -159,7 +162,7 @@ def listing() -> Iterator[None]:
     try:
         yield
     except UNANSWERED as error:
-        raise _catalog_unavailable("Listing its tables", error) from error
+        raise _catalog_unavailable(attempted, error) from error
 
 
 def _loaded(catalog: Catalog, table_name: str) -> Table:

@@ -17,10 +17,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.errors import CommitConflict
-from lakehold.iceberg.attempts import NO_SUCH_TABLE, listing, read
+from lakehold.iceberg.attempts import NO_SUCH_TABLE, answering, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
 from lakehold.iceberg.dropped_tables import drop
-from lakehold.iceberg.namespaces import all_namespaces
+from lakehold.iceberg.namespaces import all_namespaces, create_namespace
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
@@ -173,21 +173,26 @@ class DataTables:
 
     def namespaces(self) -> list[str]:
         """Return the namespaces of the catalog, nested ones included. Raises as `all_names` does."""
-        with listing():
+        with answering("Listing its tables"):
             return sorted(".".join(parts) for parts in all_namespaces(self._catalog))
 
     def names_in(self, namespace: str) -> list[str]:
         """Return the names of the tables in a namespace. Raises as `all_names` does."""
-        with listing():
+        with answering("Listing its tables"):
             return sorted(name for *_, name in self._catalog.list_tables(namespace))
 
     def has_namespace(self, name: str) -> bool:
         """Return whether the namespace `name` exists."""
         return self._catalog.namespace_exists(name)
 
+    def create_namespace(self, name: str) -> None:
+        """Create the namespace `name`, unless it exists. Raises as `all_names` does."""
+        with answering(f'Creating namespace "{name}"'):
+            create_namespace(self._catalog, name)
+
     def views_in(self, namespace: str) -> list[str]:
         """Return the names of the views in a namespace. Raises as `all_names` does."""
-        with listing():
+        with answering("Listing its tables"):
             return sorted(views_in(self._catalog, namespace))
 
     def is_view(self, full_name: str) -> bool:

@@ -13,7 +13,7 @@ from threading import Event
 
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.model.backlog import Backlog, backlogs
 from lakehold.model.lake_definitions import DefinitionReader, Definitions
 from lakehold.model.readers import MAIN_READER, Readers, TableProgress

@@ -9,72 +9,26 @@ the batch reads the same offsets under the same timestamp, and skips every effec
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 
 from lakehold.errors import LakeholdError, LeaseLost, UpstreamUnavailable
 from lakehold.failpoints import failpoint
-from lakehold.html_rows import html_rows
 from lakehold.ingest.arriving_records import ArrivingRecords
+from lakehold.ingest.batch_report import BatchReport, changes, log_batch
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.metrics import Phases, count_batch, count_failures
 from lakehold.ingest.one_table import OpenBatch, TableOutcome, bring_to_timestamp
 from lakehold.ingest.planning import Planned
-from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport
+from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.model.offsets import to_json
 from lakehold.model.readers import MAIN_READER, Intent, ReaderError, ReaderState, Waiting
 from lakehold.state.batch_protocol import Batch, TableChange
-from lakehold.times import iso, now_ms
+from lakehold.times import now_ms
 
 log = logging.getLogger(__name__)
-batches = logging.getLogger("lakehold.batches")
-"""One line of JSON for each batch, at level INFO."""
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """The outcome of one batch for the tables of its reader.
-
-    Args:
-        source: The source.
-        reader: `main`, or the reader of tables that catch up.
-        timestamp_ms: The batch's timestamp, epoch milliseconds.
-        records: Number of messages of the tables' topics: one that two tables take counts once.
-        tables: The batch's effects on each table that had messages, or from which a repeated snapshot removed rows.
-        stopped: The tables that stopped in this batch, each with its error.
-        waiting: The incomplete upstream transaction for which the source waits.
-        malformed: Number of lines in the files of a FILES source that are not messages.
-        elapsed_ms: Milliseconds from the start of planning (after a crash: of recovery) until the last table was written.
-    """
-
-    source: str
-    reader: str
-    timestamp_ms: int
-    records: int
-    tables: tuple[TableReport, ...] = ()
-    stopped: Mapping[str, LakeholdError] = field(default_factory=dict)
-    waiting: Waiting | None = None
-    malformed: int = 0
-    elapsed_ms: int = 0
-
-
-class Batches(list[BatchReport]):
-    """The reports of batches, which a notebook shows as one table."""
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: a row for each table that a batch changed, and the errors of stopped tables."""
-        columns = ("timestamp", "table", "messages", "inserted", "updated", "deleted", "errors")
-        rows = [
-            (iso(batch.timestamp_ms), t.table, t.records, t.inserted, t.updated, t.deleted, t.errors)
-            for batch in self
-            for t in batch.tables
-        ]
-        stopped = [f"{name}: {error.message}" for batch in self for name, error in batch.stopped.items()]
-        return html_rows(columns, rows, stopped)
 
 
 def next_batch(
@@ -179,42 +133,10 @@ def _complete(  # noqa: PLR0913 - a batch, what it reads, and where it is run
         report = _report(batch, tables, malformed)
     with phases.phase("commit"):
         _commit(batch, intent, tables, report)
-    count_batch(report.source, report.records, {table.table: _changes(table) for table in report.tables}, phases)
+    count_batch(report.source, report.records, {table.table: changes(table) for table in report.tables}, phases)
     count_failures(report.source, report.stopped.values())
-    _log_batch(report, phases)
+    log_batch(report, phases)
     return report
-
-
-def _changes(table: TableReport) -> dict[str, int]:
-    return {
-        "inserted": table.inserted,
-        "updated": table.updated,
-        "deleted": table.deleted,
-        "repeated": table.repeated,
-        "error": table.errors,
-    }
-
-
-def _log_batch(report: BatchReport, phases: Phases) -> None:
-    """Log a batch as one line of JSON."""
-    if not batches.isEnabledFor(logging.INFO):
-        return
-    tables = [
-        {"table": of.table, "messages": of.records, **_changes(of), "snapshot_id": of.snapshot_id}
-        for of in report.tables
-    ]
-    line = {
-        "event": "batch",
-        "source": report.source,
-        "reader": report.reader,
-        "mz_timestamp": report.timestamp_ms,
-        "messages": report.records,
-        "malformed": report.malformed,
-        "milliseconds": {phase: round(seconds * 1000) for phase, seconds in phases.seconds.items()},
-        "tables": tables,
-        "stopped": {name: error.code for name, error in report.stopped.items()},
-    }
-    batches.info("%s", json.dumps(line))
 
 
 def _record_malformed(batch: OpenBatch) -> int:

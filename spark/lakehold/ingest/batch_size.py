@@ -8,7 +8,7 @@ from lakehold.ingest.read.reader import Limits
 
 _BATCH_MS = 4_000
 """Target duration of a batch. Its fixed cost, with the others' batch in between, takes about as long."""
-_LEAST_RECORDS = 50_000
+LEAST_RECORDS = 50_000
 """Records of the first batch, whose speed is unknown; and of any batch at least, so that a slow backfill ends, too."""
 
 
@@ -27,12 +27,12 @@ class BatchSize:
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
-        self.limits = self._of(_LEAST_RECORDS)
+        self.limits = self._of(LEAST_RECORDS)
 
     def took(self, records: int, elapsed_ms: int) -> None:
         """Set the limits of the next batch from the records and the duration, planning to commit, of the last one."""
         if records and elapsed_ms:
-            self.limits = self._of(max(records * _BATCH_MS // elapsed_ms, _LEAST_RECORDS))
+            self.limits = self._of(max(records * _BATCH_MS // elapsed_ms, LEAST_RECORDS))
 
     def _of(self, records: int) -> Limits:
         return replace(self.most, max_records=min(records, self.most.max_records))

@@ -12,7 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from lakehold.errors import LakeholdError, LeaseLost, TableStopped, UpstreamUnavailable
-from lakehold.ingest.batch import BatchReport, next_batch, stop, without_batch
+from lakehold.ingest.batch import next_batch, stop, without_batch
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.batch_size import BatchSize
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import joined, with_catch_up_range

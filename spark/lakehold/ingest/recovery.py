@@ -9,7 +9,8 @@ import logging
 from collections.abc import Generator
 
 from lakehold.errors import TableGone, TableLeftOut, TableUnpublished
-from lakehold.ingest.batch import BatchReport, finish_batch, stop
+from lakehold.ingest.batch import finish_batch, stop
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.model.readers import MAIN_READER

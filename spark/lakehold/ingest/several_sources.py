@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.metrics import count_failures
 from lakehold.ingest.source_ingest import Ingesting
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
-from lakehold.ingest.batch import BatchReport, next_batch, without_batch
+from lakehold.ingest.batch import next_batch, without_batch
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.catching_up import CatchingUp
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.membership import identified

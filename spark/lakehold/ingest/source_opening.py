@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from lakehold.definitions import Source, Table
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.ingest.batch import BatchReport
+from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.pending import pending_messages, unread_offsets
 from lakehold.ingest.planning import Planner

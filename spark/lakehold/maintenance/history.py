@@ -16,7 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.versions import Version
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lakehold.maintenance.file_layout import Rewrite
 from lakehold.maintenance.history import Freed, Needs, freed, unneeded_snapshots
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 
 @dataclass(frozen=True)

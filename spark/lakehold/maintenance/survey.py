@@ -29,7 +29,8 @@ from lakehold.state.holds import Holds, HoldStore
 from lakehold.state.read_lease_store import ReadLeaseStore, StoredReadLease
 from lakehold.state.schema_files import SYSTEM_NAMESPACE
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
-from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
 
 ORPHANS_EVERY_MS = 24 * 60 * 60 * 1000

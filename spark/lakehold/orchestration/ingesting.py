@@ -20,7 +20,7 @@ from lakehold.times import iso
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
-    from lakehold.ingest.batch import BatchReport
+    from lakehold.ingest.batch_report import BatchReport
     from lakehold.lake import Lake
     from lakehold.timeline.versions import Version
 

@@ -31,7 +31,7 @@ def open_lake() -> Iterator[Lake]:
         AirflowFailException: An error of lakehold that would come again at the next try.
         AirflowException: An error that may pass.
     """
-    with errors_end_task(), lakehold.connect(spark_remote=_spark_remote()) as lake:
+    with errors_end_task(), lakehold.connect(spark_remote=spark_remote()) as lake:
         yield lake
 
 
@@ -54,7 +54,7 @@ def text_of(error: LakeholdError) -> str:
     return f"{error}\ncode: {error.code}"
 
 
-def _spark_remote() -> str | None:
+def spark_remote() -> str | None:
     """Return the address in the connection, or None without one.
 
     It is what the hook of Airflow's provider for Spark returns, which would need `pyspark-client`: see `pyspark_conflict`.

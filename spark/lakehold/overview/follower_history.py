@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from lakehold.iceberg.data_tables import removed_rows
 from lakehold.model.summary_keys import POSITION_PROPERTY, SOURCE_PROPERTY, SUBSCRIPTION_PROPERTY, TIMESTAMP_PROPERTY
 from lakehold.overview.lag import Advance, InputChange
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 
 def input_changes(timeline: Timeline) -> tuple[InputChange, ...]:

@@ -25,7 +25,7 @@ from lakehold.state.batch_protocol import RecentBatch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.subscribers import Subscriber, SubscriberKind
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
 

@@ -17,7 +17,8 @@ from lakehold.subscribe.subscription_opening import Opened, Subscribing
 from lakehold.timeline.as_of import LATEST, AsOf
 from lakehold.timeline.continuation import check_continues
 from lakehold.timeline.net import net_timelines
-from lakehold.timeline.timelines import Timeline, common_window, together
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import common_window, together
 
 POLL_S = 0.5
 """How often a follower polls the lake."""

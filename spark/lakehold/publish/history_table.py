@@ -112,7 +112,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         properties = {SUBSCRIPTION_PROPERTY: self._object_id, KEY: key_text(key)}
         layout = Layout(self._writing.buckets)
         statements = evolve.create_statements(self._name, key, columns_in_order, layout, properties)
-        made = evolve.Evolution(statements, columns_in_order, self._name.rsplit(".", 1)[0])
+        made = evolve.Evolution(statements, columns_in_order, is_new=True)
         evolve.run(self._writing.spark(), self._writing.tables, self.full_name, made)
 
     def check(self, columns: pa.Schema) -> None:

@@ -12,9 +12,9 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
-from tenacity import Retrying, stop_after_attempt
 
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.namespaces import create_namespace
 
 TIME_COLUMN = "mz_timestamp"
 
@@ -55,10 +55,7 @@ def create_table(catalog: Catalog, full_name: str, columns: pa.Schema, propertie
         ColumnsUnfit: A type has no counterpart in Iceberg, or two columns have one name.
     """
     _check_names(columns)
-    # Several subscriptions may create the first tables of a namespace at once: the catalog refuses all but one.
-    for attempt in Retrying(stop=stop_after_attempt(2), reraise=True):
-        with attempt:
-            catalog.create_namespace_if_not_exists(full_name.rpartition(".")[0])
+    create_namespace(catalog, full_name.rpartition(".")[0])
     try:
         creating = catalog.create_table_transaction(
             full_name, schema=_nullable(columns), properties={**_PROPERTIES, **properties}

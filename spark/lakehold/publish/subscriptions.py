@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described, full_name_text
+from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry, Entry
 from lakehold.model.readers import ReaderError
+from lakehold.object_names import full_name_text
 from lakehold.publish.derived_table import DerivedTable
 from lakehold.publish.input_hold import InputHold, has_lapsed
 from lakehold.settings import Settings

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType
 
 from lakehold.arrow_frames import frame_of
-from lakehold.definitions import full_name_text
 from lakehold.errors import LakeholdError
 from lakehold.ingest.decode.spark_types import from_spark
 from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.write import equal_rows
 from lakehold.model.summary_keys import TIMESTAMP_PROPERTY
+from lakehold.object_names import full_name_text
 from lakehold.publish.closest_rows import with_closest
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted

@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from lakehold.definitions import MaterializedView, full_name_text
+from lakehold.definitions import MaterializedView
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.types import ColumnType
@@ -16,6 +16,7 @@ from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
 from lakehold.ingest.write import evolve, vectorized
 from lakehold.ingest.write.file_layout import LayoutUnfit
 from lakehold.model.summary_keys import RESTARTED_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY
+from lakehold.object_names import full_name_text
 from lakehold.publish.derived_table import Published
 from lakehold.publish.key_violations import KEY_VIOLATIONS, KeyViolations
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
@@ -61,8 +62,7 @@ class ViewTable(MergedTable):
             # The files are ordered by the key, and so found by it, whether it is unique or not.
             key = spelt(self._view.key, wanted)
             statements = self._create_statements(key, wanted, {SOURCE_PROPERTY: self._object_id, **properties})
-            namespace = self._name.rsplit(".", 1)[0]
-            evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, namespace))
+            evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, is_new=True))
             return
         if self._view.unique_key and (count := int(state.properties.get(KEY_VIOLATIONS, 0))):
             raise _kept(self.full_name, count)

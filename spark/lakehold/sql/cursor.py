@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import Token, TokenType
 
-from lakehold.definitions import NOT_A_NAME
 from lakehold.errors import StatementError
 from lakehold.nearest import close_names
+from lakehold.object_names import NOT_A_NAME
 from lakehold.sql.dialect import StatementText
 
 _WORD = re.compile(r"[^\W\d]\w*")

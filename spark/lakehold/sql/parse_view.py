@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lakehold.definitions import MaterializedView, OnKeyViolation, OptionValue, full_name_text
+from lakehold.definitions import MaterializedView, OnKeyViolation, OptionValue
+from lakehold.object_names import full_name_text
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.derived_options import with_options
 from lakehold.sql.dialect import StatementText

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from lakehold.definitions import full_name_text, object_text
 from lakehold.errors import DefinitionError
 from lakehold.holds.commands import NewHold
 from lakehold.holds.rules import check_not_kept, find
 from lakehold.model.lake_definitions import Definitions
+from lakehold.object_names import full_name_text, object_text
 from lakehold.sql.durations import duration_text
 from lakehold.sql.statement_effects import DropHolds, Notice, Plan, PutHold, Rows
 from lakehold.sql.statements import (

@@ -21,10 +21,9 @@ from lakehold.definitions import (
     Source,
     Subscription,
     Table,
-    full_name_text,
-    object_text,
 )
 from lakehold.holds.retention import RETAIN_HISTORY
+from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import quoted
 from lakehold.sql.durations import duration_text
 from lakehold.sql.options import spoken

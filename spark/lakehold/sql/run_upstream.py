@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from lakehold.definitions import object_text
 from lakehold.errors import CommitConflict, LakeholdError, UpstreamUnavailable
 from lakehold.model.lake_definitions import DefinitionReader, Definitions
+from lakehold.object_names import object_text
 from lakehold.sql.definition_change import DefinitionChange
 from lakehold.sql.explain_plan import describe, shared_by
 from lakehold.sql.result import Result

@@ -29,10 +29,10 @@ CARRIED = {TIME: "lakehold_time", DIFF: "lakehold_diff"}
 """Their names in the query's result: others, so that copies which `SELECT *` adds can be dropped."""
 
 _KEY = "lakehold_key"
-_LISTED_KEYS = 1_000
+LISTED_KEYS = 1_000
 """Number of keys up to which a condition lists them, so that Iceberg skips files and row groups without any of them."""
 
-_WORTH_PRUNING_ROWS = 100_000
+WORTH_PRUNING_ROWS = 100_000
 """Size of a table up to which reading it whole takes no longer than to prune it."""
 
 _PRUNED_BY = (IntegerType, LongType, StringType, DateType)
@@ -199,7 +199,7 @@ class RowTerms:
         version = timeline.at(at_ms)
         count = timeline.row_count(version.snapshot_id) if version is not None else 0
         of = self.schemas[name].find_field(joining.column).field_type
-        if count is not None and count <= _WORTH_PRUNING_ROWS:
+        if count is not None and count <= WORTH_PRUNING_ROWS:
             return ""
         if not isinstance(of, _PRUNED_BY) or pieces.schema.find_field(joining.changed_column).field_type != of:
             return ""
@@ -267,7 +267,7 @@ def _among(column: str, values: pa.ChunkedArray, of: IcebergType) -> str:
         return "false"
     write = date_literal if isinstance(of, DateType) else literal
     plain = values.cast(pa.int32()) if isinstance(of, DateType) else values
-    if len(plain) <= _LISTED_KEYS:
+    if len(plain) <= LISTED_KEYS:
         return f"{column} IN ({', '.join(write(value) for value in sorted(plain.to_pylist()))})"
     ends = pc.min_max(plain).as_py()
     return f"{column} BETWEEN {write(ends['min'])} AND {write(ends['max'])}"

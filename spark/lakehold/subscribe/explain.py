@@ -17,7 +17,7 @@ from lakehold.subscribe.subscription_opening import Opened
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.subscribe.timeline_steps import steps
 from lakehold.subscribe.touched_rows import TouchedRows
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from lakehold.times import iso
 
 _TIMESTAMPS_SHOWN = 100

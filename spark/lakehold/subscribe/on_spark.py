@@ -37,7 +37,7 @@ from lakehold.subscribe.file_rows import DatedSelection, FileRows, best_known, d
 from lakehold.subscribe.project import arrow_type, is_readable
 from lakehold.subscribe.project_sql import projection
 from lakehold.subscribe.spark_types import spark_schema, spark_type
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
 _READ_TASKS = 8

@@ -20,7 +20,7 @@ from lakehold.subscribe.on_spark import LargeDiffs, streamed, summed
 from lakehold.subscribe.sorting import Sorting
 from lakehold.subscribe.table_diffs import DiffReading, TableDiffs
 from lakehold.subscribe.timeline_steps import Step, steps
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 TimelinesByName = Mapping[str, Timeline]
 """The timelines of a relation's tables by full name."""

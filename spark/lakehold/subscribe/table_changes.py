@@ -19,7 +19,7 @@ from lakehold.subscribe.statement import Changes
 from lakehold.subscribe.subscription_opening import Opened, Subscribing
 from lakehold.subscribe.table_diffs import TableDiffs
 from lakehold.subscribe.timeline_steps import Step, net_step, steps
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 from lakehold.times import iso
 
 logger = logging.getLogger(__name__)

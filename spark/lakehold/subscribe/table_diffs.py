@@ -30,7 +30,7 @@ from lakehold.subscribe.on_spark import LargeDiffs, OnSpark, dated
 from lakehold.subscribe.remembered import Remembered
 from lakehold.subscribe.shared_diffs import DiffKey, ReadDiffs, SharedDiffs
 from lakehold.subscribe.timeline_steps import Step
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 _AHEAD = 64
 """Number of steps whose metadata is read ahead, if storage answers slowly."""

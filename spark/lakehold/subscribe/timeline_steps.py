@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from lakehold.spark_sql import quoted_table
 from lakehold.subscribe.on_spark import OnSpark, misses_filtered_columns, snapshot_schema, view_name
-from lakehold.timeline.timelines import Timeline
+from lakehold.timeline.table_timeline import Timeline
 
 _ROW = "lakehold_row"
 """The name of a table inside the conditions of `VersionReads.at`."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakehold.timeline.stops import first_in_sync
-from lakehold.timeline.timelines import Timeline, Timelines, common_window
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import Timelines, common_window
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from lakehold.errors import NotReadable
 from lakehold.state.holds import Holds
-from lakehold.timeline.timelines import Timeline, check_readable
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import check_readable
 
 
 def check_continues(

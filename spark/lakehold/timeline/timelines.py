@@ -7,13 +7,10 @@ that it reads, or it has *foreign writers*, which know nothing of lakehold.
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-
-from pyiceberg.table import Table
+from dataclasses import dataclass, replace
+from functools import cache
 
 from lakehold.definitions import MaterializedView
 from lakehold.errors import DefinitionError, NotReadable
@@ -26,115 +23,9 @@ from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.holds import Holds
 from lakehold.state.subscribers import Subscriber, position_of
 from lakehold.timeline.stops import check_in_sync, first_in_sync, last_in_sync
-from lakehold.timeline.versions import Version, begins_empty, earlier_versions, versions
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.versions import begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """The history of one table.
-
-    Attributes:
-        full_name: `namespace.table`.
-        table: The table's Iceberg metadata when the timeline was built.
-        source: The source that feeds the table, or the object id of a view; None for a table with foreign writers.
-        versions: The versions as written, oldest first; readers see those in `shown`.
-        since_ms: First readable timestamp (inclusive).
-        upper_ms: First timestamp that is not readable yet (exclusive).
-        complete_ms: When the first connector snapshot was complete, 0 for a table with foreign writers; `since_ms` is never
-            earlier.
-        stops: Time ranges in which the table was stopped, and so is not readable (`lakehold.timeline.stops`).
-    """
-
-    full_name: str
-    table: Table = field(repr=False, compare=False)
-    source: str | None
-    versions: tuple[Version, ...]
-    since_ms: int
-    upper_ms: int
-    complete_ms: int = 0
-    stops: tuple[Stop, ...] = ()
-
-    @cached_property
-    def shown(self) -> tuple[Version, ...]:
-        """Return the versions that readers see: of those written during a stop only the last, dated to the stop's end."""
-        if not self.stops:
-            return self.versions
-        dated = {first_in_sync(self.stops, version.mz_timestamp): version for version in self.versions}
-        return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
-
-    def version_at(self, time_ms: int) -> Version | None:
-        """Return the last version at or before `time_ms`, expired or not; None before the first version."""
-        place = bisect_right(self.shown, time_ms, key=lambda version: version.mz_timestamp)
-        return self.shown[place - 1] if place else None
-
-    def at(self, time_ms: int) -> Version | None:
-        """Return the last version at or before `time_ms`; None before the first one, when the table was empty.
-
-        Raises:
-            NotReadable: The snapshot of that time has been expired.
-        """
-        found = self.version_at(time_ms)
-        if found is not None and not found.remains:
-            following = next((v for v in self.shown if v.mz_timestamp > time_ms and v.remains), None)
-            raise NotReadable(
-                f'"{self.full_name}" is no longer readable at {time_ms}',
-                detail=f"Snapshot {found.snapshot_id} of {iso(found.mz_timestamp)} UTC has been expired. "
-                + (
-                    f"The next one is of {following.mz_timestamp} ({iso(following.mz_timestamp)} UTC)."
-                    if following
-                    else ""
-                ),
-                hint="Read from the time of a snapshot that remains.",
-            )
-        return found
-
-    def between(self, after_exclusive_ms: int, until_exclusive_ms: int) -> tuple[Version, ...]:
-        """Return the versions between two timestamps that can still be read: not those whose snapshots were expired.
-
-        The changes of an expired version appear in the next version that remains.
-        """
-        return tuple(v for v in self.shown if after_exclusive_ms < v.mz_timestamp < until_exclusive_ms and v.remains)
-
-    def remaining_after(self, time_ms: int) -> Timeline:
-        """Return the timeline without the versions after `time_ms` that are expired: the one before them is shown longer."""
-        remaining = tuple(v for v in self.shown if v.remains or v.mz_timestamp <= time_ms)
-        return self if remaining == self.shown else replace(self, versions=remaining)
-
-    def rollbacks(self, after_exclusive_ms: int, until_exclusive_ms: int) -> list[str]:
-        """Describe for people when, in the interval, the table was set to a snapshot that it had shown before."""
-        seen: set[int] = set()
-        found = []
-        for version in self.shown:
-            if version.snapshot_id in seen and after_exclusive_ms < version.mz_timestamp < until_exclusive_ms:
-                found.append(
-                    f'"{self.full_name}" was set to snapshot {version.snapshot_id} at {version.mz_timestamp}: it had shown '
-                    "that snapshot before, so its rows are the same as then"
-                )
-            seen.add(version.snapshot_id)
-        return found
-
-    def knows(self, time_ms: int) -> bool:
-        """Return whether `versions` show which version was current at `time_ms`; otherwise earlier metadata files may.
-
-        They do not if the time lies before all versions, or if the next version follows a gap, in which some were expired.
-        """
-        place = bisect_right(self.versions, time_ms, key=lambda version: version.mz_timestamp)
-        return place > 0 and not any(version.follows_gap for version in self.versions[place : place + 1])
-
-    def row_count(self, snapshot_id: int) -> int | None:
-        """Return the number of rows in a snapshot's files, deleted ones included; None if its writer did not count them."""
-        snapshot = self.table.snapshot_by_id(snapshot_id)
-        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
-        return int(summary["total-records"]) if "total-records" in summary else None
-
-    @property
-    def window(self) -> str:
-        """Format the readable window as part of a sentence."""
-        return (
-            f'"{self.full_name}" on [{self.since_ms}, {self.upper_ms}), '
-            f"{iso(self.since_ms)} to {iso(self.upper_ms)} UTC"
-        )
 
 
 def no_holds() -> Holds:
@@ -232,23 +123,22 @@ class Timelines:
 
     def _timeline(self, name: str, defined: Definitions, readers: Callable[[str], Readers]) -> Timeline:
         # Read the frontiers before the table's metadata: so the metadata contains all batches that were committed below `upper`.
-        frontier = _fed_frontier(name, defined, readers) if name in defined.tables else None
+        fed = _fed(name, defined, readers) if name in defined.tables else None
         if name in defined.views:
             return self._view_timeline(defined.views[name])
         clock_ms = self.clock()
         state = self.tables.table_state(name)
         if state is None:
             raise self._missing(name, defined)
-        if frontier is None:
+        if fed is None:
             found = versions(state.table, None)
             since_ms = found[0].mz_timestamp if found else state.table.metadata.last_updated_ms
             return Timeline(name, state.table, None, found, since_ms, clock_ms - self.foreign_lag_ms)
-        source, complete_ms, upper_ms, stops = frontier
-        found, since_ms = versions(state.table, source), complete_ms
+        found, since_ms = versions(state.table, fed.source), fed.complete_ms
         if found and not begins_empty(state.table, found[0]):
             since_ms = max(since_ms, found[0].mz_timestamp)
-        since_ms = first_in_sync(stops, since_ms)
-        return Timeline(name, state.table, source, found, since_ms, upper_ms, complete_ms, stops)
+        since_ms = first_in_sync(fed.stops, since_ms)
+        return Timeline(name, state.table, fed.source, found, since_ms, fed.upper_ms, fed.complete_ms, fed.stops)
 
     def _view_timeline(self, entry: Entry[MaterializedView]) -> Timeline:
         """Build the timeline of a view: it is readable from its first refresh, up to where it is refreshed.
@@ -299,10 +189,25 @@ class Timelines:
         )
 
 
-def _fed_frontier(
-    name: str, defined: Definitions, readers: Callable[[str], Readers]
-) -> tuple[str, int, int, tuple[Stop, ...]]:
-    """Return the source that feeds a table, when its first connector snapshot was complete, its `upper`, and its stops.
+@dataclass(frozen=True)
+class _Fed:
+    """A table that a source feeds, as the readers of the source know it.
+
+    Attributes:
+        source: The source.
+        complete_ms: When the first connector snapshot was complete.
+        upper_ms: First timestamp that is not readable yet.
+        stops: Time ranges in which the table was stopped.
+    """
+
+    source: str
+    complete_ms: int
+    upper_ms: int
+    stops: tuple[Stop, ...]
+
+
+def _fed(name: str, defined: Definitions, readers: Callable[[str], Readers]) -> _Fed:
+    """Return what is known of a table that a source feeds.
 
     Raises:
         NotReadable: The first connector snapshot is not complete.
@@ -311,7 +216,7 @@ def _fed_frontier(
     if found is not None:
         progress, upper_ms = found
         if progress.since_ms is not None:
-            return source, progress.since_ms, upper_ms, progress.stops
+            return _Fed(source, progress.since_ms, upper_ms, progress.stops)
     raise NotReadable(
         f'"{name}" is not readable yet',
         detail=f'Its first snapshot from source "{source}" is not complete.',

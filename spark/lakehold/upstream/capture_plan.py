@@ -42,7 +42,8 @@ from lakehold.upstream.config_differences import differences
 from lakehold.upstream.failover import refuse_restored
 from lakehold.upstream.failover_steps import other_timeline, slot_to_copy
 from lakehold.upstream.fitting import fitted
-from lakehold.upstream.found import NO_SNAPSHOT, Found, FoundConnector, FoundDatabase
+from lakehold.upstream.found import Found, FoundConnector, FoundDatabase
+from lakehold.upstream.found_snapshots import NO_SNAPSHOT
 from lakehold.upstream.gaps import (
     cannot_snapshot_alone,
     existing_tables,

@@ -34,7 +34,7 @@ from lakehold.upstream.connector_config import SideTopics
 from lakehold.upstream.failover import is_on_other_timeline
 from lakehold.upstream.field_names import as_written, field_name
 from lakehold.upstream.fitting import fitted
-from lakehold.upstream.found import NO_SNAPSHOT, PLAIN, Found, FoundConnector, FoundRelation
+from lakehold.upstream.found import PLAIN, Found, FoundConnector, FoundRelation
 from lakehold.upstream.found_log import FoundLog
 from lakehold.upstream.found_values import LostValues
 from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot, tables_with_deferrable_key
@@ -358,8 +358,8 @@ class Capturing:
 
 def _joined(wanted: Wanted, journal: Journal) -> dict[str, LogPosition | None]:
     """Return the sync points of tables that joined a running source, by object id; None: the point is not known yet."""
-    snapshots = {table.object_id: journal.snapshots.get(table.object_id, NO_SNAPSHOT) for table in wanted.tables}
-    return {object_id: snapshot.sync_point for object_id, snapshot in snapshots.items() if snapshot.has_joined}
+    found = ((table.object_id, journal.snapshots.get(table.object_id)) for table in wanted.tables)
+    return {object_id: snapshot.sync_point for object_id, snapshot in found if snapshot and snapshot.has_joined}
 
 
 def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakehold.definitions import object_text
 from lakehold.errors import UpstreamError
+from lakehold.object_names import object_text
 from lakehold.times import iso
 from lakehold.upstream.found import Found, FoundDatabase
 from lakehold.upstream.found_log import FoundLog

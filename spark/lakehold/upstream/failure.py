@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lakehold.definitions import object_text
+from lakehold.object_names import object_text
 
 _LOG_IS_GONE = re.compile(r"\bpurged\b|could not find first log file|no longer available on the server", re.IGNORECASE)
 """Texts of Debezium, and of servers of MySQL and MariaDB, about a purged binary log. The servers write them in English always."""

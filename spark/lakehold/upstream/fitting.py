@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from pyiceberg.types import LongType
 
-from lakehold.definitions import ConnectionType, object_text
+from lakehold.definitions import ConnectionType
+from lakehold.object_names import object_text
 from lakehold.upstream import value_options
 from lakehold.upstream.captured_columns import Columns, sent_type, unsent_columns
 from lakehold.upstream.connector_config import FAILOVER_SLOT

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from lakehold.upstream import mysql_types, postgres_types
 from lakehold.upstream.connector_config import includes
-from lakehold.upstream.found import NO_SNAPSHOT, NOTHING, Found, FoundAlteration, FoundRepeat, FoundSnapshot
+from lakehold.upstream.found import NOTHING, Found
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_snapshots import NO_SNAPSHOT, FoundAlteration, FoundRepeat, FoundSnapshot
 from lakehold.upstream.silent_changes import Shape, SilentChange, shape_to_record, silent_change
 from lakehold.upstream.unfit import TABLE_KINDS, unfit_tables
 from lakehold.upstream.wanted import CapturedTable, Wanted

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lakehold.definitions import Envelope, full_name_text, object_text
+from lakehold.definitions import Envelope
 from lakehold.errors import TableGone, TableUnpublished
+from lakehold.object_names import full_name_text, object_text
 from lakehold.upstream.found import Found
 from lakehold.upstream.gaps import cannot_snapshot_alone, missing_tables, returned_tables, unpublished_tables
 from lakehold.upstream.identifier_quoting import identifier_text, table_text

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from lakehold.definitions import ConnectionType, full_name_text, object_text
+from lakehold.definitions import ConnectionType
+from lakehold.object_names import full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.field_names import field_name
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
-from lakehold.upstream.found import FULL, NO_SNAPSHOT, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
+from lakehold.upstream.found import FULL, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
 from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found_snapshots import NO_SNAPSHOT
 from lakehold.upstream.gaps import (
     cannot_snapshot_alone,
     failing_tables,

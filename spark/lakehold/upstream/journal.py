@@ -27,8 +27,8 @@ from lakehold.kafka.client import KafkaClient
 from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import OffsetRange, TopicPartition
 from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 from lakehold.upstream.found_log import FoundLog
+from lakehold.upstream.found_snapshots import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
 from lakehold.upstream.schema_history import SchemaHistory, schema_record
 from lakehold.upstream.silent_changes import Shape
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakehold.definitions import object_text
 from lakehold.errors import UpstreamError
+from lakehold.object_names import object_text
 from lakehold.upstream.found import Found
 from lakehold.upstream.wanted import Wanted
 

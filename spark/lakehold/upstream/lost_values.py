@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lakehold.definitions import ConnectionType, object_text
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
+from lakehold.object_names import object_text
 from lakehold.upstream.captured_columns import Columns, sent_type
 from lakehold.upstream.found import Found
 from lakehold.upstream.found_columns import FoundColumn

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.upstream.found import FoundRepeat
+from lakehold.upstream.found_snapshots import FoundRepeat
 from lakehold.upstream.gaps import is_in_lake
 from lakehold.upstream.wanted import Wanted
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
+from lakehold.object_names import full_name_text
 from lakehold.upstream.found import NOTHING, OTHER_COLUMNS, UNLOGGED, FoundDatabase, FoundLeaf
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import table_text

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lakehold.definitions import object_text
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
+from lakehold.object_names import object_text
 from lakehold.upstream.connector_config import SIGNAL_SCHEMA, SideTopics
 from lakehold.upstream.failover import RESNAPSHOT_HINT, refuse_uncertain_failover, slot_lost
 from lakehold.upstream.found import NOTHING, OTHER_COLUMNS, Found, FoundDatabase

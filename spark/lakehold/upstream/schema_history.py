@@ -24,7 +24,7 @@ from lakehold.upstream.alter_clauses import (
     reuses_a_name,
     table_statement,
 )
-from lakehold.upstream.found import FoundAlteration
+from lakehold.upstream.found_snapshots import FoundAlteration
 
 
 class SchemaHistory:

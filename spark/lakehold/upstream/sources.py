@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from lakehold.definitions import Table, object_text
+from lakehold.definitions import Table
 from lakehold.errors import (
     ConnectorError,
     LakeholdError,
@@ -26,6 +26,7 @@ from lakehold.ingest.envelope.upstream_columns import UpstreamColumns
 from lakehold.ingest.write.repeats import Snapshots
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.readers import Readers
+from lakehold.object_names import object_text
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
 from lakehold.upstream.capture_steps import RecordMembers, RecordShapes, RestartConnector, Steps
@@ -36,8 +37,10 @@ from lakehold.upstream.targets import Targets
 
 log = logging.getLogger(__name__)
 
-_INSPECT_EVERY_S = 10.0
-_WHILE_BUSY_S = 1.0
+INSPECT_EVERY_S = 10.0
+"""Seconds between two inspections of a source while it is ingested."""
+WHILE_BUSY_S = 1.0
+"""Seconds until the next one if another process was changing the source."""
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 _CALM_S = 60.0
@@ -62,10 +65,10 @@ class _ReconcileSchedule:
         now_s = time.monotonic()
         if now_s >= self.forgotten_s:
             self.failures = 0
-        self.next_s = now_s + _INSPECT_EVERY_S
+        self.next_s = now_s + INSPECT_EVERY_S
 
     def found_busy(self) -> None:
-        self.next_s = time.monotonic() + _WHILE_BUSY_S
+        self.next_s = time.monotonic() + WHILE_BUSY_S
 
     def failed(self) -> float:
         """Lengthen the pause, and return the seconds until the next try."""

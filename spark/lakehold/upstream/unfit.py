@@ -11,8 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakehold.definitions import ConnectionType, full_name_text
+from lakehold.definitions import ConnectionType
 from lakehold.errors import TableLeftOut
+from lakehold.object_names import full_name_text
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.upstream.connector_config import without_tables
 from lakehold.upstream.found import HASHED, PLAIN, VERSIONED, WITHOUT_OVERLAPS, Found

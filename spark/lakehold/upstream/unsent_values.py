@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lakehold.definitions import ConnectionType, object_text
+from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
+from lakehold.object_names import object_text
 from lakehold.upstream.found import FULL, Found
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lakehold.definitions import ConnectionType, Table, full_name_text
+from lakehold.definitions import ConnectionType, Table
 from lakehold.iceberg.data_tables import SnapshotState
 from lakehold.model.readers import TableProgress
+from lakehold.object_names import full_name_text
 from lakehold.times import iso
 from lakehold.upstream.captured_columns import sent_type
 from lakehold.verify.compared_columns import ComparedColumn

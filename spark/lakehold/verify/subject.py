@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakehold.definitions import ConnectionType, Table, object_text
+from lakehold.definitions import ConnectionType, Table
 from lakehold.errors import DefinitionError, TableStopped
 from lakehold.iceberg.data_tables import DataTables
 from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.model.readers import MAIN_READER, TableProgress
+from lakehold.object_names import object_text
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.timeline.timelines import Timelines
 from lakehold.upstream.connections import login_of

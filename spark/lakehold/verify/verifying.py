@@ -17,12 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from pyspark.sql import SparkSession
 
-from lakehold.definitions import ConnectionType, Table, full_name_text
+from lakehold.definitions import ConnectionType, Table
 from lakehold.errors import DefinitionError, SourceBusy, UpstreamError, UpstreamUnavailable
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.log_positions import LogPosition
 from lakehold.model.readers import MAIN_READER
+from lakehold.object_names import full_name_text
 from lakehold.progress import Progress
 from lakehold.quality.snapshot_at import SnapshotAt, snapshot_at
 from lakehold.spark_sql import quoted_table

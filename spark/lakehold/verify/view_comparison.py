@@ -25,7 +25,8 @@ from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.subscribe.subscription_opening import Subscribing
-from lakehold.timeline.timelines import Timeline, check_readable
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import check_readable
 from lakehold.times import iso
 from lakehold.verify.comparison import KEYS_SHOWN, QUERY, Comparison, Difference, Side, in_order
 from lakehold.verify.frame_rows import FrameRows, numbered, snapshot_frame

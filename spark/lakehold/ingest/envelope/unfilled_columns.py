@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from lakehold.definitions import full_name_text, object_text
 from lakehold.iceberg.data_tables import TableState
 from lakehold.model.high_water_marks import HighWaterMarks, Position
+from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import literal
 
 UNFILLED = "lakehold.unfilled-columns"

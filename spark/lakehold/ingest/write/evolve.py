@@ -14,9 +14,8 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from pyspark.sql import SparkSession
-from tenacity import Retrying, stop_after_attempt
 
-from lakehold.definitions import Table, full_name_text, object_text
+from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.decode.types import ColumnType, spark_text
@@ -32,6 +31,7 @@ from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import TableProgress
 from lakehold.model.summary_keys import SOURCE_PROPERTY
+from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
 
@@ -59,14 +59,14 @@ class Evolution:
     Args:
         statements: SQL to run first, in order.
         columns: The table's columns afterwards.
-        namespace: A namespace to create first, in SQL; None if it exists.
+        is_new: The table is new, and its namespace may be.
         added: Columns with an initial value to add after that, which SQL cannot.
         finishing: SQL to run last, in order.
     """
 
     statements: tuple[str, ...]
     columns: tuple[ColumnType, ...]
-    namespace: str | None = None
+    is_new: bool = False
     added: tuple[ColumnType, ...] = ()
     finishing: tuple[str, ...] = ()
 
@@ -113,9 +113,9 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     return Evolution(
         (_create_statement(name, columns, files, properties, create),),
         (*first, *added),
-        name.rsplit(".", 1)[0],
-        tuple(added),
-        files.statements(name),
+        is_new=True,
+        added=tuple(added),
+        finishing=files.statements(name),
     )
 
 
@@ -343,11 +343,8 @@ def _unfit(table: Table, fault: LayoutUnfit) -> TableStopped:
 
 def run(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
     """Change a table; each change can be repeated after a crash because the plan is made again from the table's schema."""
-    if evolution.namespace is not None:
-        # Two sources may create the first tables of one namespace at the same time: the catalog refuses the second.
-        for attempt in Retrying(stop=stop_after_attempt(2), reraise=True):
-            with attempt:
-                spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {evolution.namespace}")
+    if evolution.is_new:
+        tables.create_namespace(full_name.rpartition(".")[0])
     for statement in evolution.statements:
         spark.sql(statement)
     if evolution.added:

@@ -79,7 +79,7 @@ class Postgres(Part):
     def prepare(self) -> None:
         """Create the data directory, which only the server's user may enter; wait until a server that died there has left it."""
         data = self.folder / "data"
-        user = _server_user()
+        user = server_user()
         if user:
             _check_reachable(self.folder.parent, user)
         self.folder.mkdir(exist_ok=True)
@@ -95,7 +95,7 @@ class Postgres(Part):
         """Return the command that runs the server in the foreground."""
         settings = [argument for key, value in _SETTINGS.items() for argument in ("-c", f"{key}={value}")]
         server = [str(binary_directory() / "postgres"), "-D", "data", "-p", str(self.port), *settings]
-        return ServerCommand(_as_server_user(server), self.folder, self.log, environment={})
+        return ServerCommand(as_server_user(server), self.folder, self.log, environment={})
 
     def is_healthy(self) -> bool:
         """Return whether a client can log in and run a query."""
@@ -124,7 +124,7 @@ class Postgres(Part):
             *("-D", str(partial), "-U", POSTGRES_USER, f"--pwfile={password}", "--auth=scram-sha-256"),
             *("--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"),
         ]
-        result = subprocess.run(_as_server_user(initdb), cwd=self.folder, capture_output=True, text=True, check=False)
+        result = subprocess.run(as_server_user(initdb), cwd=self.folder, capture_output=True, text=True, check=False)
         password.unlink()
         if result.returncode != 0:
             raise StackError("the database cannot be initialized", detail=result.stderr.strip())
@@ -141,7 +141,7 @@ class Postgres(Part):
         )
 
 
-def _server_user() -> pwd.struct_passwd | None:
+def server_user() -> pwd.struct_passwd | None:
     """Return the user to switch to, because PostgreSQL refuses to run as root; None: this process is not root."""
     if os.geteuid() != 0:
         return None
@@ -161,8 +161,9 @@ def _is_worked_in(data: Path) -> bool:
     return any(process.info["cwd"] == folder for process in psutil.process_iter(["cwd"]))
 
 
-def _as_server_user(command: list[str]) -> list[str]:
-    user = _server_user()
+def as_server_user(command: list[str]) -> list[str]:
+    """Return a command that runs `command` as the user of the server."""
+    user = server_user()
     if user is None:
         return command
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups", *command]

@@ -1,4 +1,4 @@
-"""Frontiers of tables, which the rules of holds need: from when to when a table can be read, and what retention keeps."""
+"""Windows of tables, which the rules of holds need: from when to when a table can be read, and what retention keeps."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 from lakehold.errors import DefinitionError, NotReadable
 from lakehold.holds.retention import retention_ms
-from lakehold.holds.rules import Frontier, Frontiers
+from lakehold.holds.rules import HeldWindow, HeldWindows
 from lakehold.model.reserved_namespaces import is_reserved, refuse_reserved
 from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.settings import Settings
 from lakehold.state.holds import HeldTable, Hold
-from lakehold.timeline.timelines import Timeline, Timelines
+from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.timelines import Timelines
 from lakehold.times import iso
 
 
 @dataclass(frozen=True)
-class FrontierReader:
-    """The reader of tables' frontiers, and of whether holds may be on them.
+class HeldWindowReader:
+    """The reader of tables' windows, and of whether holds may be on them.
 
     Args:
         timelines: Reports at which times tables can be read.
@@ -28,8 +29,8 @@ class FrontierReader:
     timelines: Timelines
     settings: Settings
 
-    def read(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> Frontiers:
-        """Read the frontiers of `tables`, without tables that no longer exist or cannot be read.
+    def read(self, tables: Iterable[HeldTable], *, back_to_ms: int | None = None) -> HeldWindows:
+        """Read the windows of `tables`, without tables that no longer exist or cannot be read.
 
         Args:
             tables: Tables that holds are on.
@@ -37,10 +38,8 @@ class FrontierReader:
                 metadata files are read. None: the current metadata is enough.
         """
         wanted = {table.full_name: table for table in tables}
-        found = {
-            name: self._frontier(timeline, back_to_ms) for name, timeline in self.timelines.readable(wanted).items()
-        }
-        return {name: frontier for name, frontier in found.items() if frontier.table == wanted[name]}
+        found = {name: self._window(timeline, back_to_ms) for name, timeline in self.timelines.readable(wanted).items()}
+        return {name: window for name, window in found.items() if window.table == wanted[name]}
 
     def holdable(self, full_name: str) -> HeldTable:
         """Return the table `full_name`, after checking that a new hold may be on it.
@@ -79,7 +78,7 @@ class FrontierReader:
         """Check that the tables of a hold can be read at its time, unless that is in the future.
 
         Raises:
-            NotReadable: Another tool expired a snapshot after the frontiers were read and before the tags were put.
+            NotReadable: Another tool expired a snapshot after the windows were read and before the tags were put.
         """
         at_ms = hold.at_ms
         if at_ms is None:
@@ -116,7 +115,7 @@ class FrontierReader:
                 "ingest tables of a source until then. CHECK = 'record' does not wait.",
             )
 
-    def _frontier(self, timeline: Timeline, back_to_ms: int | None) -> Frontier:
+    def _window(self, timeline: Timeline, back_to_ms: int | None) -> HeldWindow:
         if back_to_ms is not None:
             timeline = self.timelines.reaching(timeline, back_to_ms)
         definitions = self.timelines.definitions.definitions()
@@ -124,7 +123,7 @@ class FrontierReader:
         retained_ms = max(timeline.since_ms, timeline.upper_ms - 1 - keeps_ms)
         own = definitions.own_table(timeline.full_name)
         held = _held(timeline) if own is None else HeldTable(own.object_id, timeline.full_name, is_fed=True)
-        return Frontier(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.stops)
+        return HeldWindow(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.stops)
 
 
 def _held(timeline: Timeline) -> HeldTable:
