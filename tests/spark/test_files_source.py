@@ -53,6 +53,7 @@ def test_malformed_lines_are_reported_once_even_when_tables_are_added_later(
     recorded_files.append(shop.directory / "new.jsonl", ["fourth"])
     assert [ingested(shop), ingested(shop)] == [(0, 1), (0, 0)]
     assert (shop.rows("orders"), shop.rows("items")) == (3, 3)
+    assert shop.lake.sql("SELECT DISTINCT table_name FROM mz_catalog.mz_source_errors").rows == [(None,)]
     assert reported(shop.lake) == [
         ("items.jsonl", "second"),
         ("new.jsonl", "fourth"),

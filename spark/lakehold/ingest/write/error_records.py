@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import And, EqualTo, Reference
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, IsNull, Reference
 from pyiceberg.expressions.literals import literal as iceberg_literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -129,7 +129,7 @@ class ErrorRecords:
                 "detail": [f"line {line.line_number}: {line.reason}" for line in lines],
             }
         )
-        self._write(batch, "", self.spark().createDataFrame(rows))
+        self._write(batch, None, self.spark().createDataFrame(rows))
 
     def forget(self, source: str, table_name: str) -> None:
         """Remove the errors of an earlier table of this name: the new table would heal them, and be reported to have them.
@@ -140,9 +140,11 @@ class ErrorRecords:
         if self._has(own)[0]:
             self._retried(lambda: self.spark().sql(f"DELETE FROM {self._table} WHERE {_condition(own)}"))
 
-    def _write(self, batch: BatchIdentity, table_name: str, found: DataFrame, *, reason: str | None = None) -> None:
-        """Write messages in error, unless the batch has written some, of this `reason` if it is not None."""
-        of_batch: dict[str, str | int] = {
+    def _write(
+        self, batch: BatchIdentity, table_name: str | None, found: DataFrame, *, reason: str | None = None
+    ) -> None:
+        """Write messages in error of a table, or of none, unless the batch has written some, of this `reason` if given."""
+        of_batch: dict[str, str | int | None] = {
             "source": batch.source,
             "table_name": table_name,
             "mz_timestamp": batch.timestamp_ms,
@@ -150,7 +152,7 @@ class ErrorRecords:
         }
         rows = found.select(
             F.lit(batch.source).alias("source"),
-            F.lit(table_name).alias("table_name"),
+            F.lit(table_name).cast("string").alias("table_name"),
             "topic",
             "partition",
             "offset",
@@ -180,12 +182,12 @@ class ErrorRecords:
 
         self._retried(write)
 
-    def _has(self, values: Mapping[str, str | int]) -> tuple[bool, int | None]:
+    def _has(self, values: Mapping[str, str | int | None]) -> tuple[bool, int | None]:
         """Return whether messages with some values exist, and in which snapshot that was checked."""
         state = self.tables.table_state(TABLE)
         if state is None or state.snapshot_id is None:
             return False, None
-        wanted = And(*(EqualTo(term=Reference(name), value=iceberg_literal(value)) for name, value in values.items()))
+        wanted = And(*(_equals(name, value) for name, value in values.items()))
         found = state.table.scan(wanted, selected_fields=("offset",), limit=1).to_arrow()
         return found.num_rows > 0, state.snapshot_id
 
@@ -254,5 +256,13 @@ def _with_records(bad: DataFrame, raw: DataFrame) -> DataFrame:
     )
 
 
-def _condition(values: Mapping[str, str | int]) -> str:
-    return " AND ".join(f"{name} = {literal(value)}" for name, value in values.items())
+def _equals(name: str, value: str | int | None) -> BooleanExpression:
+    if value is None:
+        return IsNull(term=Reference(name))
+    return EqualTo(term=Reference(name), value=iceberg_literal(value))
+
+
+def _condition(values: Mapping[str, str | int | None]) -> str:
+    return " AND ".join(
+        f"{name} IS NULL" if value is None else f"{name} = {literal(value)}" for name, value in values.items()
+    )
