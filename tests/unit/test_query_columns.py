@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    DateType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -13,8 +14,10 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
 )
 
+from lakehold.errors import DefinitionError
 from lakehold.sql.dialect import split
 from lakehold.sql.queries import parse_query
 from lakehold.subscribe.query_columns import QueryColumns, differences, from_text, query_columns, to_text
@@ -136,3 +139,16 @@ def test_a_wider_column_ends_reading_if_the_query_computes_from_it(text: str, *,
     before = columns_of(query, id=IntegerType(), f=FloatType())
     after = columns_of(query, id=LongType(), f=DoubleType())
     assert bool(differences(query, from_text(to_text(before)), after)) == stops
+
+
+@pytest.mark.parametrize(
+    "condition", ["day >= 'today'", "t.day BETWEEN 'yesterday' AND ('Tomorrow')", "'now UTC' > at", "at IN ('now')"]
+)
+def test_a_date_that_is_compared_with_text_for_which_spark_reads_the_clock_is_refused(condition: str) -> None:
+    query = parsed(f"SELECT word FROM s.t WHERE {condition}")
+    fields = [("word", StringType()), ("day", DateType()), ("at", TimestampType())]
+    schema = Schema(*(NestedField(1 + number, name, of) for number, (name, of) in enumerate(fields)))
+    with pytest.raises(DefinitionError, match="depends on the clock") as refused:
+        query.uses.refuse_clock([schema])
+    assert refused.value.code == "query-clock"
+    parsed("SELECT 'today' AS x FROM s.t WHERE word = 'today' AND upper(day) <> 'now'").uses.refuse_clock([schema])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
+from lakehold.sql.repeatable import OF_TODAY
 from lakehold.sql.row_by_row import has_inner_star
 from lakehold.subscribe.column_uses import ColumnUses
 
@@ -53,7 +54,23 @@ def column_uses(tree: exp.Expr, tables: Mapping[int, str]) -> ColumnUses:
         tree: The query.
         tables: The full names of its tables, by the offset of the name.
     """
-    return ColumnUses(_needs_all(tree), frozenset(_unqualified(tree, tables)), frozenset(_computed(tree)))
+    return ColumnUses(
+        _needs_all(tree),
+        frozenset(_unqualified(tree, tables)),
+        frozenset(_computed(tree)),
+        frozenset(_beside_clock(tree)),
+    )
+
+
+def _beside_clock(tree: exp.Expr) -> Iterator[str]:
+    """Yield the columns that are compared with text such as 'today'."""
+    for text in tree.find_all(exp.Literal):
+        if text.is_string and OF_TODAY.fullmatch(text.name) and (parent := text.parent) is not None:
+            while isinstance(parent, exp.Paren) and parent.parent is not None:
+                parent = parent.parent
+            if isinstance(parent, (*_COMPARISONS, exp.Coalesce)):
+                beside = (node.unnest() for node in parent.iter_expressions())
+                yield from (node.name.lower() for node in beside if isinstance(node, exp.Column))
 
 
 def _needs_all(tree: exp.Expr) -> bool:

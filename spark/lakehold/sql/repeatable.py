@@ -48,7 +48,9 @@ _WITHOUT_BRACKETS = frozenset(
 _INITIALIZATION_VECTOR_AT = 5
 """The number of the argument without which `aes_encrypt` uses a random initialization vector."""
 
-_OF_TODAY = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s.*)?", re.IGNORECASE | re.DOTALL)
+OF_TODAY = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s.*)?", re.IGNORECASE | re.DOTALL)
+"""Text for which Spark reads the clock where it casts the text to a date or a timestamp, also without being told to."""
+
 _TEMPORAL = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
 _TO_TEMPORAL = _TEMPORAL | {
     "CAST",
@@ -60,6 +62,14 @@ _TO_TEMPORAL = _TEMPORAL | {
     "TRY_TO_DATE",
     "TRY_TO_TIMESTAMP",
 }
+_NAMES_OF_DATES = """
+ADD_MONTHS CONVERT_TIMEZONE DATE_ADD DATE_DIFF DATE_FORMAT DATE_PART DATE_SUB DATE_TRUNC DATEADD DATEDIFF DATEPART DAY
+DAYNAME DAYOFMONTH DAYOFWEEK DAYOFYEAR EXTRACT FROM_UTC_TIMESTAMP HOUR LAST_DAY MINUTE MONTH MONTHNAME MONTHS_BETWEEN
+NEXT_DAY QUARTER SECOND TIMESTAMPADD TIMESTAMPDIFF TO_UTC_TIMESTAMP TRUNC UNIX_DATE UNIX_MICROS UNIX_MILLIS
+UNIX_SECONDS WEEKDAY WEEKOFYEAR YEAR
+"""
+_OF_DATES = frozenset(_NAMES_OF_DATES.split())
+"""Functions for which Spark casts text to a date or a timestamp."""
 
 
 def refuse_unrepeatable(query: QueryTree) -> None:
@@ -69,7 +79,7 @@ def refuse_unrepeatable(query: QueryTree) -> None:
         StatementError: The query has an unrepeatable function, TABLESAMPLE, or LIMIT or OFFSET without ORDER BY.
     """
     cursor = Cursor(query.written)
-    is_ordered = [False]
+    is_ordered, calls = [False], [""]
     while not cursor.at_end:
         named = query.named.get(cursor.peek().start)
         if cursor.source_text(cursor.peek(1)) == "(":
@@ -79,12 +89,15 @@ def refuse_unrepeatable(query: QueryTree) -> None:
             _refuse_bare_function(cursor)
         if named is None:
             _refuse_selection(cursor, is_ordered=is_ordered[-1])
-        _refuse_today(cursor)
+        _refuse_today(cursor, calls[-1])
         text = cursor.source_text(cursor.peek())
         if text == "(":
             is_ordered.append(False)
+            before = cursor.source_text(cursor.peek(-1)).upper()
+            calls.append(before if before[:1].isalpha() else calls[-1])
         elif text == ")":
             is_ordered.pop()
+            calls.pop()
         elif cursor.at_words("ORDER", "BY"):
             is_ordered[-1] = True
         cursor.advance()
@@ -142,12 +155,12 @@ def _refuse_selection(cursor: Cursor, *, is_ordered: bool) -> None:
         raise cursor.error_at(cursor.peek(), message, hint="add ORDER BY, by columns that distinguish all rows")
 
 
-def _refuse_today(cursor: Cursor) -> None:
-    """Refuse `DATE 'today'` and `CAST('now' AS TIMESTAMP)`, for which Spark reads the clock."""
-    if not cursor.is_text() or not _OF_TODAY.fullmatch(cursor.peek().text):
+def _refuse_today(cursor: Cursor, call: str) -> None:
+    """Refuse `DATE 'today'`, `CAST('now' AS TIMESTAMP)` and `date_sub('today', 7)`, for which Spark reads the clock."""
+    if not cursor.is_text() or not OF_TODAY.fullmatch(cursor.peek().text):
         return
     before = [cursor.source_text(cursor.peek(-place)).upper() for place in (1, 2)]
-    is_converted = before[0] == "(" and before[1] in _TO_TEMPORAL
+    is_converted = (before[0] == "(" and before[1] in _TO_TEMPORAL) or call in _OF_DATES
     if before[0] in _TEMPORAL or is_converted or cursor.source_text(cursor.peek(1)) == "::":
         raise _not_the_same(cursor, _CLOCK, _HINTS[_CLOCK])
 

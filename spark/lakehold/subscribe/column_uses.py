@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
+
+from lakehold.errors import DefinitionError
+
+_TEMPORAL = (DateType, TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType)
 
 
 @dataclass(frozen=True)
@@ -14,12 +22,31 @@ class ColumnUses:
             DISTINCT over a `*` in a subquery.
         unqualified: Tables, and names that a new column of the table would take over: the query has these without a table.
         computed: Columns from which it computes values that depend on the column's type, in lowercase.
+        beside_clock: Columns that it compares with text such as 'today', in lowercase.
     """
 
     needs_all: bool = False
     unqualified: frozenset[tuple[str, str]] = frozenset()
     computed: frozenset[str] = frozenset()
+    beside_clock: frozenset[str] = frozenset()
 
     def computes_from(self, column: str) -> bool:
         """Return whether values depend on the type of a column."""
         return self.needs_all or column.lower() in self.computed
+
+    def refuse_clock(self, schemas: Iterable[Schema]) -> None:
+        """Refuse to compare a date or a timestamp with text such as 'today': Spark casts the text, and reads the clock for it.
+
+        Raises:
+            DefinitionError: A column that is compared with such a text has such a type.
+        """
+        for schema in schemas:
+            for column in schema.fields:
+                if column.name.lower() in self.beside_clock and isinstance(column.field_type, _TEMPORAL):
+                    raise DefinitionError(
+                        f"the text that {column.name} is compared with depends on the clock",
+                        code="query-clock",
+                        detail=f"{column.name} is a {column.field_type}, so Spark reads today, now and the like as times. A query "
+                        "whose changes are read must give the same rows each time.",
+                        hint="Write a time, or filter what the subscription gives.",
+                    )

@@ -45,7 +45,11 @@ class QueryOpening:
         Args:
             query: The query.
             schemas: The columns of its tables by full name.
+
+        Raises:
+            DefinitionError: It depends on the clock, or has columns that cannot be read.
         """
+        query.uses.refuse_clock(schemas.values())
         if isinstance(query.plan, Whole):
             return self._open(query, schemas)
         key = (
