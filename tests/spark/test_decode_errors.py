@@ -30,9 +30,10 @@ ROW = struct(
         },
         "seen_at": {"type": "string", "optional": True, "name": "io.debezium.time.ZonedTimestamp"},
         "tags": {"type": "array", "optional": True, "items": {"type": "int64"}},
+        "photo": {"type": "bytes", "optional": True, "parameters": {"__debezium.source.column.type": "PHOTO"}},
     },
 )
-GOOD = {"id": 1, "name": "one", "price": "BBo=", "seen_at": "2026-11-21T08:48:22Z", "tags": [1]}
+GOOD = {"id": 1, "name": "one", "price": "BBo=", "seen_at": "2026-11-21T08:48:22Z", "tags": [1], "photo": "YQ=="}
 AVRO_KEY, AVRO_ROW = avro_schema(KEY), avro_schema(ROW)
 AVRO = TopicSchemas(AvroIds({1: json.dumps(AVRO_KEY)}), AvroIds({2: json.dumps(AVRO_ROW), 3: '"Nowhere"'}))
 JSON = TopicSchemas(JsonHeads((json_head(KEY),)), JsonHeads((json_head(ROW),)))
@@ -88,6 +89,12 @@ AVRO_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (avro_key(), avro_row(price="AYag"), "undecodable-value", '"price"'),
     (avro_key(), avro_row(price="AQAAAAAAAAAF"), "undecodable-value", "cannot be read"),
     (avro_key(), avro_row(seen_at="yesterday"), "undecodable-value", '"seen_at"'),
+    (
+        avro_key(),
+        avro_row(photo="/9j/4A=="),
+        "undecodable-value",
+        '"photo" holds a value that its type cannot hold. Its bytes',
+    ),
     (avro_key(), avro_row(name="x" * 500), "oversized", "LAKEHOLD_MAX_RECORD_BYTES"),
     (b"", avro_row(), "undecodable-key", "empty"),
     (b"1", avro_row(), "undecodable-key", "byte 0"),
@@ -122,6 +129,12 @@ JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (json_key(), json_row(price="%%"), "undecodable-value", "cannot be read"),
     (json_key(), json_row(price="AYag"), "undecodable-value", '"price"'),
     (json_key(), json_row(price="AQAAAAAAAAAF"), "undecodable-value", '"price"'),
+    (
+        json_key(),
+        json_row(photo="/9j/4A=="),
+        "undecodable-value",
+        '"photo" holds a value that its type cannot hold. Its bytes',
+    ),
     (json_key(), json_row(seen_at="2026-11-21T08:48:22"), "undecodable-value", '"seen_at"'),
     (json_key(), json_row(name="x" * 3000), "oversized", "LAKEHOLD_MAX_RECORD_BYTES"),
     (json_key("x"), json_row(), "undecodable-key", 'The key cannot be read with its schema: the value of field "id"'),
@@ -230,9 +243,11 @@ def test_json_that_breaks_a_contract_is_an_error(spark: SparkSession) -> None:
         '{"at": "2026-11-21T08:00:00"}',
         '{"price": "1.239"}',
         '{"price": 12345.6}',
+        '{"price": "BBo="}',
         "7",
         '{"id": 1}x',
     ]
     raw = raw_records(spark, [(b"1", text.encode()) for text in bad] + [(b"x", b'{"id": 1}')])
     rows = decode(raw, Wanted(schemas, Shape.FLAT)).frame.orderBy("offset").collect()
     assert [r.error for r in rows] == ["undecodable-value"] * len(bad) + ["undecodable-key"]
+    assert "decimal.handling.mode=string" in rows[bad.index('{"price": "BBo="}')].error_detail
