@@ -35,7 +35,10 @@ ROW = struct(
 )
 GOOD = {"id": 1, "name": "one", "price": "BBo=", "seen_at": "2026-11-21T08:48:22Z", "tags": [1], "photo": "YQ=="}
 AVRO_KEY, AVRO_ROW = avro_schema(KEY), avro_schema(ROW)
-AVRO = TopicSchemas(AvroIds({1: json.dumps(AVRO_KEY)}), AvroIds({2: json.dumps(AVRO_ROW), 3: '"Nowhere"'}))
+AVRO = TopicSchemas(
+    AvroIds({1: json.dumps(AVRO_KEY)}),
+    AvroIds({2: json.dumps(AVRO_ROW), 3: '"Nowhere"'}, {4: "it is of type PROTOBUF"}),
+)
 JSON = TopicSchemas(JsonHeads((json_head(KEY),)), JsonHeads((json_head(ROW),)))
 
 HUGE = 2**31 - 20
@@ -74,6 +77,8 @@ AVRO_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (avro_key(), b'{"id": 1}', "undecodable-value", "byte 0"),
     (avro_key(), framed(99, b"\2"), "unknown-schema", "schema 99"),
     (avro_key(), framed(3, b"\2"), "unsupported-schema", "Nowhere"),
+    (avro_key(), framed(4, b"\2"), "unsupported-schema", "Schema 4 of the value: it is of type PROTOBUF."),
+    (avro_key(), framed(0, b"\0\0\0\5\2"), "unknown-schema", "apicurio.registry.as-confluent=true"),
     (avro_key(), avro_row()[:-3], "undecodable-value", "cannot be read"),
     (avro_key(), framed(2, b""), "undecodable-value", "cannot be read"),
     (avro_key(), framed(2, zigzag(1) + zigzag(-5) + b"x"), "undecodable-value", "cannot be read"),
@@ -112,6 +117,7 @@ JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (json_key(), b" \n", "empty-value", "empty"),
     (json_key(), b"null", None, ""),
     (json_key(), b'{"id": 1}', "unknown-schema", "payload"),
+    (json_key(), framed(5, b'{"id": 1}'), "unknown-schema", "The value begins with a byte 0 and the id of a schema"),
     (json_key(), json_row()[:-3], "undecodable-value", "cannot be read"),
     (json_key(), HEAD + b"7}", "undecodable-value", "cannot be read"),
     (json_key(), HEAD + b"[]}", "undecodable-value", "cannot be read"),
