@@ -19,6 +19,7 @@ ANSWERS: dict[str, tuple[int, Any]] = {
     "/schemas/ids/1": (200, {"schema": LONG}),
     "/schemas/ids/7": (200, {"schema": STRING}),
     "/schemas/ids/8": (200, {"schema": "syntax = 'proto3';", "schemaType": "PROTOBUF"}),
+    "/schemas/ids/9": (200, {"schema": LONG, "references": [{"name": "a", "subject": "a", "version": 1}]}),
     "/schemas/ids/401": (401, {"error_code": 401, "message": "who are you"}),
     "/schemas/ids/500": (500, {"error_code": 50001, "message": "disk full"}),
     "/schemas/ids/600": (200, None),
@@ -41,6 +42,15 @@ def test_schemas_by_id_are_requested_once(server: RegistryServer) -> None:
     assert [registry.schema_text(i) for i in (1, 2, 1, 8)] == [LONG, None, LONG, None]
     assert [path for path, _ in server.requests].count("/schemas/ids/1") == 1
     assert registry.schema_texts([7, 1, 2]) == {1: LONG, 7: STRING}
+
+
+def test_schemas_that_cannot_be_read_have_a_reason(server: RegistryServer) -> None:
+    registry = Registry(server.url)
+    assert registry.schema_texts([1, 2, 8, 9]) == {1: LONG}
+    assert registry.unreadable([1, 2, 8, 9]) == {
+        8: "it is of type PROTOBUF, and FORMAT AVRO reads AVRO",
+        9: "it refers to other schemas, which lakehold does not read",
+    }
 
 
 def test_subjects_of_a_topic_are_found(server: RegistryServer) -> None:

@@ -96,7 +96,8 @@ def test_columns_are_found_in_order_with_the_types_below_their_domains(postgres_
             connection.execute(statement.encode())
     found = PostgresUpstream(login, _TIMEOUT_S).columns(["c.wide", "c.none", "c.other"])
     assert [column.number for column in found["c.wide"]] == [2, 3, 4, 5, 6, 7, 8, 9, 10], "after the dropped one"
-    assert {table: tuple(replace(column, number=0) for column in of) for table, of in found.items()} == {
+    assert "".join(column.storage for column in found["c.wide"]) == "mmxxxxpxp"
+    assert {table: tuple(replace(column, number=0, storage="p") for column in of) for table, of in found.items()} == {
         "c.other": (FoundColumn("id", "integer", FoundType("int4", "integer")),),
         "c.wide": (
             FoundColumn("b", "numeric(5,-2)", FoundType("numeric", "numeric(5,-2)"), is_nullable=False, is_key=True),

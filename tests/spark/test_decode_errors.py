@@ -30,11 +30,15 @@ ROW = struct(
         },
         "seen_at": {"type": "string", "optional": True, "name": "io.debezium.time.ZonedTimestamp"},
         "tags": {"type": "array", "optional": True, "items": {"type": "int64"}},
+        "photo": {"type": "bytes", "optional": True, "parameters": {"__debezium.source.column.type": "PHOTO"}},
     },
 )
-GOOD = {"id": 1, "name": "one", "price": "BBo=", "seen_at": "2026-11-21T08:48:22Z", "tags": [1]}
+GOOD = {"id": 1, "name": "one", "price": "BBo=", "seen_at": "2026-11-21T08:48:22Z", "tags": [1], "photo": "YQ=="}
 AVRO_KEY, AVRO_ROW = avro_schema(KEY), avro_schema(ROW)
-AVRO = TopicSchemas(AvroIds({1: json.dumps(AVRO_KEY)}), AvroIds({2: json.dumps(AVRO_ROW), 3: '"Nowhere"'}))
+AVRO = TopicSchemas(
+    AvroIds({1: json.dumps(AVRO_KEY)}),
+    AvroIds({2: json.dumps(AVRO_ROW), 3: '"Nowhere"'}, {4: "it is of type PROTOBUF"}),
+)
 JSON = TopicSchemas(JsonHeads((json_head(KEY),)), JsonHeads((json_head(ROW),)))
 
 HUGE = 2**31 - 20
@@ -73,6 +77,8 @@ AVRO_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (avro_key(), b'{"id": 1}', "undecodable-value", "byte 0"),
     (avro_key(), framed(99, b"\2"), "unknown-schema", "schema 99"),
     (avro_key(), framed(3, b"\2"), "unsupported-schema", "Nowhere"),
+    (avro_key(), framed(4, b"\2"), "unsupported-schema", "Schema 4 of the value: it is of type PROTOBUF."),
+    (avro_key(), framed(0, b"\0\0\0\5\2"), "unknown-schema", "apicurio.registry.as-confluent=true"),
     (avro_key(), avro_row()[:-3], "undecodable-value", "cannot be read"),
     (avro_key(), framed(2, b""), "undecodable-value", "cannot be read"),
     (avro_key(), framed(2, zigzag(1) + zigzag(-5) + b"x"), "undecodable-value", "cannot be read"),
@@ -88,6 +94,12 @@ AVRO_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (avro_key(), avro_row(price="AYag"), "undecodable-value", '"price"'),
     (avro_key(), avro_row(price="AQAAAAAAAAAF"), "undecodable-value", "cannot be read"),
     (avro_key(), avro_row(seen_at="yesterday"), "undecodable-value", '"seen_at"'),
+    (
+        avro_key(),
+        avro_row(photo="/9j/4A=="),
+        "undecodable-value",
+        '"photo" holds a value that its type cannot hold. Its bytes',
+    ),
     (avro_key(), avro_row(name="x" * 500), "oversized", "LAKEHOLD_MAX_RECORD_BYTES"),
     (b"", avro_row(), "undecodable-key", "empty"),
     (b"1", avro_row(), "undecodable-key", "byte 0"),
@@ -105,6 +117,7 @@ JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (json_key(), b" \n", "empty-value", "empty"),
     (json_key(), b"null", None, ""),
     (json_key(), b'{"id": 1}', "unknown-schema", "payload"),
+    (json_key(), framed(5, b'{"id": 1}'), "unknown-schema", "The value begins with a byte 0 and the id of a schema"),
     (json_key(), json_row()[:-3], "undecodable-value", "cannot be read"),
     (json_key(), HEAD + b"7}", "undecodable-value", "cannot be read"),
     (json_key(), HEAD + b"[]}", "undecodable-value", "cannot be read"),
@@ -122,6 +135,12 @@ JSON_RECORDS: list[tuple[bytes | None, bytes | None, str | None, str]] = [
     (json_key(), json_row(price="%%"), "undecodable-value", "cannot be read"),
     (json_key(), json_row(price="AYag"), "undecodable-value", '"price"'),
     (json_key(), json_row(price="AQAAAAAAAAAF"), "undecodable-value", '"price"'),
+    (
+        json_key(),
+        json_row(photo="/9j/4A=="),
+        "undecodable-value",
+        '"photo" holds a value that its type cannot hold. Its bytes',
+    ),
     (json_key(), json_row(seen_at="2026-11-21T08:48:22"), "undecodable-value", '"seen_at"'),
     (json_key(), json_row(name="x" * 3000), "oversized", "LAKEHOLD_MAX_RECORD_BYTES"),
     (json_key("x"), json_row(), "undecodable-key", 'The key cannot be read with its schema: the value of field "id"'),
@@ -230,9 +249,11 @@ def test_json_that_breaks_a_contract_is_an_error(spark: SparkSession) -> None:
         '{"at": "2026-11-21T08:00:00"}',
         '{"price": "1.239"}',
         '{"price": 12345.6}',
+        '{"price": "BBo="}',
         "7",
         '{"id": 1}x',
     ]
     raw = raw_records(spark, [(b"1", text.encode()) for text in bad] + [(b"x", b'{"id": 1}')])
     rows = decode(raw, Wanted(schemas, Shape.FLAT)).frame.orderBy("offset").collect()
     assert [r.error for r in rows] == ["undecodable-value"] * len(bad) + ["undecodable-key"]
+    assert "decimal.handling.mode=string" in rows[bad.index('{"price": "BBo="}')].error_detail

@@ -238,7 +238,8 @@ class TopicDecoder:
 
 def _known(registry: Registry, ids: Iterable[int | str]) -> AvroIds:
     """Fetch the schemas of ids that records name, without those that the registry lacks."""
-    return AvroIds(registry.schema_texts(i for i in ids if isinstance(i, int)))
+    numbers = [i for i in ids if isinstance(i, int)]
+    return AvroIds(registry.schema_texts(numbers), registry.unreadable(numbers))
 
 
 def _heads(found: Iterable[int | str]) -> JsonHeads:

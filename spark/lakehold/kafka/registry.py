@@ -35,6 +35,7 @@ class Registry:
         self.url = url
         self._client = SchemaRegistryClient({"timeout": 10, "max.retries": 2, **(options or {}), "url": url})
         self._texts: dict[int, str] = {}
+        self._unreadable: dict[int, str] = {}
 
     def schema_text(self, schema_id: int) -> str | None:
         """Fetch the Avro schema with this global id; None if the registry has none or it is of another kind.
@@ -42,17 +43,22 @@ class Registry:
         Raises:
             UpstreamUnavailable: The registry does not answer, or refuses the credentials.
         """
-        if schema_id not in self._texts:
+        if schema_id not in self._texts and schema_id not in self._unreadable:
             schema: Schema | None = self._if_known(partial(self._client.get_schema, schema_id))
-            if (
-                schema is None
-                or schema.schema_str is None
-                or (schema.schema_type or "AVRO") != "AVRO"
-                or schema.references
-            ):
+            if schema is None or schema.schema_str is None:
                 return None
-            self._texts[schema_id] = schema.schema_str
-        return self._texts[schema_id]
+            kind = schema.schema_type or "AVRO"
+            if kind != "AVRO":
+                self._unreadable[schema_id] = f"it is of type {kind}, and FORMAT AVRO reads AVRO"
+            elif schema.references:
+                self._unreadable[schema_id] = "it refers to other schemas, which lakehold does not read"
+            else:
+                self._texts[schema_id] = schema.schema_str
+        return self._texts.get(schema_id)
+
+    def unreadable(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return why each of some schemas that were fetched cannot be read, by id; those that can be are left out."""
+        return {i: self._unreadable[i] for i in sorted(ids) if i in self._unreadable}
 
     def subject_ids(self, subject: str) -> frozenset[int]:
         """Fetch the ids of all versions of a subject; empty if the subject does not exist."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import Token, TokenType
 
@@ -17,6 +17,7 @@ _TEXTS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 _NESTING = {"(": 1, "[": 1, ")": -1, "]": -1}
 _CLOSE = 0.75
 """The similarity from which a word is a close miss: `SORCE` is one of SOURCE, `FUNCTIONS` is none of CONNECTIONS."""
+_NONE: Mapping[str, str] = {}
 
 
 class Cursor:
@@ -95,8 +96,12 @@ class Cursor:
             if not self.accept(word):
                 raise self.error(word, hint=hint)
 
-    def choose(self, *phrases: str) -> str:
+    def choose(self, *phrases: str, elsewhere: Mapping[str, str] = _NONE) -> str:
         """Read the longest of `phrases` (one or more words) that comes next, and return it.
+
+        Args:
+            phrases: What may come next.
+            elsewhere: Words of other systems in this place, each with a hint.
 
         Raises:
             StatementError: None of them comes next.
@@ -108,13 +113,17 @@ class Cursor:
         for phrase in longest_first:
             if self.at_words(phrase.split()[0]):
                 self.expect(*phrase.split(), hint=f"write {phrase}")
-        raise self.error(*phrases)
+        raise self.error(*phrases, hint=elsewhere.get(self.word(), ""))
 
-    def clauses(self, *phrases: str) -> Iterator[str]:
+    def clauses(
+        self, *phrases: str, fits: Callable[[str], bool] = lambda _: True, elsewhere: Mapping[str, str] = _NONE
+    ) -> Iterator[str]:
         """Iterate over the clauses up to the end of the statement, in the order written, each at most once.
 
         Args:
             phrases: The words with which clauses begin. The caller reads the rest of a clause before the next one.
+            fits: Returns whether to name a clause among those that may come next.
+            elsewhere: First words of clauses of other statements, or of other systems, each with a hint.
         """
         left = list(phrases)
         while not self.at_end:
@@ -122,6 +131,9 @@ class Cursor:
                 raise self.error(*left, message=f"{again} is given twice")
             if not left:
                 self.expect_end()
+            if not any(self.at_words(p.split()[0]) for p in left):
+                offered = [p for p in left if fits(p)] or ["end of statement"]
+                raise self.error(*offered, hint=elsewhere.get(self.word(), ""))
             phrase = self.choose(*left)
             left.remove(phrase)
             yield phrase

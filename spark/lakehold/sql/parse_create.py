@@ -21,6 +21,7 @@ from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import parse_type
 from lakehold.sql.cursor import Cursor
+from lakehold.sql.materialize_words import IN_FEED
 from lakehold.sql.names import new_table_name
 from lakehold.sql.options import CONNECTIONS, TABLE, parse_options
 from lakehold.sql.parse_capture import parse_upstream_table
@@ -147,7 +148,7 @@ def _feed(cursor: Cursor) -> tuple[str, str, str | None]:
     """
     source = cursor.object_name("a source name")
     cursor.expect_symbol("(", hint=f"write FROM SOURCE {source} (TABLE 'schema.table'), or (TOPIC 'topic')")
-    kind = cursor.choose("TOPIC", "TABLE")
+    kind = cursor.choose("TOPIC", "TABLE", elsewhere=IN_FEED)
     cursor.accept_symbol("=")
     upstream = parse_upstream_table(cursor) if kind == "TABLE" else None
     topic = cursor.filled_text("a topic") if upstream is None else ""

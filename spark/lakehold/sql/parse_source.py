@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakehold.definitions import ConnectionType, Format, FormatType, OptionValue, Source
 from lakehold.sql.cursor import Cursor
+from lakehold.sql.materialize_words import IN_SOURCE
 from lakehold.sql.options import SOURCE, parse_options
 from lakehold.sql.parse_capture import Database, Kafka, capture_of, parse_database, parse_into
 from lakehold.sql.statements import CreateSource
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""The names that Kafka allows."""
 _VIA = "VIA CONNECT CONNECTION"
 _INTO = "INTO KAFKA CONNECTION"
 _TRANSACTIONS = "TRANSACTION METADATA TOPIC"
@@ -44,7 +48,11 @@ def parse_source(cursor: Cursor) -> CreateSource:
     transaction_topic: str | None = None
     options: dict[str, OptionValue] = {}
     first = cursor.position
-    for clause in cursor.clauses(*_CLAUSES):
+
+    def fits(clause: str) -> bool:
+        return origin is None or clause not in _foreign(origin)
+
+    for clause in cursor.clauses(*_CLAUSES, fits=fits, elsewhere=IN_SOURCE):
         match clause:
             case "FROM":
                 origin = _origin(cursor)
@@ -102,8 +110,7 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
         raise cursor.error(
             missing, hint=f"a connector captures the database: write {missing} and the name of a connection"
         )
-    foreign = (_TRANSACTIONS,) if is_database else (_VIA, _INTO)
-    clause = next((clause for clause in foreign if given[clause]), None)
+    clause = next((clause for clause in _foreign(origin) if given[clause]), None)
     if clause is None:
         return
     hint = "the connector of a database writes transaction metadata to its own topic" if is_database else _OF_DATABASES
@@ -111,6 +118,11 @@ def _check_fit(cursor: Cursor, first: int, origin: _Origin, given: Mapping[str, 
     cursor.take_until(lambda: cursor.at_words(*clause.split()))
     last = cursor.peek(len(clause.split()) - 1)
     raise cursor.error_at(cursor.peek(), f"{clause} does not belong to this source", last=last, hint=hint)
+
+
+def _foreign(origin: _Origin) -> tuple[str, ...]:
+    """Return the clauses that belong to other kinds of origins."""
+    return (_TRANSACTIONS,) if origin.database is not None else (_VIA, _INTO)
 
 
 def _origin(cursor: Cursor) -> _Origin:
@@ -129,9 +141,18 @@ def _topics(cursor: Cursor) -> tuple[str, ...]:
     cursor.expect_symbol("(")
     many = cursor.choose("TOPICS", "TOPIC") == "TOPICS"
     cursor.accept_symbol("=")
-    topics = _topic_list(cursor) if many else (cursor.filled_text("a topic"),)
+    topics = _topic_list(cursor) if many else (_topic(cursor),)
     cursor.expect_symbol(")")
     return topics
+
+
+def _topic(cursor: Cursor) -> str:
+    token = cursor.peek()
+    topic = cursor.filled_text("a topic")
+    if not _TOPIC.fullmatch(topic):
+        hint = "write each topic by its full name: letters, digits and . _ -"
+        raise cursor.error_at(token, f"'{topic}' is no name of a topic", hint=hint)
+    return topic
 
 
 def _topic_list(cursor: Cursor) -> tuple[str, ...]:
@@ -140,7 +161,7 @@ def _topic_list(cursor: Cursor) -> tuple[str, ...]:
     more = True
     while more:
         token = cursor.peek()
-        topic = cursor.filled_text("a topic")
+        topic = _topic(cursor)
         if topic in topics:
             raise cursor.error_at(token, f"topic '{topic}' is given twice")
         topics.append(topic)
@@ -152,5 +173,7 @@ def _format(cursor: Cursor) -> Format:
     """Parse `AVRO USING SCHEMA REGISTRY CONNECTION r` or `JSON`."""
     if cursor.choose("AVRO", "JSON") == "JSON":
         return Format(FormatType.JSON)
-    cursor.expect("USING", "SCHEMA", "REGISTRY", "CONNECTION")
+    cursor.expect(
+        "USING", "SCHEMA", "REGISTRY", "CONNECTION", hint="write AVRO USING SCHEMA REGISTRY CONNECTION and its name"
+    )
     return Format(FormatType.AVRO, cursor.object_name("a connection name"))

@@ -43,6 +43,12 @@ _LARGEST_SCALE = 1_000
 """PostgreSQL's limit. Debezium misreads a negative scale of eleven bits as one above the limit, and sends as many zeros."""
 _ENUM = "io.debezium.data.Enum"
 _ESCAPED_COMMA = "\\,"
+_NO_TEXT = (
+    "Its bytes are read as text, because its type in the database has another name than types of binary values. Let the "
+    "connector not send the name: leave the column out of column.propagate.source.type, or its type out of "
+    "datatype.propagate.source.type."
+)
+_NO_DIGITS = "Debezium sends digits with decimal.handling.mode=string; without a schema its base64 cannot be read."
 _PRECISION = "connect.decimal.precision"
 _CONVERTER_PRECISION = 64
 """The precision that Connect's Avro converters write if it is unknown."""
@@ -57,12 +63,14 @@ class LogicalType:
         type: The type of the column.
         sql: Returns SQL of the column's value, from SQL of the plain value.
         fallible: Whether that SQL is null for some plain values that are not null: these cannot be decoded.
+        advice: What to do about values that cannot be decoded, a sentence; empty if nothing is known.
     """
 
     over: SchemaType
     type: PrimitiveType
     sql: Callable[[str], str]
     fallible: bool = False
+    advice: str = ""
 
 
 def decimal_parameters(schema: ConnectSchema) -> tuple[int, int] | None:
@@ -86,9 +94,15 @@ def logical_type(schema: ConnectSchema) -> LogicalType | None:
     if schema.name == DECLARED_DECIMAL:
         precision, scale = _whole(schema.parameters[_PRECISION]), _whole(schema.parameters["scale"])
         read = partial(decimals.decimal_from_text, precision=precision, scale=scale)
-        return LogicalType(SchemaType.STRING, DecimalType(precision, scale), read, fallible=True)
+        return LogicalType(SchemaType.STRING, DecimalType(precision, scale), read, fallible=True, advice=_NO_DIGITS)
     rule = _RULES.get(schema.name)
     return rule if rule is not None and rule.over is schema.type else None
+
+
+def advice(schema: ConnectSchema) -> str:
+    """Return what to do about values of a schema that cannot be decoded; empty if nothing is known."""
+    rules = (logical_type(each) for _, each in schema.walk())
+    return next((rule.advice for rule in rules if rule is not None and rule.advice), "")
 
 
 def _decimal(schema: ConnectSchema) -> LogicalType:
@@ -154,7 +168,9 @@ def _rules() -> dict[str, LogicalType]:
         "io.debezium.time.IsoDate": LogicalType(text, date, iso_text.date_from_text, fallible=True),
         "io.debezium.time.IsoTime": LogicalType(text, string, "regexp_replace({}, 'Z$', '')".format),
         "io.debezium.time.IsoTimestamp": LogicalType(text, local, iso_text.timestamp_from_text, fallible=True),
-        TEXT_BYTES: LogicalType(SchemaType.BYTES, string, "CAST({} AS STRING)".format),
+        TEXT_BYTES: LogicalType(
+            SchemaType.BYTES, string, "try_validate_utf8(CAST({} AS STRING))".format, fallible=True, advice=_NO_TEXT
+        ),
         VARIABLE_SCALE_DECIMAL: LogicalType(SchemaType.STRUCT, string, _variable_scale, fallible=True),
         f"{AVRO}date": LogicalType(i32, date, "date_from_unix_date({})".format),
         f"{AVRO}time-millis": time_ms,

@@ -34,6 +34,15 @@ from lakehold.ingest.decode.requested_types import requested
 from lakehold.ingest.decode.storable import is_null, storable
 from lakehold.spark_sql import literal, quoted
 
+_LONG_ID = (
+    "The {} was written with schema 0, which no registry has: ids of eight bytes begin so. Let the serializer write ids of four "
+    "bytes: apicurio.registry.as-confluent=true."
+)
+_FRAMED = (
+    "The {} begins with a byte 0 and the id of a schema: a converter with a registry wrote it. Of these, lakehold reads Avro, "
+    "with FORMAT AVRO. For JSON use org.apache.kafka.connect.json.JsonConverter."
+)
+
 
 @dataclass(frozen=True)
 class Version:
@@ -162,9 +171,13 @@ def _parsed(of: Part, version: int) -> str:
 def _avro_part(of: Part, schemas: AvroIds, fields: Fields | None) -> Part:
     name = of.name
     versions: list[Version] = []
-    refused, nulls = [], []
+    refused = [
+        Refused(_written_with(name, schema_id), "unsupported-schema", f"Schema {schema_id} of the {name}: {why}.")
+        for schema_id, why in sorted(schemas.unreadable.items())
+    ]
+    nulls = []
     for schema_id, text in sorted(schemas.schemas.items()):
-        matches = f"substring({name}, 1, 5) = X'{schema_id:010X}'"
+        matches = _written_with(name, schema_id)
         try:
             read = from_avro_json(text)
             if is_null(read.schema):
@@ -180,8 +193,14 @@ def _avro_part(of: Part, schemas: AvroIds, fields: Fields | None) -> Part:
         is_blank=f"length({name}) = 0",
         is_broken=f"(length({name}) < 5 OR substring({name}, 1, 1) <> X'00')",
         is_null=" OR ".join(nulls) or "false",
-        written_with=f"concat('The {name} was written with schema ', conv(hex(substring({name}, 2, 4)), 16, 10), '.')",
+        written_with=f"CASE WHEN {_written_with(name, 0)} THEN {literal(_LONG_ID.format(name))} ELSE "
+        f"concat('The {name} was written with schema ', conv(hex(substring({name}, 2, 4)), 16, 10), '.') END",
     )
+
+
+def _written_with(name: str, schema_id: int) -> str:
+    """Write the condition that bytes begin with the id of a schema."""
+    return f"substring({name}, 1, 5) = X'{schema_id:010X}'"
 
 
 def _avro_version(name: str, matches: str, parsed: str, read: AvroSchema, fields: Fields | None) -> Version:
@@ -220,7 +239,8 @@ def _json_part(of: Part, schemas: JsonHeads) -> Part:
         refused=tuple(refused),
         is_blank=_blank(name),
         is_null=_null(name),
-        written_with=f'\'The {name} is no {{"schema": …, "payload": …}} with the schema of a record, in that order.\'',
+        written_with=f"CASE WHEN startswith({name}, X'00') THEN {literal(_FRAMED.format(name))} ELSE "
+        f'\'The {name} is no {{"schema": …, "payload": …}} with the schema of a record, in that order.\' END',
     )
 
 

@@ -87,8 +87,8 @@ def _corrupt(part: Part, code: str) -> Iterator[tuple[str, str, str]]:
 
 def _wrong_columns(structure: Structure, undecodable: str) -> Iterator[tuple[str, str, str]]:
     """Yield the conditions that a column's value does not fit its type, or is null against the schema."""
-    for condition, column in structure.undecodable():
-        yield condition, undecodable, literal(f'Column "{column}" holds a value that its type cannot hold.')
+    for condition, sentence in structure.undecodable():
+        yield condition, undecodable, literal(sentence)
     # Debezium may know only the key of the old row, whatever the schema requires.
     for condition, column in structure.missing() if structure.name != "before" else ():
         detail = literal(f'Column "{column}" is null, which its schema does not allow.')

@@ -35,9 +35,13 @@ from lakehold.ingest.decode.types import PLAIN
 
 @dataclass(frozen=True)
 class AvroIds:
-    """The schemas of records in Avro: texts by the id that each record begins with; a greater id is a newer schema."""
+    """The schemas of records in Avro: texts by the id that each record begins with; a greater id is a newer schema.
+
+    `unreadable` has the ids of other schemas, each with the reason why their records cannot be read.
+    """
 
     schemas: Mapping[int, str] = field(default_factory=dict)
+    unreadable: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, SchemaType
 from lakehold.ingest.decode.convert import Encoding, converted, distinguishable, missing, undecodable
+from lakehold.ingest.decode.logical import advice
 from lakehold.ingest.decode.message_parts import Part
 from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
 from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify, unify_versions
@@ -71,14 +72,15 @@ class Structure:
         return f"coalesce({columns})" if columns and self.columns else f"CAST(NULL AS {self.spark_type})"
 
     def undecodable(self) -> Iterator[tuple[str, str]]:
-        """Yield (condition, column): the condition that a value of the column got lost, because the column cannot hold it."""
+        """Yield (condition, sentence): the condition that a value got lost, because its column cannot hold it."""
         names = {column.name for column in self.columns}
         for i, origin in enumerate(self.origins):
             for f in (each for each in distinguishable(origin.schema.fields) if each.name in names):
                 value = f"{self._column(i)}.{quoted(f.name)}"
                 lost = undecodable(f.of(origin.raw), value, f.schema, origin.encoding)
                 if lost:
-                    yield lost, f.name
+                    sentences = f'Column "{f.name}" holds a value that its type cannot hold.', advice(f.schema)
+                    yield lost, " ".join(filter(None, sentences))
 
     def missing(self) -> Iterator[tuple[str, str]]:
         """Yield (condition, column): the condition that a required column is null. Avro cannot leave one out."""
