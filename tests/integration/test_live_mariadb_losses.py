@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.errors import UpstreamError
+from lakehold.errors import UpstreamError, UpstreamRefused
 from lakehold.status import status_of
 from tests.integration.test_live_mariadb import CREATING_ITEMS, Shop
 from tests.integration.test_live_mariadb import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
@@ -40,6 +40,17 @@ def test_a_table_with_an_enum_in_its_key_is_complete_once_all_tables_are_snapsho
     found = shop.lake.sql(_MESSAGES.format(f"{shop.lake.settings.catalog_name}.shop.messages")).rows
     assert [tuple(map(str, row)) for row in found] == shop.server.rows(_MESSAGES.format("more.messages"))
     assert status_of(shop.lake).notices == ()
+
+
+def test_no_table_is_emptied_because_the_user_may_not_see_it_any_more(shop: Shop) -> None:
+    may_read = "GRANT SELECT ON shop.customers TO lakehold@'%'"
+    shop.server.execute("REVOKE SELECT ON *.* FROM lakehold@'%'", may_read)
+    with pytest.raises(UpstreamRefused, match=r'may not read table "shop\.orders"'):
+        shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    assert len(shop.rows("shop.orders")) == 3
+    shop.server.execute("GRANT SELECT ON *.* TO lakehold@'%'", "DELETE FROM shop.orders WHERE id = 1")
+    shop.lake.sql("ALTER SOURCE shop RESNAPSHOT")
+    shop.follow("shop.orders", "shop.customers")
 
 
 def test_changes_that_are_logged_as_statements_are_named_and_come_with_a_snapshot(shop: Shop) -> None:
