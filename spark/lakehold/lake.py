@@ -143,11 +143,8 @@ class Lake(LakeChanges):
 
     def publications(self, name: str, stop: Event | None = None) -> Generator[PublishReport, None, None]:
         """Publish as `publish` does and yield one report at a time; with `stop`, continue with new changes until it is set."""
-        from lakehold.spark_errors import readable
-
         self._session.settle()
-        with readable():
-            yield from self.subscriptions.publisher(name).publish(stop)
+        yield from self.subscriptions.publisher(name).publish(stop)
 
     def durable(
         self,
