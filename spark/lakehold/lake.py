@@ -149,10 +149,7 @@ class Lake(LakeChanges):
 
     def publications(self, name: str, stop: Event | None = None) -> Generator[PublishReport, None, None]:
         """Publish as `publish` does and yield one report at a time; with `stop`, continue with new changes until it is set."""
-        from lakehold.spark_errors import readable
-
-        with readable():
-            yield from self._restored.subscriptions.publisher(name).publish(stop)
+        yield from self._restored.subscriptions.publisher(name).publish(stop)
 
     def durable(
         self,

@@ -20,7 +20,7 @@ from lakehold.orchestration.lineage import made_from
 
 json_format, defined = Format(FormatType.JSON), Definitions()
 for definition in (
-    Connection("kafka", ConnectionType.KAFKA, {"broker": "one:9092,two:9092"}),
+    Connection("kafka", ConnectionType.KAFKA, {"broker": "one:9092,two:9092", "sasl password": Secret("NOT_SET")}),
     Source("shop", json_format, connection="kafka", topics=("a/b",)),
     Source("files", json_format, path="/data/recorded"),
     Table("shop", "orders", source="shop", topic="a/b", envelope=Envelope.UPSERT),

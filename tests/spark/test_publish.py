@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
+from lakehold.errors import LakeholdError
 from lakehold.failpoints import Point
 from tests.conftest import LakeFactory
 from tests.published_shop import DAY_MS, Row, Shop, publish_and_die
@@ -42,6 +44,15 @@ def test_the_output_equals_the_subscribe_and_grows_with_it(shop: Shop, clauses: 
     assert report.timestamps >= 2
     assert shop.output() == shop.expected(clauses)
     assert shop.lake.publish("s") == []
+
+
+def test_a_failure_of_spark_is_explained_and_counted(shop: Shop) -> None:
+    shop.lake.sql("CREATE SUBSCRIPTION s INTO bi.out AS SUBSCRIBE (SELECT id, 10 DIV (id - 3) AS share FROM shop.t)")
+    shop.write((3, "c"))
+    with pytest.raises(LakeholdError, match="division by zero") as raised:
+        shop.lake.publish("s")
+    labels = {"subscription": "s", "code": raised.value.code}
+    assert REGISTRY.get_sample_value("lakehold_publish_failures_total", labels) == 1
 
 
 def test_a_query_is_published_with_the_types_of_its_result(shop: Shop) -> None:

@@ -26,6 +26,7 @@ from lakehold.publish.metrics import COMMITS, FAILURES, ROWS
 from lakehold.publish.output_files import OutputFiles
 from lakehold.publish.output_table import OutputTable, Publication
 from lakehold.settings import Settings
+from lakehold.spark_errors import readable
 from lakehold.state.lease import HeldLease, leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.output_batches import Complete, OutputChunk
@@ -127,11 +128,12 @@ class Publisher(ABC):
                 does not start over by itself.
             LeaseLost: Another process took over; what this one has published remains.
             DefinitionError: Its tables cannot be read, or its table cannot be written.
+            LakeholdError: Spark fails.
         """
         # A lease needs the subscriber's row. Under the lease the row is read again: its position and epoch are final then.
         self._store.register(subscriber_of(self._entry))
         try:
-            with leased(self._store, self._entry.object_id, self._settings) as lease:
+            with readable(), leased(self._store, self._entry.object_id, self._settings) as lease:
                 while True:
                     try:
                         yield from self._commits(stop, lease)
