@@ -32,7 +32,13 @@ from lakehold.subscribe.subscription_opening import Opened
 logger = logging.getLogger(__name__)
 
 _NOT_OF_COLUMNS = frozenset(
-    {"FAILED_TO_LOAD_ROUTINE", "ROUTINE_NOT_FOUND", "UNRESOLVED_ROUTINE", "UNRESOLVED_VARIABLE"}
+    {
+        "FAILED_TO_LOAD_ROUTINE",
+        "ROUTINE_NOT_FOUND",
+        "TABLE_OR_VIEW_NOT_FOUND",
+        "UNRESOLVED_ROUTINE",
+        "UNRESOLVED_VARIABLE",
+    }
 )
 """Conditions of Spark's errors with which a query cannot be opened although its tables have the columns that it names."""
 
@@ -74,9 +80,9 @@ class ViewPublisher(MergingPublisher):
         self._attempt, follower = 1, self._follower
         is_done = False
         while not is_done:
-            opened, epoch = self._opened(follower)
             is_done = True
             try:
+                opened, epoch = self._opened(follower)
                 for report in self._refreshes(follower, opened, stop, lease, epoch):
                     yield report
                     if follower is not self._follower:
@@ -93,6 +99,9 @@ class ViewPublisher(MergingPublisher):
             except CommitConflict as conflict:
                 self._retry(conflict, lease)
                 is_done = False
+            except (AnalysisException, DefinitionError) as error:
+                # While it follows, a query is opened again whenever columns of its tables change.
+                raise self._of_columns(error) from None
 
     def _opened(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE, and give the table its columns.
@@ -100,21 +109,20 @@ class ViewPublisher(MergingPublisher):
         Raises:
             DefinitionError: Its tables have other columns than the query names, or than the view's table can follow.
         """
-        full_name = self._entry.definition.full_name
-        try:
-            opened, epoch = self._open(follower)
-        except AnalysisException as error:
-            if (error.getCondition() or "").partition(".")[0] in _NOT_OF_COLUMNS:
-                raise
-            raise other_columns(full_name, described(error)) from None
-        except DefinitionError as error:
-            if error.code not in ("column-missing", "column-ambiguous"):
-                raise
-            raise other_columns(full_name, f"In its KEY, {error.message}. {error.detail}") from None
+        opened, epoch = self._open(follower)
         fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
         filled = {field.name for field in fields if field.initial_default is not None}
         self._output.prepare(opened.subscription.relation.columns, opened.read_columns, filled)
         return opened, epoch
+
+    def _of_columns(self, error: AnalysisException | DefinitionError) -> Exception:
+        """Return the error of columns that the query names and its tables lack, or `error` if it is another one."""
+        full_name = self._output.full_name
+        if isinstance(error, DefinitionError):
+            is_of_key = error.code in ("column-missing", "column-ambiguous")
+            return other_columns(full_name, f"In its KEY, {error.message}. {error.detail}") if is_of_key else error
+        is_other = (error.getCondition() or "").partition(".")[0] in _NOT_OF_COLUMNS
+        return error if is_other else other_columns(full_name, described(error))
 
     def _columns_moved(self, changed: str) -> LakeholdError:
         return other_columns(self._output.full_name, changed)
