@@ -24,7 +24,7 @@ from lakehold.publish.publisher import PublishReport
 from lakehold.publish.view_changes import KeyViolated
 from lakehold.publish.view_columns import other_columns
 from lakehold.publish.view_table import ViewTable
-from lakehold.spark_errors import described, readable
+from lakehold.spark_errors import described, is_of_values, readable
 from lakehold.state.lease import HeldLease
 from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
@@ -90,18 +90,20 @@ class ViewPublisher(MergingPublisher):
                         break
             except ColumnsChanged:
                 is_done = False  # Opening again compares the columns with the table's.
-            except KeyViolated as violated:
-                if follower.is_net:
-                    raise
-                # The keys may be unique again by now: then all timestamps up to now are merged as one.
-                logger.info("%s: %s", self._output.full_name, violated)
-                follower, is_done = replace(follower, is_net=True), False
             except CommitConflict as conflict:
                 self._retry(conflict, lease)
                 is_done = False
             except (AnalysisException, DefinitionError) as error:
                 # While it follows, a query is opened again whenever columns of its tables change.
                 raise self._of_columns(error) from None
+            except Exception as error:
+                if follower.is_net or not (isinstance(error, KeyViolated) or is_of_values(error)):
+                    raise
+                # The rows that are at fault may be gone by now: then all timestamps up to now are merged as one.
+                logger.info(
+                    "%s: %s", self._output.full_name, error if isinstance(error, KeyViolated) else described(error)
+                )
+                follower, is_done = replace(follower, is_net=True), False
 
     def _opened(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE, and give the table its columns.
