@@ -15,6 +15,8 @@ POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
 """The position in a statement, as Spark's messages write it."""
 _SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z])")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_OF_VALUES = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)")
+"""The SQLSTATEs of wrong data, and of `raise_error`."""
 _JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
 _STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(.*?\): ")
 _SPARKS_MODULES = frozenset({"pyspark", "py4j", "grpc"})
@@ -48,6 +50,11 @@ def readable() -> Iterator[None]:
 def is_sparks(error: Exception) -> bool:
     """Return whether Spark raised the error, in a classic session or over Spark Connect."""
     return type(error).__module__.partition(".")[0] in _SPARKS_MODULES
+
+
+def is_of_values(error: Exception) -> bool:
+    """Return whether Spark could not compute a value of some row, as with a division by zero, so that other rows may not fail."""
+    return is_sparks(error) and _OF_VALUES.search(str(error)) is not None
 
 
 def session_lost(error: Exception) -> UpstreamUnavailable | None:

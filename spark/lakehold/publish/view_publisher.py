@@ -24,7 +24,7 @@ from lakehold.publish.publisher import PublishReport
 from lakehold.publish.view_changes import KeyViolated
 from lakehold.publish.view_columns import other_columns
 from lakehold.publish.view_table import ViewTable
-from lakehold.spark_errors import described, readable
+from lakehold.spark_errors import described, is_of_values, readable
 from lakehold.state.lease import HeldLease
 from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
@@ -32,7 +32,13 @@ from lakehold.subscribe.subscription_opening import Opened
 logger = logging.getLogger(__name__)
 
 _NOT_OF_COLUMNS = frozenset(
-    {"FAILED_TO_LOAD_ROUTINE", "ROUTINE_NOT_FOUND", "UNRESOLVED_ROUTINE", "UNRESOLVED_VARIABLE"}
+    {
+        "FAILED_TO_LOAD_ROUTINE",
+        "ROUTINE_NOT_FOUND",
+        "TABLE_OR_VIEW_NOT_FOUND",
+        "UNRESOLVED_ROUTINE",
+        "UNRESOLVED_VARIABLE",
+    }
 )
 """Conditions of Spark's errors with which a query cannot be opened although its tables have the columns that it names."""
 
@@ -74,9 +80,9 @@ class ViewPublisher(MergingPublisher):
         self._attempt, follower = 1, self._follower
         is_done = False
         while not is_done:
-            opened, epoch = self._opened(follower)
             is_done = True
             try:
+                opened, epoch = self._opened(follower)
                 for report in self._refreshes(follower, opened, stop, lease, epoch):
                     yield report
                     if follower is not self._follower:
@@ -84,15 +90,20 @@ class ViewPublisher(MergingPublisher):
                         break
             except ColumnsChanged:
                 is_done = False  # Opening again compares the columns with the table's.
-            except KeyViolated as violated:
-                if follower.is_net:
-                    raise
-                # The keys may be unique again by now: then all timestamps up to now are merged as one.
-                logger.info("%s: %s", self._output.full_name, violated)
-                follower, is_done = replace(follower, is_net=True), False
             except CommitConflict as conflict:
                 self._retry(conflict, lease)
                 is_done = False
+            except (AnalysisException, DefinitionError) as error:
+                # While it follows, a query is opened again whenever columns of its tables change.
+                raise self._of_columns(error) from None
+            except Exception as error:
+                if follower.is_net or not (isinstance(error, KeyViolated) or is_of_values(error)):
+                    raise
+                # The rows that are at fault may be gone by now: then all timestamps up to now are merged as one.
+                logger.info(
+                    "%s: %s", self._output.full_name, error if isinstance(error, KeyViolated) else described(error)
+                )
+                follower, is_done = replace(follower, is_net=True), False
 
     def _opened(self, follower: Follower) -> tuple[Opened, int]:
         """Open the SUBSCRIBE, and give the table its columns.
@@ -100,21 +111,20 @@ class ViewPublisher(MergingPublisher):
         Raises:
             DefinitionError: Its tables have other columns than the query names, or than the view's table can follow.
         """
-        full_name = self._entry.definition.full_name
-        try:
-            opened, epoch = self._open(follower)
-        except AnalysisException as error:
-            if (error.getCondition() or "").partition(".")[0] in _NOT_OF_COLUMNS:
-                raise
-            raise other_columns(full_name, described(error)) from None
-        except DefinitionError as error:
-            if error.code not in ("column-missing", "column-ambiguous"):
-                raise
-            raise other_columns(full_name, f"In its KEY, {error.message}. {error.detail}") from None
+        opened, epoch = self._open(follower)
         fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
         filled = {field.name for field in fields if field.initial_default is not None}
         self._output.prepare(opened.subscription.relation.columns, opened.read_columns, filled)
         return opened, epoch
+
+    def _of_columns(self, error: AnalysisException | DefinitionError) -> Exception:
+        """Return the error of columns that the query names and its tables lack, or `error` if it is another one."""
+        full_name = self._output.full_name
+        if isinstance(error, DefinitionError):
+            is_of_key = error.code in ("column-missing", "column-ambiguous")
+            return other_columns(full_name, f"In its KEY, {error.message}. {error.detail}") if is_of_key else error
+        is_other = (error.getCondition() or "").partition(".")[0] in _NOT_OF_COLUMNS
+        return error if is_other else other_columns(full_name, described(error))
 
     def _columns_moved(self, changed: str) -> LakeholdError:
         return other_columns(self._output.full_name, changed)

@@ -46,7 +46,7 @@ class ColumnUses:
                     raise DefinitionError(
                         f"the text that {column.name} is compared with depends on the clock",
                         code="query-clock",
-                        detail=f"{column.name} is a {column.field_type}, so Spark reads today, now and the like as times. A query "
+                        detail=f"{column.name} is a {column.field_type}, so Spark reads today, now and so on as times. A query "
                         "whose changes are read must give the same rows each time.",
                         hint="Write a time, or filter what the subscription gives.",
                     )
