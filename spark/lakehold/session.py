@@ -240,13 +240,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return {
         **_fetched_jars(settings),
         "spark.driver.memory": settings.spark_driver_memory,
-        **_driver_address(settings),
+        **_of_this_machine(settings),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": EXTENSION,
         # Spark makes this directory, which stays empty; by default it is `spark-warehouse` in the working directory.
         "spark.sql.warehouse.dir": (artifacts.cache_root().absolute() / "spark-warehouse").as_uri(),
-        "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Remembering the Python line of every column expression doubles what planning a batch takes.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -261,11 +260,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
     }
 
 
-def _driver_address(settings: Settings) -> dict[str, str]:
-    """Return the settings of the driver's address: executors on other machines need one that Spark finds, or the user's."""
+def _of_this_machine(settings: Settings) -> dict[str, str]:
+    """Return the settings of a Spark without other machines: few tasks, and a driver that listens on this machine alone."""
     if not settings.spark_master.startswith("local"):
         return {}
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    address = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {"spark.sql.shuffle.partitions": "8", **address}
 
 
 def _fetched_jars(settings: Settings) -> dict[str, str]:
