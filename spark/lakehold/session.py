@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +69,9 @@ _opening = threading.RLock()
 
 _in_use: WeakKeyDictionary[SparkSession, threading.RLock] = WeakKeyDictionary()
 """A lock for each session, held while a statement relies on the session's settings and views: all its threads share these."""
+
+_lost: WeakSet[SparkSession] = WeakSet()
+"""The sessions that their servers do not know any more; PySpark itself notices only servers that were started again."""
 
 _started_for: set[threading.Event] = set()
 """The lakes that use the classic Spark that lakehold started, each as its closing event; empty when others started it."""
@@ -165,7 +168,7 @@ def _is_last(closed: threading.Event) -> bool:
 
 def is_lost(session: SparkSession) -> bool:
     """Return whether a Spark Connect server refused the session because it does not know it, as after a restart."""
-    return bool(getattr(session, "is_stopped", False))
+    return session in _lost or bool(getattr(session, "is_stopped", False))
 
 
 def _running() -> SparkSession | None:
@@ -192,7 +195,13 @@ def kept_alive(session: SparkSession, settings: Settings, closed: threading.Even
 
     if settings.spark_remote:
         client: Any = session.client  # type: ignore[operator]  # PySpark declares it with a decorator that hides its type
-        client.set_retry_policies([WhileServerRuns(settings.spark_remote)])
+        reference = ref(session)  # the session has the client, and the client its policies
+
+        def lose() -> None:
+            if (found := reference()) is not None:
+                _lost.add(found)
+
+        client.set_retry_policies([WhileServerRuns(settings.spark_remote, lose)])
     threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
     return session
 
@@ -207,9 +216,9 @@ def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
             UpstreamUnavailable,
             ValueError,
         ) as error:  # the last one once the connection is closed
-            if not closed.is_set():
-                log.warning("the Spark Connect server does not know the session any more: %s", error)
-            return
+            if is_lost(session):
+                return
+            log.info("the session could not be kept alive: %s", error)
 
 
 @contextmanager
@@ -231,13 +240,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return {
         **_fetched_jars(settings),
         "spark.driver.memory": settings.spark_driver_memory,
-        **_driver_address(settings),
+        **_of_this_machine(settings),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": EXTENSION,
         # Spark makes this directory, which stays empty; by default it is `spark-warehouse` in the working directory.
         "spark.sql.warehouse.dir": (artifacts.cache_root().absolute() / "spark-warehouse").as_uri(),
-        "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Remembering the Python line of every column expression doubles what planning a batch takes.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -252,11 +260,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
     }
 
 
-def _driver_address(settings: Settings) -> dict[str, str]:
-    """Return the settings of the driver's address: executors on other machines need one that Spark finds, or the user's."""
+def _of_this_machine(settings: Settings) -> dict[str, str]:
+    """Return the settings of a Spark without other machines: few tasks, and a driver that listens on this machine alone."""
     if not settings.spark_master.startswith("local"):
         return {}
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    address = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {"spark.sql.shuffle.partitions": "8", **address}
 
 
 def _fetched_jars(settings: Settings) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +19,13 @@ _NAME = "spark"
 """The name of the server of `lakehold spark`."""
 
 _THIS_MACHINE = ("127.0.0.1", "localhost")
+
+_SESSION_LOST = re.compile(r"\[(NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_(CHANGED|CLOSED|NOT_FOUND))\]")
+
+
+def names_lost_session(whole: str) -> bool:
+    """Return whether the text of an error says that a server of Spark Connect does not know the session."""
+    return _SESSION_LOST.search(whole) is not None
 
 
 def shown_endpoint(remote: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from lakehold.errors import LakeholdError, UpstreamUnavailable
 from lakehold.executor_python import executor_lacks
 from lakehold.iceberg.store_errors import store_failed, store_hint
+from lakehold.spark_endpoint import names_lost_session
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
 POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
@@ -25,7 +26,6 @@ _HINTS = {
     "DROP TABLE IF EXISTS skips a table that does not exist."
 }
 """Hints that Spark does not give, by its error condition."""
-_SESSION_LOST = frozenset({"NO_ACTIVE_SESSION", "INVALID_HANDLE.SESSION_CHANGED", "INVALID_HANDLE.SESSION_NOT_FOUND"})
 _STOPPED = re.compile(r"methods on a stopped SparkContext|SparkContext was shut down")
 _CLOCKS_DIFFER = re.compile(
     r"Invalid update timestamp \d+: before .*|\[BUG\] Expected sorted (?:snapshot|previous metadata) log entries"
@@ -59,20 +59,17 @@ def is_of_values(error: Exception) -> bool:
 
 def session_lost(error: Exception) -> UpstreamUnavailable | None:
     """Return the error for a server of Spark Connect that stops, or does not know the session; None for other errors."""
-    if not is_sparks(error):
-        return None
-    condition = _CONDITION.match(str(error))
-    if condition is None or condition["condition"] not in _SESSION_LOST:
-        return _stopped(str(error))
-    return UpstreamUnavailable(
-        "the Spark Connect server was started again",
-        code="spark-unreachable",
-        detail="It does not know the session in which this statement ran.",
-        hint="Run it again: that opens another session, and nothing is done twice.",
-    )
+    return _without_session(str(error)) if is_sparks(error) else None
 
 
-def _stopped(whole: str) -> UpstreamUnavailable | None:
+def _without_session(whole: str) -> UpstreamUnavailable | None:
+    if names_lost_session(whole):
+        return UpstreamUnavailable(
+            "the Spark Connect server does not know the session any more",
+            code="spark-unreachable",
+            detail="It was started again, or it heard nothing of the session for too long.",
+            hint="Run it again: that opens another session, and nothing is done twice.",
+        )
     if not _STOPPED.search(whole):
         return None
     return UpstreamUnavailable(
@@ -127,7 +124,7 @@ def explained(whole: str) -> LakeholdError:
     The first line without class names and SQLSTATE becomes the message, its condition the code, and its advice the
     detail.
     """
-    if known := _stopped(whole) or _clocks_differ(whole):
+    if known := _without_session(whole) or _clocks_differ(whole):
         return known
     if of_grpc := _OF_GRPC.match(whole):
         whole = of_grpc["details"]

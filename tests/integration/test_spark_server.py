@@ -68,6 +68,48 @@ with connect(warehouse, spark_remote=remote) as lake, another_session(lake.spark
 """A program with an idle lake and silent sessions, which it uses one a second, since a session that is used is not silent."""
 
 
+FORGOTTEN_CLIENT = """
+import sys, time
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from lakehold import session
+from lakehold.errors import LakeholdError
+from lakehold.ingest.side_by_side import OwnSession
+from lakehold.lake import connect
+
+warehouse, remote = sys.argv[1:]
+session._KEEP_ALIVE_EVERY_S = 0.5
+with connect(warehouse, spark_remote=remote) as lake:
+    own = OwnSession(lambda: lake.spark, lambda _: lake.another_session())
+    own.get().sql("SELECT 1").collect()
+    session._KEEP_ALIVE_EVERY_S = 1_000
+    time.sleep(1)
+    silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]
+    for other in silent:
+        other.conf.get("spark.sql.session.timeZone")
+    for other in silent:
+        time.sleep(1)
+        try:
+            other.conf.get("spark.sql.session.timeZone")
+        except PySparkException as error:
+            print(error.getCondition())
+            break
+    try:
+        own.get().sql("SELECT 1").collect()
+    except PySparkException as error:
+        print(error.getCondition())
+    try:
+        lake.sql("SELECT 1")
+    except LakeholdError as error:
+        print(error.code, error.retryable)
+    print(lake.sql("SELECT 2").rows, own.get().sql("SELECT 3").collect()[0][0])
+    own.close()
+    for other in silent:
+        other.stop()
+"""
+"""A program with a lake and a session beside it that the server forgets while silent sessions are watched, as above."""
+
+
 @dataclass(frozen=True)
 class Commands:
     """The `lakehold` commands over a server of their own."""
@@ -189,6 +231,24 @@ def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_
         )
     assert client.returncode == 0, client.stderr
     assert client.stdout == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)] [Row(a=1)]\n"
+
+
+def test_sessions_that_the_server_has_forgotten_are_opened_again(tmp_path: Path) -> None:
+    timeouts = {
+        "spark.connect.session.manager.defaultSessionTimeout": "3s",
+        "spark.connect.session.manager.maintenanceInterval": "200ms",
+    }
+    with running_server(tmp_path / "server", timeouts) as remote:
+        client = subprocess.run(
+            [sys.executable, "-c", FORGOTTEN_CLIENT, str(tmp_path / "lake"), remote],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ENDS_WITHIN_S,
+        )
+    assert client.returncode == 0, client.stderr
+    closed = "INVALID_HANDLE.SESSION_CLOSED"
+    assert client.stdout.splitlines() == [closed, closed, "spark-unreachable True", "[(2,)] 3"]
 
 
 def test_down_stops_the_process_that_up_started(commands: Commands) -> None:

@@ -18,6 +18,7 @@ from lakehold.spark_errors import explained, session_lost
     [
         "[NO_ACTIVE_SESSION] No active Spark session found. Please create a new Spark session before running the code.",
         "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.",
+        "[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. Session was closed.",
         "[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. The existing Spark server driver instance has restarted.",
     ],
 )

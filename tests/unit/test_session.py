@@ -37,9 +37,13 @@ def test_a_corrupt_record_cannot_take_a_driver_or_an_executor_down(name: str) ->
 
 
 @pytest.mark.parametrize("master", ["spark://one:7077", "yarn", "k8s://https://one:6443"])
-def test_executors_of_a_cluster_reach_the_driver_by_the_address_that_spark_finds_or_the_user_sets(master: str) -> None:
+def test_a_cluster_has_the_drivers_address_and_the_shuffle_partitions_that_spark_finds_or_the_user_sets(
+    master: str,
+) -> None:
     settings = load_settings(warehouse="w", spark_master=master)
-    assert not {"spark.driver.host", "spark.driver.bindAddress"} & session_conf(settings).keys()
+    own_machine = {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"}
+    assert own_machine <= session_conf(load_settings(warehouse="w", spark_master="local[4]")).keys()
+    assert not own_machine & session_conf(settings).keys()
     own = load_settings(warehouse="w", spark_master=master, spark_conf={"spark.driver.host": "ten.example"})
     assert session_conf(own)["spark.driver.host"] == "ten.example"
 

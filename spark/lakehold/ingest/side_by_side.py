@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
+from lakehold.session import is_lost
+
 Result = TypeVar("Result")
 
 
@@ -41,7 +43,7 @@ class OwnSession:
         """Return the session."""
         # A lake whose server restarted has another session: those beside the former one are lost as well.
         main = self._spark()
-        if self._own is None or self._beside is not main:
+        if self._own is None or self._beside is not main or is_lost(self._own):
             self._own, self._beside = self._opened.enter_context(self._another(main)), main
         return self._own
 
