@@ -13,6 +13,7 @@ from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.quality import Outcome
 from tests.conftest import LakeFactory
+from tests.doc_pages import page, section
 
 pytestmark = pytest.mark.spark
 
@@ -101,6 +102,17 @@ def test_the_newest_row_is_at_most_a_day_old(lake: Lake) -> None:
         newest("day", "days=1"),
     )
     assert [outcome.success for outcome in found] == [True, False] * 3
+
+
+def test_the_page_shows_how_to_ask_for_a_fresh_table(lake: Lake) -> None:
+    shown = section(page("quality.md"), "### Freshness").partition("```json")[2].partition("```")[0]
+    found = []
+    for hours in (12, 36):
+        lake.sql(
+            f"CREATE OR REPLACE TABLE s.t USING iceberg AS SELECT current_timestamp() - INTERVAL {hours} HOURS AS changed_at"
+        )
+        found += [outcome.success for outcome in outcomes(lake, json.loads(shown))]
+    assert found == [True, False]
 
 
 @pytest.mark.parametrize("time_zone", ["Europe/Berlin"], indirect=True)
