@@ -14,6 +14,7 @@ from lakehold.sql.group_key import group_key
 from lakehold.sql.incremental_query import incremental_plan
 from lakehold.sql.parse_changes import at_changes
 from lakehold.sql.plain_query import plain_select
+from lakehold.sql.qualified_columns import names_of, without_namespaces
 from lakehold.sql.query_tree import QueryTree, read_tree
 from lakehold.sql.repeatable import refuse_unrepeatable
 from lakehold.sql.row_by_row import select_list_offset
@@ -40,7 +41,7 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
             or must be repeatable and is not.
     """
     _refuse_changes(written)
-    query = read_tree(written)
+    query = without_namespaces(read_tree(written))
     cursor = Cursor(written)
     while not cursor.at_end:
         if cursor.peek().start not in query.named:
@@ -60,7 +61,7 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
     plan = incremental_plan(query, tables, lambda written: parse_query(written, repeatable=False))
     key = () if isinstance(plan, Whole) else group_key(query.tree)
     uses = column_uses(query.tree, {table.start: table.full_name for table in tables})
-    return Query(written.text, tables, offset, plain, plan, key, uses)
+    return Query(query.written.text, tables, offset, plain, plan, key, uses)
 
 
 def missing_namespace(cursor: Cursor, token: Token) -> StatementError:
@@ -114,7 +115,7 @@ def _tables(query: QueryTree) -> Iterator[TableReference]:
         if not isinstance(table.this, exp.Identifier | exp.Dot) or is_common_table(table):
             continue
         parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
-        names = [part.this if part.quoted else part.this.lower() for part in parts]
+        names = names_of(table)
         if len(names) == 1:
             start = query.written.start + parts[0].meta["start"]
             token = next(t for t in query.written.tokens if t.start == start)
