@@ -43,6 +43,7 @@ BUCKETS TRUE = ( ) , ; . < > - 1
 """
 PIECES = st.sampled_from(VOCABULARY.split())
 SOUP = st.lists(PIECES | st.text(max_size=3), max_size=25).map(" ".join)
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 LITERALS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 TEXTS = LITERALS.filter(str.strip)
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="."), min_size=1, max_size=6)
@@ -150,7 +151,7 @@ sources = st.one_of(
         NAMES,
         formats,
         connection=NAMES,
-        topics=st.lists(TEXTS, min_size=1, max_size=3, unique=True).map(tuple),
+        topics=st.lists(TOPICS, min_size=1, max_size=3, unique=True).map(tuple),
         transaction_topic=st.none() | LITERALS,
         options=st.dictionaries(st.sampled_from(["max_records", "max_bytes"]), st.integers(1, 2**31 - 1)),
     ),
