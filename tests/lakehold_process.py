@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_COMMAND = str(Path(sys.executable).with_name("lakehold"))
 _ENDS_WITHIN_S = 180
 
 
@@ -20,18 +21,20 @@ class IngestProcesses:
         warehouse: The lake, unless the settings have another.
         source: The source.
         settings: Settings by name, for the environment.
+        options: Further options of the command.
     """
 
     warehouse: Path
     source: str
     settings: Mapping[str, str | int]
+    options: Sequence[str] = ()
 
     def start(self, **settings: str | int) -> subprocess.Popen[str]:
         """Start a process, with further settings."""
         chosen = {"warehouse": str(self.warehouse), **self.settings, **settings}
         environment = {f"LAKEHOLD_{name.upper()}": str(value) for name, value in chosen.items()}
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("lakehold")), "ingest", self.source, "--quiet", "--format", "json"],
+            [_COMMAND, "ingest", self.source, "--quiet", "--format", "json", *self.options],
             cwd=self.warehouse.parent,
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,

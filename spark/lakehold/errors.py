@@ -85,10 +85,12 @@ class LakeholdError(Exception):
         notices: Notices of the effects that a script made before the error.
         default_code: The `code` of errors of this class that give none.
         retryable: The same call may work later, without a change by a person.
+        ends_process: It may do so in another process only.
     """
 
     default_code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+    ends_process: ClassVar[bool] = False
 
     def __init__(self, message: str, *, code: str | None = None, detail: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -197,6 +199,13 @@ class UpstreamUnavailable(UpstreamError):
 
     default_code = "upstream-unavailable"
     retryable = True
+
+
+class SparkEnded(UpstreamUnavailable):
+    """The Spark of this process has ended: the same call may work in another process, but never again in this one."""
+
+    default_code = "spark-ended"
+    ends_process = True
 
 
 class UpstreamRefused(UpstreamError):

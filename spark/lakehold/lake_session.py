@@ -102,8 +102,14 @@ class LakeSession:
         """Close the session if it was made here."""
         if self._given is None and self._session is not None:
             from lakehold.session import close_session
+            from lakehold.spark_errors import session_lost
 
-            close_session(self._session, self._settings, self._closed)
+            try:
+                close_session(self._session, self._settings, self._closed)
+            except Exception as error:
+                if session_lost(error) is None:
+                    raise
+                log.info("Spark had ended before its session was closed: %s", error)
 
     def _open(self) -> SparkSession:
         from lakehold.given_session import refuse_incomplete

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakehold.errors import LakeholdError, UpstreamUnavailable
+from lakehold.errors import LakeholdError, SparkEnded, UpstreamUnavailable
 from lakehold.executor_python import executor_lacks
 from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.spark_endpoint import names_lost_session
@@ -31,6 +31,11 @@ _CLOCKS_DIFFER = re.compile(
     r"Invalid update timestamp \d+: before .*|\[BUG\] Expected sorted (?:snapshot|previous metadata) log entries"
 )
 """How Iceberg refuses a table whose times go back by more than a minute."""
+_NO_ANSWER = re.compile(
+    r"^An error occurred while calling [\w.$]+$|Answer from Java side is empty|while trying to connect to the Java server"
+)
+"""What Py4J says when the Java process ends during a call: there is no error of Java's."""
+_OVER_CONNECT = ("pyspark.errors.exceptions.connect", "grpc")
 _OF_GRPC = re.compile(r'<_\w+ of RPC that terminated with:.*?details = "(?P<details>.+?)"$', re.S | re.M)
 _CALL_FAILED = "An error occurred while calling"
 
@@ -44,12 +49,12 @@ def readable() -> Iterator[None]:
     except Exception as error:
         if not is_sparks(error):
             raise
-        raise explained(str(error)) from None
+        raise session_lost(error) or explained(str(error)) from None
 
 
 def is_sparks(error: Exception) -> bool:
-    """Return whether Spark raised the error, in a classic session or over Spark Connect."""
-    return type(error).__module__.partition(".")[0] in _SPARKS_MODULES
+    """Return whether Spark raised the error, in a classic session or over Spark Connect, or its Java process has ended."""
+    return type(error).__module__.partition(".")[0] in _SPARKS_MODULES or _is_of_java(error)
 
 
 def is_of_values(error: Exception) -> bool:
@@ -58,8 +63,37 @@ def is_of_values(error: Exception) -> bool:
 
 
 def session_lost(error: Exception) -> UpstreamUnavailable | None:
-    """Return the error for a server of Spark Connect that stops, or does not know the session; None for other errors."""
-    return _without_session(str(error)) if is_sparks(error) else None
+    """Return the error for a Spark that has ended, or a server of Spark Connect that does not know the session; else None."""
+    if not is_sparks(error):
+        return None
+    if _has_ended(error):
+        return SparkEnded(
+            "the Spark of this process has ended",
+            detail="Its Java process was killed, as one without memory is, or the cluster ended the application.",
+            hint="Run the command again: that starts another Spark, and nothing is done twice. If it ends again, give it more "
+            "memory (LAKEHOLD_SPARK_DRIVER_MEMORY), or look into the cluster's log.",
+        )
+    return _without_session(str(error))
+
+
+def _has_ended(error: Exception) -> bool:
+    """Return whether the driver of a classic session, which is a Java process of this one, works no more."""
+    return _is_of_java(error) or (
+        not type(error).__module__.startswith(_OVER_CONNECT)
+        and (_STOPPED.search(str(error)) or _NO_ANSWER.search(str(error))) is not None
+    )
+
+
+def _is_of_java(error: Exception) -> bool:
+    """Return whether the error is that of a connection to Spark's Java process, which Py4J does not translate."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return (
+        isinstance(error, ConnectionError)
+        and last is not None
+        and last.tb_frame.f_globals["__name__"].startswith("py4j")
+    )
 
 
 def _without_session(whole: str) -> UpstreamUnavailable | None:

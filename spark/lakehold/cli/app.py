@@ -373,11 +373,17 @@ def _log_level() -> str:
     return level
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Return whether a record is to be written: Py4J logs errors that it raises as well, with tracebacks."""
+    return record.module != "java_gateway"
+
+
 def main() -> None:
     """Run the `lakehold` command."""
     spark_log.keep_apart(_log_directory)
     try:
         logging.basicConfig(level=_log_level(), format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger().addFilter(_is_not_of_py4j)
         app()
     except LakeholdError as error:
         sys.stderr.write("".join(f"{line}\n" for line in error_lines(error)))

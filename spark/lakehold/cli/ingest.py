@@ -126,7 +126,7 @@ class _Run:
             is_well, has_changes = self._ingest(group, batches_together)
         except LakeholdError as error:
             # Following survives a catalog that restarts.
-            if not (self.follow and error.retryable):
+            if not (self.follow and error.retryable) or error.ends_process:
                 raise
             is_well, has_changes = False, False
             with self.showing:
@@ -166,7 +166,7 @@ class _Run:
             self.output.notice(f"source {failed.source} was not ingested")
         self.output.error(failed.error)
         # Following survives a broker that restarts, and another process that ingests the source for a while.
-        if not (self.follow and failed.error.retryable):
+        if not (self.follow and failed.error.retryable) or failed.error.ends_process:
             self.shown.failed.add(failed.source)
             group.sources.remove(failed.source)
 

@@ -122,7 +122,7 @@ class _Publishing:
             except LakeholdError as error:
                 self._show_error(name, error)
                 # Following survives a catalog that restarts, and another publisher that runs for a while.
-                if not (self.follow and error.retryable):
+                if not (self.follow and error.retryable) or error.ends_process:
                     return False
             self.stop.wait(pause_s)
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)

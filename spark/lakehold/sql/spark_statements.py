@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lakehold.errors import LakeholdError, StatementError
 from lakehold.nearest import did_you_mean
-from lakehold.spark_errors import POSITION, explained, readable, without_pyspark_log
+from lakehold.spark_errors import POSITION, explained, readable, session_lost, without_pyspark_log
 from lakehold.sql.changes_as_views import changes_as_views, without_view_names
 from lakehold.sql.dialect import too_deep
 from lakehold.sql.result import Result
@@ -138,7 +138,7 @@ def _translated(error: Exception, statement: RunOnSpark) -> LakeholdError:
             detail="Iceberg's extension of Spark does not read the parameters of SQL functions.",
             hint="Write its expression into the query, or register a Python function: lake.spark.udf.register(…).",
         )
-    found = explained(whole)
+    found = session_lost(error) or explained(whole)
     position = POSITION.search(whole)
     if position is None:
         return found
