@@ -19,6 +19,7 @@ from lakehold.overview.follower_history import advances, input_changes
 from lakehold.overview.lag import DAY_MS, Advance, InputChange, Lag, follower_lag, lag_of
 from lakehold.overview.table_status import State, TableStatus, table_statuses
 from lakehold.publish.input_hold import has_lapsed
+from lakehold.publish.known_columns import read_tables
 from lakehold.publish.subscriptions import COLUMNS as SUBSCRIPTION_COLUMNS
 from lakehold.publish.subscriptions import VIEW_COLUMNS
 from lakehold.state.batch_protocol import RecentBatch
@@ -292,7 +293,9 @@ def _clients(subscribers: Iterable[Subscriber], holds: Sequence[Hold], at_ms: in
 
 def _tables(client: Subscriber, hold: Hold | None) -> tuple[str, ...]:
     """Return the tables of all statements of a client: those of its hold, or without one those that it has read."""
-    return tuple(table.full_name for table in hold.tables) if hold is not None else tuple(client.columns)
+    if hold is not None:
+        return tuple(table.full_name for table in hold.tables)
+    return read_tables(client.columns)
 
 
 def _state(client: Subscriber, hold: Hold | None, at_ms: int) -> str:

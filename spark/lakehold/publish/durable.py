@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -68,7 +69,9 @@ class DurableClient:
         self._text = text_of({each: follower.statement for each, follower in followers.items()})
         self._statements = tuple(followers)
         self._known = KnownColumns(input_hold.columns_moved)
-        checked = (replace(follower, check=self._known.check) for follower in followers.values())
+        checked = (
+            replace(follower, check=partial(self._known.check, statement=each)) for each, follower in followers.items()
+        )
         self._followed = FollowedTogether(tuple(checked))
         self._input_hold = input_hold
         self._store = store

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lakehold.errors import LakeholdError
 from lakehold.subscribe.query_columns import QueryColumns, differences, joined
 from lakehold.subscribe.subscription_opening import Opened
+
+_AFTER_STATEMENT = ": "
 
 
 class KnownColumns:
@@ -17,20 +19,35 @@ class KnownColumns:
 
     Attributes:
         columns: The columns, to be set to those that were stored with its position before it reads on, and to none before it
-            starts over.
+            starts over. With several statements, the name of each stands before that of a table, as in `a: shop.orders`:
+            each has read columns of its own.
     """
 
     def __init__(self, refused: Callable[[str], LakeholdError]) -> None:
         self._refused = refused
         self.columns: QueryColumns = {}
 
-    def check(self, opened: Opened) -> None:
+    def check(self, opened: Opened, statement: str = "") -> None:
         """Check the columns of a SUBSCRIBE before it is read, and add them.
+
+        Args:
+            opened: The SUBSCRIBE.
+            statement: Its name; empty for an only one.
 
         Raises:
             LakeholdError: The columns are not those that the subscriber knows, and older rows may have other values now.
         """
+        prefix = f"{statement}{_AFTER_STATEMENT}" if statement else ""
         now = opened.read_columns
-        if changed := differences(opened.subscription.statement.relation, self.columns, now):
+        known = {key.removeprefix(prefix): ids for key, ids in self.columns.items() if key.startswith(prefix)}
+        if changed := differences(opened.subscription.statement.relation, known, now):
             raise self._refused(changed)
-        self.columns = joined(self.columns, now)
+        self.columns = {
+            **self.columns,
+            **{f"{prefix}{table}": ids for table, ids in joined(known, now).items()},
+        }
+
+
+def read_tables(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the tables of stored `KnownColumns.columns`, each once, without the names of statements."""
+    return tuple(dict.fromkeys(key.rpartition(_AFTER_STATEMENT)[2] for key in columns))

@@ -51,8 +51,8 @@ class Subscriber:
         epoch: The number of times that a process took its lease from another, or from none.
         lease: The lease of the process that runs it.
         error: The error that stopped a view.
-        columns: For a client: the Iceberg field ids of the columns that it has read, by table and name. The tables of
-            subscriptions and views record theirs.
+        columns: For a client: the Iceberg field ids of the columns that it has read, by table and name. With several statements,
+            each has its own: its name stands before that of the table. The tables of subscriptions and views record theirs.
     """
 
     subscriber_id: str
