@@ -22,6 +22,11 @@ SNAPSHOTS = {"shop.customers": 7, "shop.empty": None}
             "SELECT * FROM {batch} WHERE id IN (SELECT empty.id FROM (SELECT * FROM `lake`.`shop`.`empty` LIMIT 0) AS `empty`)"
             " AND note = '{{x}}'",
         ),
+        (
+            "SELECT {batch}.* FROM {batch} WHERE EXISTS (SELECT 1 FROM shop.customers WHERE shop.customers.id = {batch}.id)",
+            "SELECT          {batch}.* FROM {batch} WHERE EXISTS (SELECT 1 FROM `lake`.`shop`.`customers` VERSION AS OF 7"
+            " WHERE      customers.id =          {batch}.id)",
+        ),
         ("SELECT * FROM {batch} JOIN shop.customers VERSION AS OF 3 USING (id)", ""),
         ("SELECT * FROM {batch} JOIN a_temporary_view USING (id)", ""),
         ("SELECT * FROM {batch}; SELECT * FROM shop.customers", ""),

@@ -14,7 +14,7 @@ def without_namespaces(query: QueryTree) -> QueryTree:
     """Return the query with `orders.id` for `shop.orders.id`, if it reads `shop.orders` without an alias.
 
     Readers of the query put other relations in the places of its tables, under the tables' names without namespaces. Blanks stand
-    for what is left out, so that all offsets stay.
+    for what is left out, so that all offsets stay. Tables of one name in several namespaces keep theirs.
     """
     written, text = query.written, query.written.text
     for start, end_exclusive in _namespaces(query.tree, tuple(_qualifiers(query))):
@@ -37,11 +37,12 @@ def names_of(node: exp.Table | exp.Column) -> list[str]:
 
 def _qualifiers(query: QueryTree) -> Iterator[list[str]]:
     """Yield the names with a namespace, and maybe a catalog, that columns of the query's tables may have before them."""
-    for table in query.tree.find_all(exp.Table):
-        names = [] if table.alias or len(table.parts) == 1 else names_of(table)
-        if names and names[0] != query.written.catalog:
-            names = [query.written.catalog, *names]
-        yield from (names[first:] for first in range(len(names) - 1))
+    catalog = query.written.catalog
+    tables = [names_of(table) for table in query.tree.find_all(exp.Table) if not table.alias and len(table.parts) > 1]
+    full_names = {tuple(names if names[0] == catalog else [catalog, *names]) for names in tables if names}
+    for full_name in full_names:
+        if not any(other[-1] == full_name[-1] for other in full_names - {full_name}):
+            yield from (list(full_name[first:]) for first in range(len(full_name) - 1))
 
 
 def _namespaces(tree: exp.Expr, qualifiers: Sequence[list[str]]) -> Iterator[tuple[int, int]]:

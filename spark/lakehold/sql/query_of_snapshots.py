@@ -12,6 +12,8 @@ from lakehold.sql.queries import parse_query
 _BATCH = "{batch}"
 _STANDS_FOR_BATCH = "mz_batch.mz_batch"
 """Stands for `{batch}` where the query is parsed."""
+_OF_COLUMNS = "mz_batch."
+"""Stands for `{batch}.` before columns where the query is parsed: it has no namespaces there."""
 
 
 def query_of_snapshots(query: str, catalog: str, snapshot_of: Callable[[str], int | None]) -> str:
@@ -42,4 +44,5 @@ def query_of_snapshots(query: str, catalog: str, snapshot_of: Callable[[str], in
         else:
             tables[name] = f"{quoted_table(catalog, name)} VERSION AS OF {snapshot_id}"
     rewritten = parsed.over(tables, views)
-    return rewritten.replace("{", "{{").replace("}", "}}").replace(_STANDS_FOR_BATCH, _BATCH)
+    escaped = rewritten.replace("{", "{{").replace("}", "}}")
+    return escaped.replace(_STANDS_FOR_BATCH, _BATCH).replace(_OF_COLUMNS, f"{_BATCH}.")
