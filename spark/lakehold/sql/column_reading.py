@@ -38,11 +38,31 @@ _TAKING = (
     exp.First,
     exp.Last,
     exp.Distinct,
+    exp.ArgMax,
+    exp.ArgMin,
+    exp.Filter,
     exp.Window,
+    exp.Lag,
+    exp.Lead,
+    exp.NthValue,
+    exp.FirstValue,
+    exp.LastValue,
     exp.Ordered,
     exp.Tuple,
+    exp.Rollup,
+    exp.Cube,
+    exp.GroupingSets,
+    exp.Coalesce,
+    exp.Nullif,
+    exp.Greatest,
+    exp.Least,
+    exp.Case,
+    exp.If,
 )
 """Expressions whose result has the value of the column, or computes the same from equal numbers of any type."""
+
+_CALCULATING = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg, exp.Abs)
+"""Expressions that compute the same from equal whole numbers of any type, but round other numbers by their type."""
 
 _CLAUSES = (exp.Select, exp.Where, exp.Having, exp.Group, exp.Order, exp.Join, exp.Qualify, exp.And, exp.Or, exp.Not)
 
@@ -57,7 +77,8 @@ def column_uses(tree: exp.Expr, tables: Mapping[int, str]) -> ColumnUses:
     return ColumnUses(
         _needs_all(tree),
         frozenset(_unqualified(tree, tables)),
-        frozenset(_computed(tree)),
+        frozenset(_computed(tree, ())),
+        frozenset(_computed(tree, _CALCULATING)),
         frozenset(_beside_clock(tree)),
     )
 
@@ -102,11 +123,14 @@ def _unqualified(tree: exp.Expr, tables: Mapping[int, str]) -> Iterator[tuple[st
                 yield full_name, first
 
 
-def _computed(tree: exp.Expr) -> set[str]:
-    """Return the columns from which values are computed, also through a name that a subquery gave them."""
+def _computed(tree: exp.Expr, passing: tuple[type[exp.Expr], ...]) -> set[str]:
+    """Return the columns from which values are computed, also through a name that a subquery gave them.
+
+    Expressions of `passing` do not count.
+    """
     found: set[str] = set()
     for column in tree.find_all(exp.Column):
-        if _is_computed_from(column):
+        if _is_computed_from(column, _TAKING + passing):
             found |= _names(column)
     aliases = [(alias.alias.lower(), alias.this) for alias in tree.find_all(exp.Alias)]
     while more := {name for alias, this in aliases if alias in found for name in _names(this)} - found:
@@ -114,9 +138,9 @@ def _computed(tree: exp.Expr) -> set[str]:
     return found
 
 
-def _is_computed_from(column: exp.Column) -> bool:
+def _is_computed_from(column: exp.Column, passing: tuple[type[exp.Expr], ...]) -> bool:
     node = column.parent
-    while isinstance(node, _TAKING):
+    while isinstance(node, passing):
         node = node.parent
     return not isinstance(node, _CLAUSES + _COMPARISONS)
 

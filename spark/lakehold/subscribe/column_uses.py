@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    IntegerType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from lakehold.errors import DefinitionError
 
@@ -22,17 +30,21 @@ class ColumnUses:
             DISTINCT over a `*` in a subquery.
         unqualified: Tables, and names that a new column of the table would take over: the query has these without a table.
         computed: Columns from which it computes values that depend on the column's type, in lowercase.
+        computed_whole: Those from which it does so even if they are whole numbers.
         beside_clock: Columns that it compares with text such as 'today', in lowercase.
     """
 
     needs_all: bool = False
     unqualified: frozenset[tuple[str, str]] = frozenset()
     computed: frozenset[str] = frozenset()
+    computed_whole: frozenset[str] = frozenset()
     beside_clock: frozenset[str] = frozenset()
 
-    def computes_from(self, column: str) -> bool:
-        """Return whether values depend on the type of a column."""
-        return self.needs_all or column.lower() in self.computed
+    def computes_from(self, column: str, of: IcebergType) -> bool:
+        """Return whether values depend on whether a column has the type `of` or a wider one."""
+        return self.needs_all or column.lower() in (
+            self.computed_whole if isinstance(of, IntegerType) else self.computed
+        )
 
     def refuse_clock(self, schemas: Iterable[Schema]) -> None:
         """Refuse to compare a date or a timestamp with text such as 'today': Spark casts the text, and reads the clock for it.

@@ -51,7 +51,7 @@ def query_columns(relation: str | Query, tables: Mapping[str, Schema]) -> QueryC
         ids: dict[str, int] = {}
         for field in schema.fields:
             if reads_all or _is_named(field.name, query):
-                is_computed = isinstance(relation, Query) and relation.uses.computes_from(field.name)
+                is_computed = isinstance(relation, Query) and relation.uses.computes_from(field.name, field.field_type)
                 ids |= _ids(Schema(field), is_computed=is_computed)
         found[table] = ids
     return found

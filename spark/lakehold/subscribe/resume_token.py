@@ -18,7 +18,7 @@ from lakehold.subscribe.query_columns import QueryColumns, to_text
 from lakehold.subscribe.statement import Subscribe
 from lakehold.timeline.as_of import AsOf
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
