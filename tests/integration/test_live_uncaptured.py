@@ -126,20 +126,6 @@ def test_a_user_without_replication_is_reported_by_the_connector(poor: Shop) -> 
     assert status_of(poor.lake).notices == ()
 
 
-def test_a_repair_that_the_user_may_not_do_is_reported_and_the_rest_goes_on(poor: Shop) -> None:
-    poor.upstream("orders", "items")
-    grant_capture(poor, "orders", "items")
-    poor.lake.sql(f"BEGIN; {poor.creating('orders')}; {poor.creating('items')}; COMMIT")
-    poor.follow_until_equal("orders", "items")
-    execute(poor.database, ["ALTER PUBLICATION lake DROP TABLE items", "UPDATE orders SET n = 1 WHERE id = 1"])
-    poor.wait_for_events("orders", {"r": 200, "u": 1})
-    ingested = _run(poor, "ingest", "shop", "--quiet")
-    reason = f'user "{poor.user}" of source "shop" may not add public.items to publication "lake", which is another\'s'
-    assert (ingested.returncode, reason in ingested.stderr) == (0, True), ingested.stderr
-    poor.follow_until_equal("orders")
-    assert status_of(poor.lake).notices == (f"source shop: {reason}",)
-
-
 @pytest.mark.soak
 def test_tables_join_without_a_signal_table_and_the_next_inspection_uses_one_a_superuser_created(
     poor: Shop,
