@@ -205,8 +205,12 @@ class ErrorRecords:
                AND (e.offset < g.offset OR (e.partition <> g.partition AND e.mz_timestamp < {batch.timestamp_ms}))
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
         spark = good.sparkSession
-        with temp_view(good, _GOOD), row_by_row(spark):
-            self._retried(lambda: spark.sql(statement))
+
+        def heal() -> None:
+            with temp_view(good, _GOOD), row_by_row(spark):
+                spark.sql(statement)
+
+        self._retried(heal)
 
     def open_of(self, source: str, table_name: str) -> int:
         """Count the errors of a table that are not healed."""
@@ -217,7 +221,8 @@ class ErrorRecords:
     def _retried(self, write: Callable[[], object]) -> None:
         """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry.
 
-        Within a process, tables write one after the other: otherwise all but one would fail each time.
+        Within a process, tables write one after the other: otherwise all but one would fail each time. `write` takes the lock of
+        a session (`row_by_row`, `temp_view`) only inside: taken in either order, two tables could wait for each other for ever.
         """
         with self._writing:
             self._retry(write)
