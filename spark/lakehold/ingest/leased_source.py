@@ -195,7 +195,12 @@ class LeasedSource:
         after = progress_after(state, self.source, timestamp_ms, before) if state is not None else None
         if after is None:
             return None
-        return replace(after, open_errors=self.writing.errors.open_of(self.source, table))
+        try:
+            return replace(after, open_errors=self.writing.errors.open_of(self.source, table))
+        # Of any kind: this runs while an error about the table is handled, which must not end the batch of the others.
+        except Exception as error:
+            log.warning("the open errors of %s cannot be counted", table, exc_info=error)
+            return after
 
     def must_stay_unreadable(self, table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable although no snapshot of it is half read.
