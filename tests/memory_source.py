@@ -98,7 +98,7 @@ class MemorySource:
         reads = SharedReads(self.topics, TopicDecoder(FormatType.JSON, None, nothing, 0), self.store.all_readers)
         reads.join("shop", [entry.definition for entry in entries.values()], self.transaction_topic)
         writing = SimpleNamespace(
-            errors=SimpleNamespace(forget=lambda *_: None),
+            errors=SimpleNamespace(forget=lambda *_, **__: None),
             held=SimpleNamespace(begin=lambda _: None),
             tables=_NoTables(),
             remove_stale=lambda *effect: self.removed.append(effect[3].repeated),

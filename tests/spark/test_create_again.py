@@ -9,6 +9,7 @@ import pytest
 from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
+from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.numbered_shop import BATCH, NumberedShop
 
@@ -81,6 +82,29 @@ def test_errors_that_another_source_recorded_for_the_same_name_remain(shop: Numb
     shop.lake.ingest("other")
     shop.lake.ingest("shop")
     assert shop.lake.sql("SELECT source FROM mz_catalog.mz_source_errors").rows == [("other",)]
+
+
+def test_a_source_that_is_created_again_records_its_own_bad_messages(shop: NumberedShop) -> None:
+    """Send two bad messages at the places of two that a dropped source of the same name recorded."""
+
+    def sends(value: str) -> None:
+        shop.write("items", 1, value=value.encode())
+        recorded_files.append(shop.directory / "orders.jsonl", [value])
+        shop.lake.ingest("shop")
+
+    sends("first")
+    shop.lake.sql("DROP SOURCE shop CASCADE")
+    for file in shop.directory.iterdir():
+        file.unlink()
+    shop = NumberedShop(shop.lake, shop.directory)
+    shop.table("items", "items")
+    shop.write("orders", 2 * BATCH)
+    shop.write("items", 2 * BATCH)
+    sends("second")
+    recorded = "SELECT CAST(value AS STRING) FROM mz_catalog.mz_source_errors WHERE table_name"
+    assert shop.lake.sql(f"{recorded} = 's.items'").rows == [("second",)]
+    assert shop.lake.sql(f"{recorded} IS NULL").rows == [("second",)]
+    assert shop.status("items")["open_errors"] == 1
 
 
 def test_a_table_is_recreated_while_another_catches_up(shop: NumberedShop) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread, current_thread
 
 import pytest
 
+from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.ingest.deduplicate.carriers import COUNTS
+from lakehold.ingest.envelope.change_columns import KEY_BYTES, OFFSET, OP, PARTITION
+from lakehold.ingest.read.reader import MalformedLine
+from lakehold.ingest.write import error_records
+from lakehold.ingest.write.batch_effects import BatchIdentity
+from lakehold.ingest.write.error_records import ErrorRecords
 from lakehold.lake import Lake
 from tests import recorded_files
 from tests.conftest import LakeFactory
+from tests.unit.test_high_water_marks import NOTHING
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -60,3 +72,48 @@ def test_bad_messages_of_all_tables_are_recorded_and_healed_concurrently(
     repeated = [each.getMessage() for each in caplog.records if each.name.endswith("error_records")]
     assert repeated == [], "no commit was repeated"
     assert [lake.sql(f"SELECT n FROM many.{name}").rows for name in TABLES] == [[(2,)]] * len(TABLES)
+
+
+def test_a_table_that_heals_and_one_that_records_do_not_wait_for_each_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let two tables of one session meet: one records an error, and the other begins to heal an error of its own."""
+    spark, batch = lake.spark, BatchIdentity("many", 1, "")
+    lake.sql(
+        "CREATE SOURCE many FROM FILES '/x' FORMAT JSON;"
+        "CREATE TABLE many.t FROM SOURCE many (TOPIC 't') ENVELOPE UPSERT"
+    )
+    table = lake.definitions.definitions().table("many.t").definition
+    good = spark.sql(f"SELECT true AS {COUNTS}, 'u' AS {OP}, X'01' AS {KEY_BYTES}, 0L AS {OFFSET}, 0 AS {PARTITION}")
+    records = ErrorRecords(lambda: spark, lake.settings.catalog_name, lake.tables)
+    records.record_malformed(BatchIdentity("many", 0, ""), [MalformedLine("file", 1, 0, b"x", "no JSON")])
+    is_recording, read = Event(), DataTables.table_state
+
+    def heal() -> None:
+        records.record(batch, table, good, good, replace(NOTHING, records=1), 1, heals=True)
+
+    def record() -> None:
+        records.record_malformed(batch, [MalformedLine("file", 2, 2, b"y", "no JSON")])
+
+    recording, healing = Thread(target=record, daemon=True), Thread(target=heal, daemon=True)
+
+    def after_the_other_waits(tables: DataTables, full_name: str) -> TableState | None:
+        if current_thread() is recording:
+            is_recording.set()
+            wait_for(lambda: is_waiting(healing), "the other table")
+        return read(tables, full_name)
+
+    monkeypatch.setattr(DataTables, "table_state", after_the_other_waits)
+    recording.start()
+    assert is_recording.wait(60)
+    healing.start()
+    for thread in (recording, healing):
+        thread.join(60)
+        assert not thread.is_alive(), "the tables wait for each other"
+    assert lake.sql("SELECT offset FROM mz_catalog.mz_source_errors ORDER BY offset").rows == [(0,), (2,)]
+
+
+def is_waiting(thread: Thread) -> bool:
+    """Return whether a thread waits in the records of errors themselves, not in Spark."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code.co_filename == error_records.__file__

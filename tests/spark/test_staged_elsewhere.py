@@ -12,6 +12,9 @@ import pytest
 
 from lakehold.lake import Lake
 from lakehold.session import configured
+from tests.debezium_messages import Topic
+from tests.debezium_shop import COLUMNS, row
+from tests.debezium_shop import Shop as DebeziumShop
 from tests.recorded_files import append, line
 from tests.waiting import wait_for
 
@@ -85,6 +88,23 @@ def test_rows_reach_their_table_although_the_sessions_owner_stages_his_own(
         assert lake.spark.conf.get(setting) == "audited"
     assert shop.ids() == [1, 2, 3]
     assert {*lake.catalog.load_table("s.orders").metadata.refs} == {"main"}
+
+
+def test_a_keyless_table_that_loses_all_rows_and_gets_others_does_not_stage_them_with_the_sessions_owner(
+    lake: Lake, tmp_path: Path
+) -> None:
+    topic = Topic("t", dict(COLUMNS), key=(), has_keys=False, has_orders=True)
+    shop = DebeziumShop(lake, tmp_path / "topics")
+    shop.table(topic, "DEBEZIUM", "WITH (TRUNCATE = 'apply')")
+    topic.create(row(1))
+    assert shop.stopped(topic) == {}
+    with configured(lake.spark, {"spark.wap.branch": "audited"}):
+        topic.truncate()
+        topic.create(row(2), row(3))
+        topic.delete(row(3))
+        assert shop.stopped(topic) == {}
+    assert shop.rows() == [(2, "a", 0)]
+    assert {*lake.catalog.load_table("s.t").metadata.refs} == {"main"}
 
 
 class Shop:

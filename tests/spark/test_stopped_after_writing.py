@@ -14,6 +14,7 @@ from lakehold.ingest import one_table
 from lakehold.ingest.leased_source import LeasedSource
 from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.ingest.write import apply
+from lakehold.ingest.write.error_records import ErrorRecords
 from tests import recorded_files
 from tests.debezium_messages import Topic
 from tests.debezium_shop import COLUMNS, Shop, row
@@ -175,6 +176,17 @@ def test_a_failure_after_the_commit_of_the_rows_adds_none_twice(
 ) -> None:
     clicks.write("c", "bad")
     with dying(monkeypatch, "after-merge", RuntimeError):
+        assert clicks.stopped() == {"s.clicks": "table-failed"}
+    assert clicks.stopped() == {}
+    clicks.require_each_once()
+
+
+def test_a_table_stops_alone_though_its_errors_cannot_be_counted(
+    clicks: Clicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks.write("c")
+    with dying(monkeypatch, "after-merge", RuntimeError), monkeypatch.context() as patched:
+        patched.delattr(ErrorRecords, "open_of")
         assert clicks.stopped() == {"s.clicks": "table-failed"}
     assert clicks.stopped() == {}
     clicks.require_each_once()

@@ -143,19 +143,27 @@ class LeasedSource:
         return with_tables(readers, self.source, tables, self.transaction_topic)
 
     def leave_dropped(self) -> Mapping[str, Entry[Table]]:
-        """Stop reading for tables that were dropped. Returns the others.
+        """Stop reading for tables that were dropped. Returns the others, of which new ones begin without errors.
 
-        Their next batch would create them again.
+        The next batch would create a dropped table again.
         """
         defined = self.object_ids()
         tables = {name: entry for name, entry in self.tables.items() if entry.object_id in defined}
-        read = [(name, p.object_id) for state in self.readers().values() for name, p in state.tables.items()]
+        read = {(name, p.object_id) for state in self.readers().values() for name, p in state.tables.items()}
         gone = [(name, object_id) for name, object_id in read if object_id not in defined]
         for name, object_id in gone:
             clear(self.writing, self.source, name, object_id)
         if gone:
             self.change(lambda readers: self.with_tables(readers, tables))
+        new = {name for name, entry in tables.items() if (name, entry.object_id) not in read}
+        if new:
+            self._forget_errors(new)
         return tables
+
+    def _forget_errors(self, new: Collection[str]) -> None:
+        """Remove errors that a dropped source of this name left: of tables with the names of `new` ones, or of no table."""
+        main = self.main()
+        self.writing.errors.forget(self.source, new, malformed=not main.position and main.intent is None)
 
     def leave(self, stopped: Mapping[str, LakeholdError]) -> None:
         """Move stopped tables out of their reader, each with its error."""
@@ -187,7 +195,12 @@ class LeasedSource:
         after = progress_after(state, self.source, timestamp_ms, before) if state is not None else None
         if after is None:
             return None
-        return replace(after, open_errors=self.writing.errors.open_of(self.source, table))
+        try:
+            return replace(after, open_errors=self.writing.errors.open_of(self.source, table))
+        # Of any kind: this runs while an error about the table is handled, which must not end the batch of the others.
+        except Exception as error:
+            log.warning("the open errors of %s cannot be counted", table, exc_info=error)
+            return after
 
     def must_stay_unreadable(self, table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
         """Return whether a table must stay unreadable although no snapshot of it is half read.

@@ -65,7 +65,7 @@ class Resnapshot:
         a key the position that it shows also has the attempt (`lakehold.ingest.deduplicate.change_headers`).
         """
         runs, shown = self.candidate.runs, self.candidate.extent.shown
-        having = np.unique(runs.partition[self._rows(self.position) | (runs.kind == UNREADABLE)]).tolist()
+        having = np.unique(runs.partition[self._rows(self.position) | self._unreadable_before_end]).tolist()
         older = {topic for topic, position in shown.items() if position is None or position[:2] < self.position[:2]}
         return frozenset(older - {runs.partitions[number].topic for number in having})
 
@@ -141,6 +141,17 @@ class Resnapshot:
         before = runs.is_event & ~self._events_after(self.first)
         np.maximum.at(last_before, runs.partition[before], row[before])
         found: Flags = (runs.kind == UNREADABLE) & (row > last_before[runs.partition])
+        return found
+
+    @property
+    def _unreadable_before_end(self) -> Flags:
+        """Mark runs of unreadable records that may be rows: no event after the last snapshot precedes them in their partition."""
+        runs = self.candidate.runs
+        row = np.arange(len(runs.first))
+        first_after = np.full(len(runs.partitions), len(row))
+        after = self._events_after(self.position)
+        np.minimum.at(first_after, runs.partition[after], row[after])
+        found: Flags = (runs.kind == UNREADABLE) & (row < first_after[runs.partition])
         return found
 
     def _events_after(self, position: Position) -> Flags:

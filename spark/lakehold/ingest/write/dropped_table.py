@@ -23,7 +23,7 @@ def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None
         full_name: The table's name, which another table may have by now.
         object_id: Distinguishes the dropped table from another one of this name.
     """
-    writing.errors.forget(source, full_name)
+    writing.errors.forget(source, {full_name})
     try:
         state = writing.tables.table_state(full_name)
         if state is not None and state.properties.get(OBJECT_ID) == object_id:

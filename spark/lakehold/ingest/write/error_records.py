@@ -10,13 +10,13 @@ under another timestamp: offsets that are recorded already are skipped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, IsNull, Reference
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, IsNull, Or, Reference
 from pyiceberg.expressions.literals import literal as iceberg_literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -131,14 +131,26 @@ class ErrorRecords:
         )
         self._write(batch, None, self.spark().createDataFrame(rows))
 
-    def forget(self, source: str, table_name: str) -> None:
-        """Remove the errors of an earlier table of this name: the new table would heal them, and be reported to have them.
+    def forget(self, source: str, table_names: Collection[str], *, malformed: bool = False) -> None:
+        """Remove the errors of earlier tables of these names, and those of malformed lines if `malformed`.
 
-        Another source may feed the new table, and have errors of its own for it.
+        The new tables would heal them, and be reported to have them. Messages at their offsets would count as recorded. Another
+        source may feed a new table, and have errors of its own for it.
         """
-        own = {"source": source, "table_name": table_name}
-        if self._has(own)[0]:
-            self._retried(lambda: self.spark().sql(f"DELETE FROM {self._table} WHERE {_condition(own)}"))
+        name = Reference("table_name")
+        wanted: BooleanExpression = In(term=name, literals={iceberg_literal(each) for each in table_names})
+        own = f"table_name IN ({', '.join(map(literal, sorted(table_names)))})"
+        if malformed:
+            wanted, own = Or(wanted, IsNull(term=name)), f"({own} OR table_name IS NULL)"
+        if not self._finds(And(_equals("source", source), wanted))[0]:
+            return
+
+        def delete() -> None:
+            spark = self.spark()
+            with row_by_row(spark):
+                spark.sql(f"DELETE FROM {self._table} WHERE {_condition({'source': source})} AND {own}")
+
+        self._retried(delete)
 
     def _write(
         self, batch: BatchIdentity, table_name: str | None, found: DataFrame, *, reason: str | None = None
@@ -168,7 +180,7 @@ class ErrorRecords:
         spark = rows.sparkSession
 
         def write() -> None:
-            is_written, snapshot_id = self._has(of_batch)
+            is_written, snapshot_id = self._finds(And(*(_equals(name, value) for name, value in of_batch.items())))
             if is_written:
                 return
             new, seen = rows, {}
@@ -182,12 +194,11 @@ class ErrorRecords:
 
         self._retried(write)
 
-    def _has(self, values: Mapping[str, str | int | None]) -> tuple[bool, int | None]:
-        """Return whether messages with some values exist, and in which snapshot that was checked."""
+    def _finds(self, wanted: BooleanExpression) -> tuple[bool, int | None]:
+        """Return whether such messages exist, and in which snapshot that was checked."""
         state = self.tables.table_state(TABLE)
         if state is None or state.snapshot_id is None:
             return False, None
-        wanted = And(*(_equals(name, value) for name, value in values.items()))
         found = state.table.scan(wanted, selected_fields=("offset",), limit=1).to_arrow()
         return found.num_rows > 0, state.snapshot_id
 
@@ -205,8 +216,12 @@ class ErrorRecords:
                AND (e.offset < g.offset OR (e.partition <> g.partition AND e.mz_timestamp < {batch.timestamp_ms}))
             WHEN MATCHED THEN UPDATE SET healed_at = {batch.timestamp_ms}"""
         spark = good.sparkSession
-        with temp_view(good, _GOOD), row_by_row(spark):
-            self._retried(lambda: spark.sql(statement))
+
+        def heal() -> None:
+            with temp_view(good, _GOOD), row_by_row(spark):
+                spark.sql(statement)
+
+        self._retried(heal)
 
     def open_of(self, source: str, table_name: str) -> int:
         """Count the errors of a table that are not healed."""
@@ -217,7 +232,8 @@ class ErrorRecords:
     def _retried(self, write: Callable[[], object]) -> None:
         """Write, and retry after a conflict: all sources share the table, and Iceberg does not retry.
 
-        Within a process, tables write one after the other: otherwise all but one would fail each time.
+        Within a process, tables write one after the other: otherwise all but one would fail each time. `write` takes the lock of
+        a session (`row_by_row`, `temp_view`) only inside: taken in either order, two tables could wait for each other for ever.
         """
         with self._writing:
             self._retry(write)

@@ -41,7 +41,7 @@ from lakehold.ingest.envelope.change_columns import (
 )
 from lakehold.ingest.write import equal_rows, merge, vectorized
 from lakehold.ingest.write.batch_effects import BatchIdentity
-from lakehold.ingest.write.write_audit_publish import Publishing
+from lakehold.ingest.write.write_audit_publish import Publishing, unstaged
 from lakehold.spark_sql import literal, quoted
 
 _NET, _NTH, _FIRST, _FOUND = "_lh_net", "_lh_nth", "_lh_first", "_lh_found"
@@ -115,7 +115,8 @@ def _write(batch: KeylessBatch, publishing: Publishing, name: str, state: TableS
             path = merge.Append(
                 name, state.snapshot_id, F.lit(True), keeps_values=False, distribution=merge.distribution_of(state)
             )
-            merge.append(path, batch.changes, net, batch.columns, batch.properties(1))
+            with unstaged(spark):
+                merge.append(path, batch.changes, net, batch.columns, batch.properties(1))
         return
     writes = []
     if found.num_rows:
