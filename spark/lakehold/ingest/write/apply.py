@@ -332,7 +332,8 @@ class IcebergApplier:
         if found.statistics.errors and changes.key and table.envelope.has_positions:
             # A connector snapshot that brings a message in error for a key has the key, so that its row is not stale.
             bad = found.frame.filter(F.col(ERROR).isNotNull()).select(*map(quoted, changes.key)).dropna().distinct()
-            kept = writing.rewrite(identity, table.full_name, changes.key, bad, found.high_water_marks, _KEEPING)
+            key = [column for column in changes.columns if column.name in changes.key]
+            kept = writing.rewrite(identity, table.full_name, key, bad, found.high_water_marks, _KEEPING)
             written = kept or written
         return self._drop_stale(identity, table, found.high_water_marks) or written
 

@@ -6,6 +6,7 @@ A batch that runs again after a crash skips the effects that exist. Each effect 
     1    the changes of the batch
     2    rows that a complete re-snapshot lacks are deleted
     3    rows that a repeated snapshot of this table lacks are deleted
+    4    rows of messages in error are written again as they are, after step 1, so that neither 2 nor 3 deletes them
 """
 
 from __future__ import annotations

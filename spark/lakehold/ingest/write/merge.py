@@ -214,11 +214,19 @@ def delete_stale(spark: SparkSession, table: str, through_sequence_number: int, 
         spark.sql(f"DELETE FROM {table} WHERE abs(_last_updated_sequence_number) <= {through_sequence_number}")
 
 
-def rewrite(
-    spark: SparkSession, table: str, key: Sequence[str], rows: DataFrame, properties: Mapping[str, str]
+def rewrite(  # noqa: PLR0913 - a session, a table, and the rows to write
+    spark: SparkSession,
+    table: str,
+    key: Sequence[str],
+    rows: DataFrame,
+    properties: Mapping[str, str],
+    where: Sequence[str],
 ) -> None:
-    """Write the rows with the keys of `rows` again, as they are: their Iceberg sequence numbers become those of this commit."""
-    same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+    """Write the rows with the keys of `rows` again, as they are: their Iceberg sequence numbers become those of this commit.
+
+    All keys fulfil the conditions `where` on the table `t`, by which Iceberg skips files.
+    """
+    same = " AND ".join([*(f"t.{quoted(name)} = s.{quoted(name)}" for name in key), *where])
     with snapshot_properties(spark, properties), temp_view(rows, _SOURCE):
         kept = f"{quoted(key[0])} = t.{quoted(key[0])}"
         spark.sql(f"MERGE INTO {table} t USING {_SOURCE} s ON {same} WHEN MATCHED THEN UPDATE SET {kept}")

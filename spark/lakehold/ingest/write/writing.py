@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Table
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.write import merge
+from lakehold.ingest.decode.types import ColumnType
+from lakehold.ingest.write import equal_rows, merge, vectorized
 from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.ingest.write.commit import committed
 from lakehold.ingest.write.error_records import ErrorRecords
@@ -89,7 +90,7 @@ class Writing:
         self,
         batch: BatchIdentity,
         full_name: str,
-        key: Sequence[str],
+        key: Sequence[ColumnType],
         rows: DataFrame,
         high_water_marks: HighWaterMarks,
         step: int,
@@ -108,13 +109,21 @@ class Writing:
             The table with the step; None if it has no such row.
         """
         name, properties = self.name(full_name), batch.properties(high_water_marks, step)
+        (totals,) = rows.selectExpr("count(*) AS found", *equal_rows.bounds_of(key)).toArrow().to_pylist()
+        if not totals["found"]:
+            return None
+        where = [*equal_rows.ranges(key, totals, "t.")]
 
         def write(state: TableState) -> None:
             # The keys are in the session that decoded them.
             spark = rows.sparkSession
-            self.publishing(spark).run(
-                lambda: merge.rewrite(spark, name, key, rows, properties), state, batch.effect(step)
-            )
+            reading = vectorized.reading(spark, state)
+
+            def rewriting() -> None:
+                with reading():
+                    merge.rewrite(spark, name, [column.name for column in key], rows, properties, where)
+
+            self.publishing(spark).run(rewriting, state, batch.effect(step))
 
         return self.commit(batch, full_name, step, write)
 
