@@ -74,6 +74,7 @@ def test_errors_that_may_pass_are_marked() -> None:
         "lease-lost",
         "commit-conflict",
         "upstream-unavailable",
+        "spark-ended",
         "ingest-failed",
         "transaction-incomplete",
     }

@@ -331,7 +331,8 @@ class IcebergApplier:
             failpoint("after-merge")
         if found.statistics.errors and changes.key and table.envelope.has_positions:
             # A connector snapshot that brings a message in error for a key has the key, so that its row is not stale.
-            bad = found.frame.filter(F.col(ERROR).isNotNull()).select(*map(quoted, changes.key)).dropna().distinct()
+            is_bad = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in (ERROR, *changes.key))
+            bad = found.frame.filter(is_bad).select(*map(quoted, changes.key)).distinct()
             key = [column for column in changes.columns if column.name in changes.key]
             kept = writing.rewrite(identity, table.full_name, key, bad, found.high_water_marks, _KEEPING)
             written = kept or written
