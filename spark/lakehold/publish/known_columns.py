@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError
 from lakehold.subscribe.query_columns import QueryColumns, differences, joined
-from lakehold.subscribe.subscription_opening import Opened
+
+if TYPE_CHECKING:  # it loads Spark, which `lakehold status` does not need
+    from lakehold.subscribe.subscription_opening import Opened
 
 _AFTER_STATEMENT = ": "
 
