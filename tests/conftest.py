@@ -144,7 +144,7 @@ def shared_session_first(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give the process the time zone of the test's parameter."""
+    """Give the process the time zone of the test's parameter, in which PySpark shows a TIMESTAMP."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", request.param)
         time.tzset()

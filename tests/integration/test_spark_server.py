@@ -18,6 +18,7 @@ from lakehold.servers import HOST
 from lakehold.servers.processes import has_ended
 from lakehold.session import SHORT_RUN_OPTIONS
 from lakehold.spark_server import lifecycle
+from tests.client_program import output_of
 from tests.runnable_pages import checked
 from tests.spark_connect import free_port, running_server
 
@@ -216,39 +217,26 @@ def test_temporary_views_of_a_client_are_dropped_with_its_session(commands: Comm
     assert "SESSION_CLOSED" in same.stderr
 
 
-def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(tmp_path: Path) -> None:
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[str]:
+    """Start a server that forgets sessions after three silent seconds."""
     timeouts = {
         "spark.connect.session.manager.defaultSessionTimeout": "3s",
         "spark.connect.session.manager.maintenanceInterval": "200ms",
     }
     with running_server(tmp_path / "server", timeouts) as remote:
-        client = subprocess.run(
-            [sys.executable, "-c", IDLE_CLIENT, str(tmp_path / "lake"), remote],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ENDS_WITHIN_S,
-        )
-    assert client.returncode == 0, client.stderr
-    assert client.stdout == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)] [Row(a=1)]\n"
+        yield remote
 
 
-def test_sessions_that_the_server_has_forgotten_are_opened_again(tmp_path: Path) -> None:
-    timeouts = {
-        "spark.connect.session.manager.defaultSessionTimeout": "3s",
-        "spark.connect.session.manager.maintenanceInterval": "200ms",
-    }
-    with running_server(tmp_path / "server", timeouts) as remote:
-        client = subprocess.run(
-            [sys.executable, "-c", FORGOTTEN_CLIENT, str(tmp_path / "lake"), remote],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ENDS_WITHIN_S,
-        )
-    assert client.returncode == 0, client.stderr
+def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(forgetful: str, tmp_path: Path) -> None:
+    shown = output_of(IDLE_CLIENT, str(tmp_path / "lake"), forgetful, cwd=tmp_path)
+    assert shown == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)] [Row(a=1)]\n"
+
+
+def test_sessions_that_the_server_has_forgotten_are_opened_again(forgetful: str, tmp_path: Path) -> None:
+    shown = output_of(FORGOTTEN_CLIENT, str(tmp_path / "lake"), forgetful, cwd=tmp_path)
     closed = "INVALID_HANDLE.SESSION_CLOSED"
-    assert client.stdout.splitlines() == [closed, closed, "spark-unreachable True", "[(2,)] 3"]
+    assert shown.splitlines() == [closed, closed, "spark-unreachable True", "[(2,)] 3"]
 
 
 def test_down_stops_the_process_that_up_started(commands: Commands) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from lakehold.lake import Lake
+from tests.client_program import output_of
 from tests.conftest import LakeFactory
 
 pytestmark = pytest.mark.spark
@@ -68,14 +67,4 @@ def test_a_check_over_connect_has_the_same_outcomes(
     here = make_lake(**settings).check("s.t")
     assert [outcome.success for outcome in here.outcomes] == [False] * len(EXPECTATIONS)
     request = {"settings": {**settings, "spark_remote": spark_connect}, "at_ms": here.at_ms}
-    client = subprocess.run(
-        [sys.executable, "-c", CLIENT],
-        input=json.dumps(request),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    assert client.returncode == 0, client.stderr
-    assert client.stdout == f"{here.outcomes!r}\n"
+    assert output_of(CLIENT, cwd=tmp_path, given=json.dumps(request)) == f"{here.outcomes!r}\n"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 import uuid
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pyarrow as pa
@@ -55,16 +53,6 @@ NESTED = {
     "am": ("ARRAY<MAP<STRING, DATE>>", "array(map('k', DATE '2024-01-01'), NULL)", "array(map('k', NULL))"),
 }
 COLUMNS = FLAT | NESTED
-
-
-@pytest.fixture
-def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Set the zone of this process, in which PySpark shows a TIMESTAMP."""
-    with monkeypatch.context() as patched:
-        patched.setenv("TZ", request.param)
-        time.tzset()
-        yield request.param
-    time.tzset()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from lakehold.lake import Lake
 from lakehold.session import configured
+from tests.client_program import output_of
 from tests.debezium_messages import Topic
 from tests.debezium_shop import COLUMNS, row
 from tests.debezium_shop import Shop as DebeziumShop
@@ -47,16 +46,8 @@ with connect(warehouse, spark_remote=remote) as lake:
 
 
 def test_a_cloned_session_does_not_keep_what_another_thread_stages(spark_connect: str, tmp_path: Path) -> None:
-    client = subprocess.run(
-        [sys.executable, "-c", CLONING_CLIENT, str(tmp_path / "lake"), spark_connect],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    assert client.returncode == 0, client.stderr
-    assert client.stdout.split() == ["none"] * 10
+    shown = output_of(CLONING_CLIENT, str(tmp_path / "lake"), spark_connect, cwd=tmp_path)
+    assert shown.split() == ["none"] * 10
 
 
 def test_new_rows_reach_their_table_while_another_thread_stages_in_the_same_session(lake: Lake, tmp_path: Path) -> None:
