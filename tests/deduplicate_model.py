@@ -9,11 +9,12 @@ from typing import Any
 
 from pyiceberg.types import LongType, StringType
 
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.engine import Rule
-from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
+from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
 from lakehold.ingest.envelope.change_columns import SNAPSHOT_PHASES, Op, Phase
 from lakehold.model.high_water_marks import HighWaterMarks, Position
+from lakehold.tables.bounds import Bounds
+from lakehold.tables.column_types import ColumnType
 
 KEY = ("id", "part")
 COLUMNS = (ColumnType("id", LongType()), ColumnType("part", StringType()), ColumnType("v", StringType()))

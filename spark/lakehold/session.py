@@ -340,7 +340,7 @@ def cloned(spark: Any) -> Any:
 def row_by_row(spark: SparkSession) -> AbstractContextManager[None]:
     """Make the statements inside read Iceberg's files row by row: vectorized reads of many small files leak memory.
 
-    `lakehold.ingest.write.vectorized` decides when.
+    `lakehold.tables.vectorized` decides when.
     """
     return configured(spark, {_VECTORIZATION: "false"})
 

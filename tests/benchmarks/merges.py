@@ -15,8 +15,8 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.lake import Lake
+from lakehold.tables.write_audit_publish import Publishing
 from tests import recorded_files, transaction_files
 from tests.benchmarks.figures import Figure, seconds
 

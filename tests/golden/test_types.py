@@ -8,7 +8,8 @@ import pytest
 
 from lakehold.ingest.decode.avro_schema import from_avro_json
 from lakehold.ingest.decode.connect_schema import from_connect_json
-from lakehold.ingest.decode.types import iceberg_type, spark_text
+from lakehold.ingest.decode.types import iceberg_type
+from lakehold.tables.column_types import spark_text
 from tests.connect_converters import avro_schema
 from tests.type_cases import TypeCase, read_cases
 

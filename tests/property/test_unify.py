@@ -24,8 +24,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify, unify_versions
+from lakehold.tables.column_types import ColumnType, spark_text
+from lakehold.tables.unify import TypeConflict, cast, same, unify, unify_versions
 
 PLAIN = (
     BooleanType(),

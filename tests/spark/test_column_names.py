@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.lake import Lake
+from lakehold.tables.stored_key import stored_key
 from tests import recorded_files
 from tests.connect_converters import avro_body, avro_schema, framed, json_record, struct
 from tests.registry_server import registry_server, subjects

@@ -18,9 +18,9 @@ from lakehold.definitions import DeclaredColumn, Envelope, FormatType, Table
 from lakehold.ingest.decode.decoded import Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, TopicSchemas
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
-from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.envelope.unwrap import changes_of
 from lakehold.ingest.read.reader import RAW_DDL
+from lakehold.tables.unify import TypeConflict
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, json_head, json_record, struct
 from tests.raw_records import raw_records
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakehold.ingest.decode.decoded import Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, TopicSchemas
-from lakehold.ingest.decode.unify import TypeConflict
+from lakehold.tables.unify import TypeConflict
 from tests.connect_converters import avro_body, avro_schema, envelope, framed, struct
 from tests.raw_records import raw_records
 

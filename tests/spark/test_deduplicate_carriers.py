@@ -14,12 +14,12 @@ from pyiceberg.types import LongType, StringType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakehold.ingest.decode.spark_types import from_spark
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED, COUNTS, Carrier, DriverRows, SparkRows
 from lakehold.ingest.deduplicate.engine import Engine, Rule
 from lakehold.ingest.envelope.change_columns import KEPT, OFFSET, PARTITION, Changes, Op, Phase
 from lakehold.model.high_water_marks import HighWaterMarks
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.spark_types import from_spark
 
 pytestmark = pytest.mark.spark
 

@@ -74,8 +74,8 @@ class Feed:
                 raise Killed
 
         with monkeypatch.context() as patch:
-            for module in ("batch", "write.apply", "write.write_audit_publish"):
-                patch.setattr(f"lakehold.ingest.{module}.failpoint", failpoint)
+            for module in ("ingest.batch", "ingest.write.apply", "tables.write_audit_publish"):
+                patch.setattr(f"lakehold.{module}.failpoint", failpoint)
             with pytest.raises(Killed):
                 self.lake.ingest(self.name)
         intent = self.lake.batches.readers(self.name)["main"].intent

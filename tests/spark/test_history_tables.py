@@ -9,9 +9,9 @@ import pytest
 
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.failpoints import Point
-from lakehold.ingest.write import write_audit_publish
 from lakehold.publish import history_publisher
 from lakehold.publish.history_table import HistoryTable
+from lakehold.tables import write_audit_publish
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.history_tables import Range, assert_shows, ranges

@@ -12,12 +12,12 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from pyspark.sql import SparkSession
 
 from lakehold.ingest.batch_report import BatchReport
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.write import merge
 from lakehold.ingest.write.evolve import creation
 from lakehold.lake import Lake
 from lakehold.session import configured
 from lakehold.table_layout import Layout
+from lakehold.tables.column_types import ColumnType
 from tests import recorded_files
 from tests.conftest import LakeFactory
 from tests.connect_converters import json_record, struct

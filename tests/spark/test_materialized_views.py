@@ -8,10 +8,10 @@ import pytest
 
 from lakehold.errors import DefinitionError, LakeholdError, LeaseLost, NotReadable
 from lakehold.failpoints import Point
-from lakehold.ingest.write import write_audit_publish
 from lakehold.lake import Lake
 from lakehold.publish import view_publisher
 from lakehold.status import status_of
+from lakehold.tables import write_audit_publish
 from lakehold.times import iso
 from tests.conftest import LakeFactory
 from tests.materialized_views import Row, assert_equal_at_every_timestamp, shown

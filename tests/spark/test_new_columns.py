@@ -14,11 +14,11 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from lakehold.definitions import Table
 from lakehold.ingest import batch, source_opening
 from lakehold.ingest.decode.placeholder import PLACEHOLDER
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write import apply
 from lakehold.ingest.write.writing import Writing
 from lakehold.lake import Lake
+from lakehold.tables.column_types import ColumnType
 from tests.debezium_messages import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("jvm")]

@@ -12,11 +12,11 @@ import pytest
 
 from lakehold.failpoints import Point
 from lakehold.ingest.batch_report import BatchReport
-from lakehold.ingest.write import write_audit_publish
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.lake import Lake
 from lakehold.model.offsets import TopicPartition
 from lakehold.publish import view_publisher
+from lakehold.tables import write_audit_publish
 from tests.debezium_messages import Topic
 from tests.materialized_views import assert_equal_at_every_timestamp
 from tests.published_shop import publish_and_die
@@ -177,7 +177,7 @@ def test_a_killed_repair_is_finished_by_the_next_ingest(
             raise Killed
 
     with monkeypatch.context() as patch:
-        for module in ("lakehold.ingest.batch", "lakehold.ingest.write.write_audit_publish"):
+        for module in ("lakehold.ingest.batch", "lakehold.tables.write_audit_publish"):
             patch.setattr(f"{module}.failpoint", failpoint)
         with pytest.raises(Killed):
             shop.ingest()

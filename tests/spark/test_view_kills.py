@@ -7,10 +7,10 @@ from types import ModuleType
 import pytest
 
 from lakehold.failpoints import Point
-from lakehold.ingest.write import write_audit_publish
 from lakehold.lake import Lake
 from lakehold.model.summary_keys import RESTARTED_PROPERTY
 from lakehold.publish import view_publisher
+from lakehold.tables import write_audit_publish
 from tests.conftest import LakeFactory
 from tests.materialized_views import shown
 from tests.published_shop import Shop, publish_and_die

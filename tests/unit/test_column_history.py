@@ -17,9 +17,9 @@ from lakehold.definitions import DeclaredColumn, Envelope, Included, Metadata, T
 from lakehold.errors import TableStopped, UpstreamUnavailable
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.decode.decoded import Decoded
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_history import NUMBERS, RENAMED, ColumnHistory, column_history
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
+from lakehold.tables.column_types import ColumnType
 
 TABLE = Table("shop", "orders", "app", "app.public.orders", Envelope.DEBEZIUM)
 Types = Mapping[str, IcebergType]

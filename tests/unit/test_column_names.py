@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.envelope.column_names import name_fault
+from lakehold.tables.column_names import name_fault
+from lakehold.tables.column_types import ColumnType
 
 TEXT = StringType()
 

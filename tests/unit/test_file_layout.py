@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyiceberg.types import DateType, IcebergType, ListType, LongType, StringType, TimestamptzType
 
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.write.file_layout import LayoutUnfit, file_layout
 from lakehold.table_layout import Layout, PartitionField, SortField, layout_of
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.file_layout import LayoutUnfit, file_layout
 
 TAGS = ListType(9, StringType())
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType
 
-from lakehold.ingest.deduplicate.statistics import Bounds
 from lakehold.ingest.write.merge import Merge, merge_statement
+from lakehold.tables.bounds import Bounds
 
 BASE = Merge(
     "`lake`.`s`.`t`",

@@ -1,4 +1,4 @@
-"""Large files, which a process reads vectorized as far as its heap allows (see `lakehold.ingest.write.vectorized`)."""
+"""Large files, which a process reads vectorized as far as its heap allows (see `lakehold.tables.vectorized`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakehold.iceberg.data_tables import SnapshotState, TableState
-from lakehold.ingest.write.vectorized import ROWS_PER_FILE, VectorizedReads
+from lakehold.tables.vectorized import ROWS_PER_FILE, VectorizedReads
 
 
 def table(summary: dict[str, str] | None) -> TableState:

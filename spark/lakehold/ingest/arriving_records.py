@@ -28,7 +28,6 @@ from lakehold.ingest.deduplicate.carriers import Carrier, DriverRows, SparkRows,
 from lakehold.ingest.envelope.change_columns import ERROR, Changes
 from lakehold.ingest.envelope.column_history import column_history
 from lakehold.ingest.envelope.header_columns import Kind
-from lakehold.ingest.envelope.stored_key import is_keyless, stored_columns, stored_key
 from lakehold.ingest.envelope.unwrap import changes_of
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf, no_columns
 from lakehold.ingest.metrics import DECODES
@@ -43,6 +42,7 @@ from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import OffsetRange
 from lakehold.spark_errors import is_sparks
+from lakehold.tables.stored_key import is_keyless, stored_columns, stored_key
 
 Result = TypeVar("Result")
 

@@ -29,9 +29,9 @@ from lakehold.ingest.decode.decoded import Decoded, Shape, Wanted, decode
 from lakehold.ingest.decode.record_schemas import AvroIds, JsonDeclared, JsonHeads, PartSchemas, TopicSchemas
 from lakehold.ingest.decode.schema_ids import SchemaIds, schema_ids_by_spark, schema_ids_in_driver
 from lakehold.ingest.decode.shared_decoding import DecodedTogether, decode_together
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.decode.unify import TypeConflict
 from lakehold.ingest.read.reader import RAW_DDL
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.unify import TypeConflict
 
 if TYPE_CHECKING:
     # The registry's client takes a second to import, which sources without a registry do not need.

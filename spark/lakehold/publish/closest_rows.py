@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyiceberg.types import DoubleType, FloatType
 from pyspark.sql import DataFrame
 
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.write.equal_rows import as_in_diffs, bounds_of, ranges, row_hash
 from lakehold.session import temp_view
 from lakehold.spark_sql import quoted
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.equal_rows import as_in_diffs, bounds_of, ranges, row_hash
 
 _GONE = "lakehold_gone"
 _PAIRS = 1_000_000

@@ -19,10 +19,6 @@ from pyiceberg.expressions.literals import literal
 
 from lakehold.errors import LakeholdError
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.decode.unify import TypeConflict, unify
-from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
-from lakehold.ingest.write import evolve, vectorized
 from lakehold.model.summary_keys import RESTARTED_PROPERTY, SUBSCRIPTION_PROPERTY, TIMESTAMP_PROPERTY
 from lakehold.publish.derived_table import OutputOfSubscription, Published
 from lakehold.publish.history_ranges import (
@@ -45,6 +41,11 @@ from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 from lakehold.subscribe.statement import HistoryEnvelope
 from lakehold.table_layout import Layout
+from lakehold.tables import vectorized
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.evolution import Evolution, altered, apply_evolution, create_statements
+from lakehold.tables.stored_key import KEY, key_text, stored_columns
+from lakehold.tables.unify import TypeConflict, unify
 
 _MERGED_ROWS = 200_000
 """Rows after which a statement merges them. Fewer are merged if no more are available."""
@@ -111,9 +112,9 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         columns_in_order = tuple([*(named.pop(name) for name in key), *named.values()])
         properties = {SUBSCRIPTION_PROPERTY: self._object_id, KEY: key_text(key)}
         layout = Layout(self._writing.buckets)
-        statements = evolve.create_statements(self._name, key, columns_in_order, layout, properties)
-        made = evolve.Evolution(statements, columns_in_order, is_new=True)
-        evolve.run(self._writing.spark(), self._writing.tables, self.full_name, made)
+        statements = create_statements(self._name, key, columns_in_order, layout, properties)
+        made = Evolution(statements, columns_in_order, is_new=True)
+        apply_evolution(self._writing.spark(), self._writing.tables, self.full_name, made)
 
     def check(self, columns: pa.Schema) -> None:
         """Check that what is read has the columns of the envelope, and none that ranges add.
@@ -164,7 +165,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
             if column.name in types:
                 old = types[column.name]
                 new = unify(old, column.type, column.name)
-                statements += evolve.altered(self._name, quoted(column.name), old, new)
+                statements += altered(self._name, quoted(column.name), old, new)
             else:
                 statements.append(alter_table(self._name, f"ADD COLUMN {quoted(column.name)} {column.spark_type}"))
         for statement in statements:

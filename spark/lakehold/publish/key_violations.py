@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.write import equal_rows
 from lakehold.session import temp_view
 from lakehold.spark_sql import quoted
+from lakehold.tables import equal_rows
+from lakehold.tables.column_types import ColumnType
 
 KEY_VIOLATIONS = "lakehold.key-violations"
 """Table property of a view: the number of keys that have several rows."""

@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from lakehold.errors import LakeholdError
 from lakehold.holds.tags import TableTags
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.model.summary_keys import EPOCH_PROPERTY, POSITION_PROPERTY, PUBLISHER_PROPERTY
 from lakehold.publish.derived_table import DerivedTable, Published
 from lakehold.publish.output_columns import stored_names
 from lakehold.publish.view_changes import Changes
 from lakehold.spark_sql import quoted_table
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.write_audit_publish import Publishing
 
 
 @dataclass(frozen=True)

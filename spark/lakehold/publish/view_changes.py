@@ -20,10 +20,6 @@ from pyspark.sql.types import DataType, NullType
 
 from lakehold.arrow_frames import frame_of
 from lakehold.errors import LakeholdError
-from lakehold.ingest.decode.spark_types import from_spark
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.decode.unify import cast
-from lakehold.ingest.write import equal_rows
 from lakehold.model.summary_keys import TIMESTAMP_PROPERTY
 from lakehold.object_names import full_name_text
 from lakehold.publish.closest_rows import with_closest
@@ -31,6 +27,10 @@ from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import literal, quoted
 from lakehold.subscribe.row_values import tuples
 from lakehold.subscribe.spark_types import spark_schema
+from lakehold.tables import equal_rows
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.spark_types import from_spark
+from lakehold.tables.unify import cast
 from lakehold.times import iso
 
 _STATE = "mz_state"

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Sequence
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
-from lakehold.ingest.decode.spark_types import from_spark
-from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, same, unify
 from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.spark_types import spark_type
+from lakehold.tables.column_types import ColumnType, spark_text
+from lakehold.tables.spark_types import from_spark
+from lakehold.tables.unify import TypeConflict, same, unify
 
 
 def column_types(full_name: str, columns: pa.Schema) -> tuple[ColumnType, ...]:

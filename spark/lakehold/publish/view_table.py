@@ -11,10 +11,6 @@ from pyiceberg.catalog import Catalog
 from lakehold.definitions import MaterializedView
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_columns
-from lakehold.ingest.write import evolve, vectorized
-from lakehold.ingest.write.file_layout import LayoutUnfit
 from lakehold.model.summary_keys import RESTARTED_PROPERTY, SINCE_PROPERTY, SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 from lakehold.object_names import full_name_text
 from lakehold.publish.derived_table import Published
@@ -25,6 +21,11 @@ from lakehold.publish.view_columns import column_types, followed
 from lakehold.spark_sql import alter_table, table_properties
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 from lakehold.table_layout import FORMAT_VERSION, PARTITIONED_BY, SORTED_BY, layout_of
+from lakehold.tables import vectorized
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.evolution import Evolution, apply_evolution, create_statements
+from lakehold.tables.file_layout import LayoutUnfit
+from lakehold.tables.stored_key import KEY, key_text, stored_columns
 
 
 class ViewTable(MergedTable):
@@ -62,7 +63,7 @@ class ViewTable(MergedTable):
             # The files are ordered by the key, and so found by it, whether it is unique or not.
             key = spelt(self._view.key, wanted)
             statements = self._create_statements(key, wanted, {SOURCE_PROPERTY: self._object_id, **properties})
-            evolve.run(spark, self._writing.tables, self.full_name, evolve.Evolution(statements, wanted, is_new=True))
+            apply_evolution(spark, self._writing.tables, self.full_name, Evolution(statements, wanted, is_new=True))
             return
         if self._view.unique_key and (count := int(state.properties.get(KEY_VIOLATIONS, 0))):
             raise _kept(self.full_name, count)
@@ -78,7 +79,7 @@ class ViewTable(MergedTable):
         options = {PARTITIONED_BY: view.partitioned_by, SORTED_BY: view.sorted_by, FORMAT_VERSION: view.format_version}
         layout = layout_of(options, self._writing.buckets)
         try:
-            return evolve.create_statements(self._name, key, wanted, layout, properties)
+            return create_statements(self._name, key, wanted, layout, properties)
         except LayoutUnfit as fault:
             raise DefinitionError(
                 f'materialized view "{self.full_name}" {fault}',

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehold.errors import DefinitionError
 from lakehold.file_names import file_name_of
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.lake_definitions import DefinitionReader
 from lakehold.nearest import did_you_mean
 from lakehold.quality.generate import FUTURE, FUTURE_MS, TableDescription, generated_suite
@@ -27,6 +26,7 @@ from lakehold.spark_sql import quoted_table
 from lakehold.state.hold_checks import DATABASE, QUERY, HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.store import Log
+from lakehold.tables.stored_key import stored_key
 from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError, LakeholdError
-from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.lake import Lake
 from lakehold.serve.readable_tables import ReadableTables
 from lakehold.serve.sql_info import SQL_INFO_SCHEMA, sql_info
@@ -17,6 +16,7 @@ from lakehold.spark_sql import quoted_table
 from lakehold.subscribe.project import arrow_schema, readable_columns
 from lakehold.subscribe.row_values import of_arrow_types
 from lakehold.subscribe.spark_types import arrow_schema_of
+from lakehold.tables.stored_key import stored_key
 
 _SYSTEM_SCHEMA = "mz_catalog"
 _TABLE, _SYSTEM_TABLE, _VIEW = "TABLE", "SYSTEM TABLE", "VIEW"

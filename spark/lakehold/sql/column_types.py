@@ -10,10 +10,10 @@ import re
 from sqlglot import Token, exp
 from sqlglot.errors import SqlglotError
 
-from lakehold.ingest.envelope.column_names import folded
 from lakehold.spark_sql import quoted
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.dialect import LakeholdDialect
+from lakehold.tables.column_names import folded
 
 _SIMPLE = {
     exp.DType.BOOLEAN: "boolean",

@@ -17,8 +17,6 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import StatementError
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.envelope.column_names import name_fault
 from lakehold.sql.column_types import parse_type
 from lakehold.sql.cursor import Cursor
 from lakehold.sql.materialize_words import IN_FEED
@@ -28,6 +26,8 @@ from lakehold.sql.parse_capture import parse_upstream_table
 from lakehold.sql.parse_layout import refused_format
 from lakehold.sql.statements import CreateConnection, CreateTable
 from lakehold.table_layout import FORMAT_VERSION, NEWEST_FORMAT, PARTITIONED_BY
+from lakehold.tables.column_names import name_fault
+from lakehold.tables.column_types import ColumnType
 
 _ENVELOPES = {envelope.sql: envelope for envelope in Envelope}
 _METADATA = {each.value.upper(): each for each in Metadata}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from lakehold.ingest.decode.types import spark_text
 from lakehold.spark_sql import literal, quoted, struct_of
+from lakehold.tables.column_types import spark_text
 
 _Reference = Callable[[str], str]
 

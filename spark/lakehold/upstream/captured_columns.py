@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakehold.definitions import ConnectionType
-from lakehold.ingest.decode.types import ColumnType, iceberg_type
+from lakehold.ingest.decode.types import iceberg_type
+from lakehold.tables.column_types import ColumnType
 from lakehold.upstream import mysql_types, postgres_types
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.sent_types import SentType

@@ -18,12 +18,12 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import DataTables
-from lakehold.ingest.envelope.stored_key import is_keyless
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.registry import registry_of
 from lakehold.model.log_positions import LogPosition
+from lakehold.tables.stored_key import is_keyless
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
 from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps

@@ -11,9 +11,9 @@ from pyiceberg.types import StringType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.envelope.column_names import folded, name_fault
 from lakehold.nearest import close_names
+from lakehold.tables.column_names import folded, name_fault
+from lakehold.tables.column_types import ColumnType
 from lakehold.upstream.field_names import colliding_columns, field_name
 from lakehold.upstream.found_columns import FoundColumn
 from lakehold.upstream.identifier_quoting import identifier_text, table_text

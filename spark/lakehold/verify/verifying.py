@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from lakehold.definitions import ConnectionType, Table
 from lakehold.errors import DefinitionError, SourceBusy, UpstreamError, UpstreamUnavailable
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.model.log_positions import LogPosition
 from lakehold.model.readers import MAIN_READER
 from lakehold.object_names import full_name_text
@@ -29,6 +28,7 @@ from lakehold.quality.snapshot_at import SnapshotAt, snapshot_at
 from lakehold.spark_sql import quoted_table
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.subscribe.read_leases import ReadLeases
+from lakehold.tables.stored_key import stored_key
 from lakehold.timeline.timelines import Timelines
 from lakehold.upstream.field_names import field_name
 from lakehold.upstream.found_columns import FoundColumn

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame
 from lakehold.definitions import MaterializedView
 from lakehold.errors import DefinitionError
 from lakehold.iceberg.data_tables import TableState, state_of
-from lakehold.ingest.envelope.stored_key import stored_columns
 from lakehold.model.lake_definitions import Entry
 from lakehold.progress import Progress
 from lakehold.spark_sql import quoted_table
@@ -25,6 +24,7 @@ from lakehold.subscribe.query_relation import QueryRelation
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Query, Subscribe
 from lakehold.subscribe.subscription_opening import Subscribing
+from lakehold.tables.stored_key import stored_columns
 from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.timelines import check_readable
 from lakehold.times import iso

@@ -24,8 +24,8 @@ from lakehold.ingest.decode.parsers import AvroParser, Call, CallForAll, calls_f
 from lakehold.ingest.decode.record_problems import UNKNOWN_SCHEMA, problem
 from lakehold.ingest.decode.record_schemas import TopicSchemas, declared_envelope
 from lakehold.ingest.decode.structures import Structure, structure
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.spark_sql import literal, struct_of
+from lakehold.tables.column_types import ColumnType
 
 DEFAULT_MAX_RECORD_BYTES = 64 * 1024 * 1024
 

@@ -29,8 +29,8 @@ from lakehold.definitions import DeclaredColumn
 from lakehold.errors import DefinitionError
 from lakehold.ingest.decode.connect_schema import DECLARED, ConnectSchema, Field, SchemaType
 from lakehold.ingest.decode.logical import declared_decimal
-from lakehold.ingest.decode.spark_types import from_spark
 from lakehold.ingest.decode.types import PLAIN
+from lakehold.tables.spark_types import from_spark
 
 
 @dataclass(frozen=True)

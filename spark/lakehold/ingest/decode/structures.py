@@ -14,9 +14,10 @@ from lakehold.ingest.decode.connect_schema import ConnectSchema, LeftOut, Schema
 from lakehold.ingest.decode.convert import Encoding, converted, distinguishable, missing, undecodable
 from lakehold.ingest.decode.logical import advice
 from lakehold.ingest.decode.message_parts import Part
-from lakehold.ingest.decode.types import ColumnType, column_types, iceberg_type, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify, unify_versions
+from lakehold.ingest.decode.types import column_types, iceberg_type
 from lakehold.spark_sql import literal, quoted, struct_type
+from lakehold.tables.column_types import ColumnType, spark_text
+from lakehold.tables.unify import TypeConflict, cast, same, unify, unify_versions
 
 
 @dataclass(frozen=True)

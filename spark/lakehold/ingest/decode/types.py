@@ -1,22 +1,14 @@
-"""Types: from the schemas of messages (Kafka Connect's) to Iceberg's, and how Spark SQL writes them.
-
-Iceberg's types (of `pyiceberg.types`) are the vocabulary. Ids of nested fields are counted from 1 within each column
-and mean nothing: compare with `ingest.decode.unify.same`, and let the catalog assign fresh ids.
-"""
+"""Types: from the schemas of messages (Kafka Connect's) to Iceberg's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import count
 
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
-    DateType,
-    DecimalType,
     DoubleType,
-    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -27,14 +19,11 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
 )
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
 from lakehold.ingest.decode.logical import logical_type
-from lakehold.spark_sql import literal, struct_type
+from lakehold.tables.column_types import ColumnType
 
 PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.INT8: IntegerType(),
@@ -48,48 +37,6 @@ PLAIN: dict[SchemaType, PrimitiveType] = {
     SchemaType.BYTES: BinaryType(),
 }
 """The types of schemas without a logical type and without schemas inside them."""
-
-_SPARK_TEXT: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "int",
-    LongType: "bigint",
-    FloatType: "float",
-    DoubleType: "double",
-    DateType: "date",
-    TimestampType: "timestamp_ntz",
-    TimestamptzType: "timestamp",
-    StringType: "string",
-    UUIDType: "string",
-    BinaryType: "binary",
-    FixedType: "binary",
-}
-
-
-@dataclass(frozen=True)
-class ColumnType:
-    """A decoded column.
-
-    Args:
-        name: Its name.
-        type: Its type.
-        required: Whether its upstream column is never null.
-        initial: Its value in rows and messages that lack the column, in Python's form of the type.
-    """
-
-    name: str
-    type: IcebergType
-    required: bool = False
-    initial: object = None
-
-    @property
-    def spark_type(self) -> str:
-        """Write the type in Spark SQL."""
-        return spark_text(self.type)
-
-    @property
-    def initial_sql(self) -> str:
-        """Write the initial value in Spark SQL."""
-        return f"CAST({literal(self.initial)} AS {self.spark_type})"
 
 
 def column_types(schema: ConnectSchema) -> tuple[ColumnType, ...]:
@@ -118,18 +65,3 @@ def iceberg_type(schema: ConnectSchema, ids: Iterator[int] | None = None) -> Ice
 
 def _struct(fields: Iterable[tuple[str, ConnectSchema]], ids: Iterator[int]) -> StructType:
     return StructType(*(NestedField(next(ids), n, iceberg_type(s, ids), required=False) for n, s in fields))
-
-
-def spark_text(of: IcebergType) -> str:
-    """Write a type in Spark SQL (`struct<a: bigint>`); `uuid` is `string`, as Spark reads it."""
-    match of:
-        case DecimalType():
-            return f"decimal({of.precision},{of.scale})"
-        case ListType():
-            return f"array<{spark_text(of.element_type)}>"
-        case MapType():
-            return f"map<{spark_text(of.key_type)},{spark_text(of.value_type)}>"
-        case StructType():
-            return struct_type((f.name, spark_text(f.field_type)) for f in of.fields)
-        case _:
-            return _SPARK_TEXT[type(of)]

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
 from lakehold.ingest.deduplicate.positions import Booleans, Integers, RankedPositions
-from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES
 from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,
     CONNECTOR,
@@ -33,10 +32,11 @@ from lakehold.ingest.envelope.change_columns import (
     Phase,
 )
 from lakehold.ingest.envelope.position import MYSQL
+from lakehold.tables.bounds import BOUNDED_TYPES
 
 if TYPE_CHECKING:
-    from lakehold.ingest.decode.types import ColumnType
     from lakehold.ingest.envelope.change_columns import Changes
+    from lakehold.tables.column_types import ColumnType
 
 _BEFORE_ANY_ATTEMPT = -(2**62)
 """Added to `source.ts_ms` it tells attempts at one snapshot apart: below any streamed change, and later for later attempts.

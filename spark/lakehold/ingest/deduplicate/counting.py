@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from lakehold.ingest.deduplicate.change_headers import Headers
 from lakehold.ingest.deduplicate.engine import Decisions, high_water_ranks
 from lakehold.ingest.deduplicate.positions import Booleans, Groups, Integers
-from lakehold.ingest.deduplicate.statistics import BatchStatistics, Bounds, WentBack
+from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
 from lakehold.model.high_water_marks import HighWaterMarks, Position
+from lakehold.tables.bounds import Bounds
 
 
 def statistics_of(headers: Headers, decisions: Decisions, high_water_marks: HighWaterMarks) -> BatchStatistics:

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
 
 from lakehold.model.high_water_marks import Position
-
-BOUNDED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType)
-"""Key types whose smallest and largest value are worth a predicate: exact as SQL literals and kept by Iceberg per file."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The smallest and largest value of a key column among the applied changes, both inclusive; dates as days since 1970."""
-
-    type: IcebergType
-    lowest: Any
-    highest: Any
+from lakehold.tables.bounds import Bounds
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakehold.ingest.decode.types import ColumnType
+    from lakehold.tables.column_types import ColumnType
 
 PARTITION = "_lh_partition"
 OFFSET = "_lh_offset"

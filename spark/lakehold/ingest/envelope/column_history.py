@@ -21,13 +21,13 @@ from lakehold.errors import LakeholdError, TableStopped, UpstreamError
 from lakehold.iceberg.data_tables import TableState
 from lakehold.iceberg.new_columns import FORMAT_VERSION
 from lakehold.ingest.decode.decoded import Decoded
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.decode.unify import same
-from lakehold.ingest.envelope.column_names import folded
 from lakehold.ingest.envelope.included import included_columns
-from lakehold.ingest.envelope.stored_key import stored_key
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns, UpstreamColumnsOf
 from lakehold.spark_sql import literal, quoted
+from lakehold.tables.column_names import folded
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.stored_key import stored_key
+from lakehold.tables.unify import same
 
 NUMBERS = "lakehold.column-numbers"
 """Table property: PostgreSQL's numbers of the columns, as JSON by name."""

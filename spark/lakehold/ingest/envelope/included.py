@@ -22,9 +22,9 @@ from pyiceberg.types import (
 
 from lakehold.definitions import Included, Metadata, Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.envelope.column_names import folded
 from lakehold.spark_sql import quoted, struct_of
+from lakehold.tables.column_names import folded
+from lakehold.tables.column_types import ColumnType
 from lakehold.times import LAST_MS
 
 _HEADER = StructType(NestedField(2, "key", StringType()), NestedField(3, "value", BinaryType()))

@@ -19,9 +19,9 @@ from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.message_parts import is_bare_json
-from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, cast, equal_value, same, unify
 from lakehold.spark_sql import literal, quoted
+from lakehold.tables.column_types import ColumnType, spark_text
+from lakehold.tables.unify import TypeConflict, cast, equal_value, same, unify
 
 _OF_TOPIC = (
     "Drop the table and create it again with KEY (…) and columns that identify its rows, such as those of a new primary key: "

@@ -8,9 +8,9 @@ from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.decode.spark_types import from_spark
-from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, cast, same, unify
+from lakehold.tables.column_types import ColumnType, spark_text
+from lakehold.tables.spark_types import from_spark
+from lakehold.tables.unify import TypeConflict, cast, same, unify
 
 
 def listed_columns(

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 
 from lakehold.definitions import Envelope, Table
 from lakehold.ingest.decode.decoded import Decoded
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,
     CONNECTOR,
@@ -48,13 +47,14 @@ from lakehold.ingest.envelope.change_columns import (
     Phase,
 )
 from lakehold.ingest.envelope.column_history import ColumnHistory, absent_columns, kept_columns, present_columns
-from lakehold.ingest.envelope.column_names import folded, require_case, require_names
 from lakehold.ingest.envelope.header_columns import header_of_change
 from lakehold.ingest.envelope.included import IncludedColumn, included_columns
 from lakehold.ingest.envelope.keys import Key, has_null_part, is_keyless, key_of, with_former_rows, with_left_keys
 from lakehold.ingest.envelope.listed_columns import listed_columns
 from lakehold.ingest.envelope.position import POSTGRES, is_ad_hoc, position_of
 from lakehold.spark_sql import literal, quoted
+from lakehold.tables.column_names import folded, require_case, require_names
+from lakehold.tables.column_types import ColumnType
 
 _OF_FLAT = {
     POSITION: f"CAST(NULL AS {POSITION_TYPE})",

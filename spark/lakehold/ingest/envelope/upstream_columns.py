@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lakehold.definitions import Table
-from lakehold.ingest.decode.types import ColumnType
+from lakehold.tables.column_types import ColumnType
 
 
 @dataclass(frozen=True)

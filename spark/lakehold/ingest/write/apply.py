@@ -19,15 +19,13 @@ from lakehold.errors import SourceBusy, TableStopped, UpstreamError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.arriving_records import TableArrival
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.deduplication import Deduplicated, deduplicated
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, completed
 from lakehold.ingest.envelope.change_columns import DETAIL, ERROR, OFFSET, PARTITION, Changes
 from lakehold.ingest.envelope.column_history import values_unknown
-from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements, vectorized
+from lakehold.ingest.write import direct_load, evolve, merge, multiset, requirements
 from lakehold.ingest.write.batch_effects import BatchIdentity, TableReport, effect_of, report_of
-from lakehold.ingest.write.write_audit_publish import unstaged
 from lakehold.ingest.write.write_path import path_of
 from lakehold.ingest.write.writing import Writing
 from lakehold.model.high_water_marks import HighWaterMarks
@@ -35,6 +33,10 @@ from lakehold.model.readers import TableProgress
 from lakehold.model.summary_keys import HIGH_WATER_MARKS_PROPERTY
 from lakehold.spark_sql import quoted
 from lakehold.table_layout import layout_of
+from lakehold.tables import vectorized
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.evolution import apply_evolution, unfinished
+from lakehold.tables.write_audit_publish import unstaged
 
 log = logging.getLogger(__name__)
 
@@ -235,12 +237,12 @@ class IcebergApplier:
             if plan:
                 before, after = evolve.remembering(name, state.properties, remembered)
                 plan = replace(plan, statements=(*before, *plan.statements, *after))
-            plan = replace(plan, finishing=evolve.unfinished(state, name, changes.key, layout))
+            plan = replace(plan, finishing=unfinished(state, name, changes.key, layout))
         if plan:
             writing.confirm_lease()
             if changes.unknown:
                 self._snapshot_again(table, changes.unknown)
-            evolve.run(writing.spark(), writing.tables, table.full_name, plan)
+            apply_evolution(writing.spark(), writing.tables, table.full_name, plan)
         return plan.columns
 
     def _snapshot_again(self, table: Table, columns: Collection[str]) -> None:

@@ -18,13 +18,12 @@ from pyspark.sql import functions as F
 
 from lakehold.definitions import Envelope
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.change_headers import bounded
 from lakehold.ingest.deduplicate.deduplication import statistics_of_few
 from lakehold.ingest.deduplicate.engine import Rule
 from lakehold.ingest.deduplicate.snapshots import SnapshotReadEnds, advanced
-from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, BatchStatistics
+from lakehold.ingest.deduplicate.statistics import BatchStatistics
 from lakehold.ingest.envelope.change_columns import (
     BEFORE_MISSING,
     CONNECTOR,
@@ -42,9 +41,11 @@ from lakehold.ingest.envelope.change_columns import (
 from lakehold.ingest.envelope.position import position_value
 from lakehold.ingest.write import merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
-from lakehold.ingest.write.write_audit_publish import Publishing, Staged
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.spark_sql import quoted
+from lakehold.tables.bounds import BOUNDED_TYPES, key_literal, key_value
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.write_audit_publish import Publishing, Staged
 
 _PLAIN = "_lh_plain"
 
@@ -163,7 +164,7 @@ def load(  # noqa: PLR0913 - a batch, a table, and where to write
     guard = F.lit(True)
     if expectation.guard is not None:
         column, upper = expectation.guard
-        guard = F.col(quoted(column.name)) > merge.key_value(column.type, upper)
+        guard = F.col(quoted(column.name)) > key_value(column.type, upper)
     path = merge.Append(name, state.snapshot_id, guard, keeps_values=False, distribution=merge.distribution_of(state))
     rows = _as_applied(changes, expectation.edges)
     staged = publishing.stage(
@@ -218,7 +219,7 @@ def _require_new(publishing: Publishing, expectation: Expected, name: str, key: 
         name_, kind = expectation.guard[0].name, expectation.guard[0].type
         added = publishing.tables.column_bounds(staged.table, [name_], added_by=staged.snapshot.snapshot_id)[name_]
         if added is not None:
-            lower, upper = (merge.key_literal(kind, value) for value in (added.lower, added.upper))
+            lower, upper = (key_literal(kind, value) for value in (added.lower, added.upper))
             among += f" WHERE {quoted(name_)} BETWEEN {lower} AND {upper}"
     twice = f"SELECT {quoted_key} FROM {among} GROUP BY {quoted_key} HAVING count(*) > 1 LIMIT 1"
     if publishing.spark.sql(twice).collect():

@@ -9,8 +9,6 @@ from __future__ import annotations
 from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
-from lakehold.ingest.decode.spark_types import from_spark
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.ingest.envelope.unwrap import columns_without_messages
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf
@@ -19,6 +17,9 @@ from lakehold.ingest.write.writing import Writing
 from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import quoted_table
 from lakehold.table_layout import layout_of
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.evolution import apply_evolution
+from lakehold.tables.spark_types import from_spark
 
 
 def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumnsOf) -> None:
@@ -52,7 +53,7 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     layout = layout_of(table.options, writing.buckets)
     plan = evolve.creation(entry, name, key, columns, layout, remembered={NUMBERS: found.numbers})
     writing.confirm_lease()
-    evolve.run(writing.spark(), writing.tables, table.full_name, plan)
+    apply_evolution(writing.spark(), writing.tables, table.full_name, plan)
 
 
 def _columns(table: Table, found: UpstreamColumns) -> tuple[ColumnType, ...]:

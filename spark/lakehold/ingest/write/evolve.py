@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
-from pyspark.sql import SparkSession
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.decode.types import ColumnType, spark_text
-from lakehold.ingest.decode.unify import TypeConflict, same, unify
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.envelope.change_columns import Changes
 from lakehold.ingest.envelope.column_history import NUMBERS, RENAMED
-from lakehold.ingest.envelope.column_names import require_names
-from lakehold.ingest.envelope.stored_key import KEY, key_text, stored_key
 from lakehold.ingest.envelope.unfilled_columns import UNFILLED, with_unfilled
-from lakehold.ingest.write.file_layout import FileLayout, LayoutUnfit, file_layout
-from lakehold.ingest.write.write_audit_publish import TABLE_PROPERTIES
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import TableProgress
@@ -34,44 +26,15 @@ from lakehold.model.summary_keys import SOURCE_PROPERTY
 from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
-
-PROPERTIES = {
-    "format-version": "3",
-    "write.merge.mode": "merge-on-read",
-    "write.update.mode": "merge-on-read",
-    "write.delete.mode": "merge-on-read",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-    "write.metadata.compression-codec": "gzip",
-    # Files are ordered by key, and a merge reads the row groups that can hold its keys: an eighth of Iceberg's default.
-    "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
-    **TABLE_PROPERTIES,
-}
+from lakehold.tables.column_names import require_names
+from lakehold.tables.column_types import ColumnType, spark_text
+from lakehold.tables.evolution import Evolution, altered, create_statement
+from lakehold.tables.file_layout import LayoutUnfit, file_layout
+from lakehold.tables.stored_key import KEY, key_text, stored_key
+from lakehold.tables.unify import TypeConflict, same, unify
 
 OBJECT_ID = "lakehold.object-id"
 """Table property: the definition for which the Iceberg table was created."""
-
-
-@dataclass(frozen=True)
-class Evolution:
-    """The changes to a table's schema that make it the schema of a batch.
-
-    Args:
-        statements: SQL to run first, in order.
-        columns: The table's columns afterwards.
-        is_new: The table is new, and its namespace may be.
-        added: Columns with an initial value to add after that, which SQL cannot.
-        finishing: SQL to run last, in order.
-    """
-
-    statements: tuple[str, ...]
-    columns: tuple[ColumnType, ...]
-    is_new: bool = False
-    added: tuple[ColumnType, ...] = ()
-    finishing: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.statements or self.added or self.finishing)
 
 
 def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
@@ -111,38 +74,12 @@ def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
     }
     create = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
     return Evolution(
-        (_create_statement(name, columns, files, properties, create),),
+        (create_statement(name, columns, files, properties, create),),
         (*first, *added),
         is_new=True,
         added=tuple(added),
         finishing=files.statements(name),
     )
-
-
-def create_statements(
-    name: str,
-    key: Sequence[str],
-    columns: Sequence[ColumnType],
-    layout: Layout,
-    properties: Mapping[str, str],
-) -> tuple[str, ...]:
-    """Write the statements that create a table which is merged into; its columns have no initial value.
-
-    Arguments are those of `creation`; `properties` are added to the properties of all such tables.
-
-    Raises:
-        LayoutUnfit: The table cannot have the layout.
-    """
-    files = file_layout(layout, key, columns)
-    return (_create_statement(name, columns, files, properties, "CREATE TABLE IF NOT EXISTS"), *files.statements(name))
-
-
-def _create_statement(
-    name: str, columns: Sequence[ColumnType], files: FileLayout, properties: Mapping[str, str], create: str
-) -> str:
-    definitions = ", ".join(f"{quoted(c.name)} {spark_text(c.type)}" for c in columns if c.initial is None)
-    written = table_properties({**PROPERTIES, **files.properties, **properties})
-    return f"{create} {name} ({definitions}) USING iceberg{files.clause} TBLPROPERTIES {written}"
 
 
 def is_other(state: TableState, key: Sequence[str], columns: Sequence[ColumnType]) -> bool:
@@ -257,29 +194,6 @@ def remembering(
     return statements
 
 
-def altered(table: str, path: str, old: IcebergType, new: IcebergType) -> list[str]:
-    """Write statements that turn `old` at `path` into `new`, which `unify` found; Spark names parts of nested types by dots."""
-    if same(old, new):
-        return []
-    match old, new:
-        case StructType(), StructType():
-            stored = {f.name: f.field_type for f in old.fields}
-            statements = []
-            for field in new.fields:
-                inner = f"{path}.{quoted(field.name)}"
-                if field.name in stored:
-                    statements += altered(table, inner, stored[field.name], field.field_type)
-                else:
-                    statements.append(alter_table(table, f"ADD COLUMN {inner} {spark_text(field.field_type)}"))
-            return statements
-        case ListType(), ListType():
-            return altered(table, f"{path}.element", old.element_type, new.element_type)
-        case MapType(), MapType():
-            return altered(table, f"{path}.value", old.value_type, new.value_type)
-        case _:
-            return [alter_table(table, f"ALTER COLUMN {path} TYPE {spark_text(new)}")]
-
-
 def _field_in_conflict(path: tuple[str, ...], old: IcebergType, new: IcebergType) -> tuple[str, ...]:
     """Return the path of the innermost field around two types that `unify` refuses: Spark renames no elements and values."""
     match old, new:
@@ -319,18 +233,6 @@ def _impossible(table: Table, conflict: TypeConflict, field: Sequence[str], is_k
     )
 
 
-def unfinished(state: TableState, name: str, key: Sequence[str], layout: Layout) -> tuple[str, ...]:
-    """Return statements that a killed process left to be run when it created a table, which was never written since."""
-    if state.current is not None:
-        return ()
-    try:
-        files = file_layout(layout, key, [ColumnType(f.name, f.field_type) for f in state.schema.fields])
-    except LayoutUnfit:
-        # The table had the columns when it was created, and they were renamed since.
-        return ()
-    return files.statements(name, len(state.table.spec().fields), is_sorted=not state.table.sort_order().is_unsorted)
-
-
 def _unfit(table: Table, fault: LayoutUnfit) -> TableStopped:
     return TableStopped(
         f'table "{table.full_name}" {fault}',
@@ -339,16 +241,3 @@ def _unfit(table: Table, fault: LayoutUnfit) -> TableStopped:
         detail=fault.detail,
         hint=f"DROP TABLE {full_name_text(table.full_name)}, and create it with other options.",
     )
-
-
-def run(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
-    """Change a table; each change can be repeated after a crash because the plan is made again from the table's schema."""
-    if evolution.is_new:
-        tables.create_namespace(full_name.rpartition(".")[0])
-    for statement in evolution.statements:
-        spark.sql(statement)
-    if evolution.added:
-        fields = [NestedField(0, c.name, c.type, required=False, initial_default=c.initial) for c in evolution.added]
-        tables.add_columns(full_name, fields)
-    for statement in evolution.finishing:
-        spark.sql(statement)

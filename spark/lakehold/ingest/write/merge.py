@@ -9,28 +9,26 @@ Three paths, cheapest first:
 A plain Iceberg append checks nothing, so a writer that lost its lease would add its rows twice. The append path therefore
 overwrites the batch's key range, which contains no live row, validated under serializable isolation from the snapshot
 the range was chosen on: the second committer fails, and no file is rewritten. MERGE checks commits since it was planned,
-and `lakehold.ingest.write.write_audit_publish` those before.
+and `lakehold.tables.write_audit_publish` those before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pyiceberg.types import DateType, IcebergType, IntegerType, LongType
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.decode.unify import cast
 from lakehold.ingest.deduplicate.carriers import APPLIED
-from lakehold.ingest.deduplicate.statistics import Bounds
 from lakehold.ingest.envelope.change_columns import KEPT, OP, Changes, Op
 from lakehold.session import snapshot_properties, temp_view
-from lakehold.spark_sql import date_literal, literal, quoted
+from lakehold.spark_sql import literal, quoted
+from lakehold.tables.bounds import Bounds, range_literals
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.unify import cast
 
 _SOURCE = "lakehold_changes"
 
@@ -173,26 +171,6 @@ def unsent(
         return frozenset(row.name for row in spark.sql(text).collect())
 
 
-def range_literals(bounds: Bounds) -> str:
-    """Write literals around `bounds`, see `rounded`."""
-    return " AND ".join(key_literal(bounds.type, value) for value in rounded(bounds))
-
-
-def rounded(bounds: Bounds) -> tuple[Any, Any]:
-    """Return bounds around `bounds`: for whole numbers round ones, which widen the range by a quarter to a half.
-
-    Spark compiles numbers into the code it generates. Round ones are the same in batch after batch, and so is the code:
-    compiling it for each batch costs more than reading the extra rows.
-    """
-    lowest, highest = bounds.lowest, bounds.highest
-    if isinstance(bounds.type, IntegerType | LongType):
-        limit = 1 << (31 if isinstance(bounds.type, IntegerType) else 63)
-        step = 1 << max(0, (highest - lowest).bit_length() - 3)
-        lowest = max(lowest - lowest % step, -limit)
-        highest = min(highest - highest % step + step - 1, limit - 1)
-    return lowest, highest
-
-
 def _assignments(how: Merge, columns: Sequence[str]) -> str:
     def value(name: str) -> str:
         column = quoted(name)
@@ -248,13 +226,3 @@ def as_stored(changes: Changes, columns: Sequence[ColumnType], *, keeps_values: 
         return f"CASE WHEN array_contains({KEPT}, {literal(column.name)}) THEN NULL ELSE {known} END"
 
     return [f"{value(c)} AS {quoted(c.name)}" for c in columns]
-
-
-def key_value(kind: IcebergType, value: object) -> SparkColumn:
-    """Return the value of a bounded key column as a column of exactly its type; dates are days since 1970."""
-    return F.expr(key_literal(kind, value)) if isinstance(kind, DateType) else F.lit(value)
-
-
-def key_literal(kind: IcebergType, value: object) -> str:
-    """Return the value of a bounded key column as SQL text; dates are days since 1970."""
-    return date_literal(value) if isinstance(kind, DateType) and isinstance(value, int) else literal(value)

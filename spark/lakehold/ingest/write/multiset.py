@@ -25,7 +25,6 @@ from pyspark.sql import functions as F
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.decode.types import ColumnType
 from lakehold.ingest.deduplicate.carriers import APPLIED
 from lakehold.ingest.deduplicate.deduplication import Deduplicated
 from lakehold.ingest.envelope.change_columns import (
@@ -39,10 +38,12 @@ from lakehold.ingest.envelope.change_columns import (
     Changes,
     Op,
 )
-from lakehold.ingest.write import equal_rows, merge, vectorized
+from lakehold.ingest.write import merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
-from lakehold.ingest.write.write_audit_publish import Publishing, unstaged
 from lakehold.spark_sql import literal, quoted
+from lakehold.tables import equal_rows, vectorized
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.write_audit_publish import Publishing, unstaged
 
 _NET, _NTH, _FIRST, _FOUND = "_lh_net", "_lh_nth", "_lh_first", "_lh_found"
 

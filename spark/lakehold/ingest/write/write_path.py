@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from lakehold.iceberg.column_bounds import ColumnBounds
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.deduplicate.deduplication import Deduplicated
-from lakehold.ingest.deduplicate.statistics import Bounds
 from lakehold.ingest.envelope.change_columns import Changes
 from lakehold.ingest.write import merge
 from lakehold.spark_sql import quoted
+from lakehold.tables.bounds import Bounds, key_value
 
 
 def path_of(
@@ -66,6 +66,6 @@ def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | 
     for name, b in bounds.items():
         known = stored[name]
         if known is not None and known.excludes(b.lowest, b.highest):
-            lowest, highest = (merge.key_value(b.type, value) for value in (b.lowest, b.highest))
+            lowest, highest = (key_value(b.type, value) for value in (b.lowest, b.highest))
             return F.col(quoted(name)).between(lowest, highest)
     return None

@@ -10,14 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehold.definitions import Table
 from lakehold.iceberg.data_tables import DataTables, TableState
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.write import equal_rows, merge, vectorized
+from lakehold.ingest.write import merge
 from lakehold.ingest.write.batch_effects import BatchIdentity
 from lakehold.ingest.write.commit import committed
 from lakehold.ingest.write.error_records import ErrorRecords
-from lakehold.ingest.write.write_audit_publish import Publishing
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.spark_sql import quoted_table
+from lakehold.tables import equal_rows, vectorized
+from lakehold.tables.column_types import ColumnType
+from lakehold.tables.write_audit_publish import Publishing
 
 
 class HeldHistory(Protocol):

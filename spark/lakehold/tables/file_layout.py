@@ -28,9 +28,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.spark_sql import alter_iceberg_table, quoted
 from lakehold.table_layout import IDENTITY, NEWEST_FORMAT, Layout, PartitionField, SortField, fields_text
+from lakehold.tables.column_types import ColumnType, spark_text
 
 _BUCKETED_TYPES = (IntegerType, LongType, StringType, DateType, DecimalType, TimestampType, TimestamptzType, BinaryType)
 """Key types that Iceberg's bucket transform takes (spec, "Partition Transforms")."""

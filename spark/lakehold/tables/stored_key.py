@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from lakehold.iceberg.data_tables import TableState
-from lakehold.ingest.decode.types import ColumnType
+from lakehold.tables.column_types import ColumnType
 
 KEY = "lakehold.key"
 """Table property: the key's columns, by commas or as JSON."""

@@ -31,8 +31,8 @@ from pyiceberg.types import (
 )
 
 from lakehold.errors import UpstreamError
-from lakehold.ingest.decode.types import ColumnType, spark_text
 from lakehold.spark_sql import quoted, struct_of
+from lakehold.tables.column_types import ColumnType, spark_text
 
 _WHOLE_DIGITS: dict[type[IcebergType], int] = {IntegerType: 10, LongType: 19}
 

@@ -27,11 +27,10 @@ from pyiceberg.types import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.ingest.decode.types import ColumnType
-from lakehold.ingest.deduplicate.statistics import BOUNDED_TYPES, Bounds
-from lakehold.ingest.write import merge
 from lakehold.session import snapshot_properties, temp_view
 from lakehold.spark_sql import quoted, struct_of
+from lakehold.tables.bounds import BOUNDED_TYPES, Bounds, range_literals, rounded
+from lakehold.tables.column_types import ColumnType
 
 _GONE, _FOUND = "lakehold_gone", "lakehold_found"
 _NTH = "_lh_nth"
@@ -179,13 +178,13 @@ def _literals(of: IcebergType, lowest: Any, highest: Any) -> str | None:
                 return None
             if max(len(lowest), len(highest)) > _LONGEST_TEXT:
                 return None
-            return merge.range_literals(Bounds(of, lowest, highest))
+            return range_literals(Bounds(of, lowest, highest))
         case TimestampType() | TimestamptzType():
             kind = "timestamp_ntz" if isinstance(of, TimestampType) else "timestamp"
-            numbers = merge.rounded(Bounds(LongType(), lowest, highest))
+            numbers = rounded(Bounds(LongType(), lowest, highest))
             return " AND ".join(f"CAST(timestamp_micros({number}L) AS {kind})" for number in numbers)
         case _:
-            return merge.range_literals(Bounds(of, lowest, highest))
+            return range_literals(Bounds(of, lowest, highest))
 
 
 def row_hash(table: str, columns: Sequence[ColumnType]) -> str:

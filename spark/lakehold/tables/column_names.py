@@ -14,7 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
-from lakehold.ingest.decode.types import ColumnType
+from lakehold.tables.column_types import ColumnType
 
 METADATA_COLUMNS = frozenset(
     {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}

@@ -1,0 +1,1 @@
+"""Iceberg tables that lakehold writes: the types of their columns, their layout, and commits that nobody undoes."""
