@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from lakehold.definitions import ConnectionType, Envelope, Metadata
 from lakehold.secret_names import SECRET_NAME
-from lakehold.sql import options, parse, parse_capture
-from lakehold.sql.options import OptionSet, OptionType
+from lakehold.sql.parse import capture, statement
+from lakehold.sql.text import options
+from lakehold.sql.text.options import OptionSet, OptionType
 from lakehold.state.holds import Check
 from tests.doc_pages import ROOT
 
@@ -228,7 +229,7 @@ def _granting(verb: str, to: str) -> str:
 
 
 def _showing() -> Iterable[Form]:
-    shown = [" ".join(words) for words in parse._PRODUCTIONS if words[0] == "SHOW"]
+    shown = [" ".join(words) for words in statement._PRODUCTIONS if words[0] == "SHOW"]
     plain = [words for words in shown if not words.startswith("SHOW CREATE") and words != "SHOW GRANTS"]
     yield Form(f"SHOW {{{' | '.join(words.removeprefix('SHOW ') for words in plain)}}}", tuple(plain))
     yield Form("SHOW GRANTS [FOR name]", ("SHOW GRANTS",))
@@ -249,7 +250,7 @@ def _block(text: str) -> str:
 def summary() -> str:
     """Return the block of the page: statements, their options, and the forms of values."""
     statements = "\n\n".join("\n".join(texts) for texts in _by_topic().values())
-    explained = ", ".join(" ".join(words) for words in parse._EXPLAINED)
+    explained = ", ".join(" ".join(words) for words in statement._EXPLAINED)
     values = [
         *_VALUES,
         (
@@ -306,7 +307,7 @@ def _value(name: str, option: OptionType) -> str:
             return " | ".join(f"'{choice}'" for choice in choices)
         case options.TextOption():
             secret = "SECRET text" if SECRET_NAME.search(name) else "text | SECRET text"
-            return "text" if name in parse_capture._PATTERNS else secret
+            return "text" if name in capture._PATTERNS else secret
 
 
 _PLACE = re.compile(r"(?<=<!-- grammar -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)

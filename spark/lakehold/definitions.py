@@ -120,6 +120,16 @@ class Source:
         return frozenset(name for name in (self.connection, self.format.registry, *captured) if name is not None)
 
 
+class ObjectKind(StrEnum):
+    """The kinds of definitions, as SHOW and DROP name them."""
+
+    CONNECTION = "connection"
+    SOURCE = "source"
+    TABLE = "table"
+    SUBSCRIPTION = "subscription"
+    MATERIALIZED_VIEW = "materialized view"
+
+
 class Envelope(StrEnum):
     """The way in which a topic's messages describe changes; `docs/reference/envelopes.md` compares them.
 

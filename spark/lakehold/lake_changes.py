@@ -71,7 +71,7 @@ class LakeChanges:
         Raises:
             DefinitionError: The token belongs to another statement or other columns, or is none. Also raises as `follow` does.
         """
-        from lakehold.sql.parse import parse_subscription
+        from lakehold.sql.parse.statement import parse_subscription
         from lakehold.subscribe.limited_read import Deadline, open_read
 
         statement = parse_subscription(text, self._parts.settings.catalog_name)
@@ -123,8 +123,8 @@ class LakeChanges:
             NotReadable: A table cannot be read at that time.
         """
         from lakehold.spark_errors import readable
-        from lakehold.sql.one_query import parse_one_query
-        from lakehold.sql.reads import LakeReads
+        from lakehold.sql.run.one_query import parse_one_query
+        from lakehold.sql.run.reads import LakeReads
 
         subscribing = self._parts.subscribing if spark is None else self._parts.subscribing.within(spark)
         parsed = parse_one_query(text, self._parts.settings.catalog_name)
@@ -151,7 +151,7 @@ class LakeChanges:
             subscribing: The factory to open it with, of `subscribing_in`; by default one for the lake's own session.
         """
         from lakehold.spark_errors import readable
-        from lakehold.sql.parse import parse_subscription
+        from lakehold.sql.parse.statement import parse_subscription
 
         with readable():
             opening = subscribing if subscribing is not None else self._parts.subscribing

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from lakehold.publish.merged_table import MergeWriting
     from lakehold.publish.subscriptions import Subscriptions
     from lakehold.quality import Checks, Outcome
-    from lakehold.sql.reads import LakeReads
-    from lakehold.sql.script_run import FedTables, Runner
+    from lakehold.sql.run.reads import LakeReads
+    from lakehold.sql.run.script_run import FedTables, Runner
     from lakehold.state.holds import Hold
     from lakehold.subscribe.read_leases import ReadLeases
     from lakehold.subscribe.statement import Changes, Subscribe
@@ -92,7 +92,7 @@ class LakeParts:
         """Make the object that runs suites on tables."""
         from lakehold.quality import Checks
         from lakehold.sql.contracts import column_docs
-        from lakehold.sql.query_of_snapshots import query_of_snapshots
+        from lakehold.sql.query.query_of_snapshots import query_of_snapshots
 
         return Checks(
             spark=self._spark,
@@ -203,7 +203,7 @@ class LakeParts:
         return MergeWriting(self.lanes.spark, self.settings.catalog_name, self.tables, self.tags, self.settings.buckets)
 
     def _parse_endless(self, text: str) -> Subscribe:
-        from lakehold.sql.parse import parse_endless
+        from lakehold.sql.parse.statement import parse_endless
 
         return parse_endless(text, catalog=self.settings.catalog_name)
 
@@ -253,8 +253,8 @@ class LakeParts:
         return Maintaining(survey, procedures, records, self.subscriptions.let_go, self._own_holds.enforce_lag)
 
     def _call(self, statement: str) -> list[dict[str, Any]]:
-        from lakehold.sql.spark_statements import run_on_spark
-        from lakehold.sql.statement_effects import RunOnSpark
+        from lakehold.sql.plan.statement_effects import RunOnSpark
+        from lakehold.sql.run.spark_statements import run_on_spark
 
         found = run_on_spark(self._spark(), RunOnSpark(statement, 0, len(statement)))
         return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
@@ -275,10 +275,10 @@ class LakeParts:
 
     def runner(self, tables: FedTables, has_session: Callable[[], bool]) -> Runner:
         """Make the runner of scripts; arguments as of `Runner`."""
-        from lakehold.sql.script_run import Runner
+        from lakehold.sql.run.script_run import Runner
 
         def reads() -> LakeReads:
-            from lakehold.sql.reads import LakeReads
+            from lakehold.sql.run.reads import LakeReads
 
             return LakeReads(self.subscribing)
 

@@ -11,10 +11,10 @@ from random import Random
 from lakehold.definitions import Connection, MaterializedView, Source, Subscription, Table
 from lakehold.errors import StatementError
 from lakehold.printable import printable
-from lakehold.sql.dialect import LakeholdDialect
-from lakehold.sql.parse import parse_script
+from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.render import create_statement
 from lakehold.sql.statements import ForSpark
+from lakehold.sql.text.dialect import LakeholdDialect
 from tests.fuzz.faults import Fault, Tried
 from tests.fuzz.mutations import ODD_TEXTS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 
 from lakehold.errors import StatementError
-from lakehold.sql.dialect import tokenize
-from lakehold.sql.parse import parse_script
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.text.dialect import tokenize
 from tests.fuzz.faults import Fault, Tried
 from tests.fuzz.mutations import ODD_TEXTS, mistyped
 from tests.golden_cases import cases

@@ -17,9 +17,9 @@ from pprint import pformat
 import pytest
 
 from lakehold.errors import StatementError
-from lakehold.sql.dialect import split
-from lakehold.sql.parse import parse_script
-from lakehold.sql.queries import parse_query
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.query.queries import parse_query
+from lakehold.sql.text.dialect import split
 from lakehold.subscribe.statement import TableReference
 from tests.golden_cases import SEPARATOR, cases
 

@@ -23,8 +23,8 @@ import pytest
 
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
-from lakehold.sql.dialect import split
 from lakehold.sql.result import Result
+from lakehold.sql.text.dialect import split
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from lakehold.object_names import full_name_text
-from lakehold.sql.parse import parse_script
+from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.render import create_statement
 from lakehold.sql.statements import CreateMaterializedView, CreateTable
 from tests.fuzz import names

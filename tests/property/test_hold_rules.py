@@ -20,8 +20,8 @@ from lakehold.holds.rules import (
     free_name,
     renamed,
 )
-from lakehold.sql.hold_change import HoldChange
-from lakehold.sql.parse import parse_script
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.run.hold_change import HoldChange
 from lakehold.state.holds import Check, HeldTable, Hold, Holds
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState

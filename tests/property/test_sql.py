@@ -26,10 +26,10 @@ from lakehold.definitions import (
     Table,
 )
 from lakehold.errors import StatementError
-from lakehold.sql.dialect import split
-from lakehold.sql.parse import parse_script
+from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.render import create_statement
 from lakehold.sql.statements import CreateConnection, CreateSource, CreateTable
+from lakehold.sql.text.dialect import split
 from lakehold.table_layout import IDENTITY, NUMBERED, TIMES, PartitionField, SortField, fields_text
 from lakehold.tables.column_names import folded
 from tests.fuzz import statements

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.errors import StatementError
-from lakehold.sql.dialect import split
-from lakehold.sql.parse import parse_script
-from lakehold.sql.queries import parse_query
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.query.queries import parse_query
 from lakehold.sql.statements import ExplainSubscribe, SelectAsOf, Statement, SubscribeTo
+from lakehold.sql.text.dialect import split
 from lakehold.subscribe.statement import Query, Subscribe
 
 RELATIONS = [

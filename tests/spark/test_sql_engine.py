@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.errors import LakeholdError, StatementError
-from lakehold.sql.dialect import MAX_BRACKETS
+from lakehold.sql.plan.statement_effects import RunOnSpark
 from lakehold.sql.result import Result
-from lakehold.sql.spark_statements import run_on_spark, suggesting
-from lakehold.sql.statement_effects import RunOnSpark
+from lakehold.sql.run.spark_statements import run_on_spark, suggesting
+from lakehold.sql.text.dialect import MAX_BRACKETS
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.lake import connect
-from lakehold.sql.parse import parse_endless, parse_script
+from lakehold.sql.parse.statement import parse_endless, parse_script
 from lakehold.sql.statements import CreateSubscription, Drop, RetainHistory, SelectAsOf, ShowCreate, SubscribeTo
 from lakehold.subscribe.statement import Query
 

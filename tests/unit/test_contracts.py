@@ -13,7 +13,7 @@ from lakehold.definitions import Envelope, Table
 from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.errors import DefinitionError
 from lakehold.sql.contracts import with_contract
-from lakehold.sql.script_run import Runner
+from lakehold.sql.run.script_run import Runner
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles

@@ -26,7 +26,10 @@ from lakehold.publish import subscriptions
 from lakehold.secrets import SECRET_PREFIX
 from lakehold.settings import ENVIRONMENT_PREFIX, Settings, load_settings
 from lakehold.spark_server.cli import app as spark_app
-from lakehold.sql import list_holds, options, plan_show, run_roles
+from lakehold.sql.plan import show as plan_show
+from lakehold.sql.run import list_holds
+from lakehold.sql.run import roles as run_roles
+from lakehold.sql.text import options
 from lakehold.stack.addresses import StackPorts
 from lakehold.state.schema_files import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS

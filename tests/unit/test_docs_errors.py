@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from lakehold.sql.statements import ObjectKind
+from lakehold.definitions import ObjectKind
 from tests.doc_pages import ROOT, inline_code, page, section, table_rows
 
 ERRORS = page("reference/errors.md")

@@ -10,7 +10,7 @@ import pytest
 
 from lakehold.errors import DefinitionError, PermissionDenied
 from lakehold.lake import Lake, connect
-from lakehold.sql.hold_change import HoldChange
+from lakehold.sql.run.hold_change import HoldChange
 from lakehold.state.holds import HOLDS, Holds
 
 COLUMNS = pa.schema([("id", pa.int64())])

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakehold.sql.dialect import split
-from lakehold.sql.queries import parse_query
+from lakehold.sql.query.queries import parse_query
+from lakehold.sql.text.dialect import split
 from lakehold.subscribe.group_state import GroupColumns, GroupState, Inexact, NotKept
 from lakehold.subscribe.incremental_plan import (
     AggregateCall,

@@ -16,11 +16,11 @@ from lakehold.holds.guard import Guard
 from lakehold.holds.roles import RoleCommands
 from lakehold.lake import connect
 from lakehold.model.lake_definitions import Definitions, DerivedEntry, Entry
-from lakehold.sql.list_holds import HOLD_COLUMNS
-from lakehold.sql.parse import parse_script
-from lakehold.sql.run_roles import check_privileges
-from lakehold.sql.script_run import Runner
-from lakehold.sql.statement_effects import BeginSubscription, EndSubscription, Plan
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.plan.statement_effects import BeginSubscription, EndSubscription, Plan
+from lakehold.sql.run.list_holds import HOLD_COLUMNS
+from lakehold.sql.run.roles import check_privileges
+from lakehold.sql.run.script_run import Runner
 from lakehold.sql.statements import CreateMaterializedView, CreateSubscription, GrantPrivileges
 from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
 from lakehold.state.objects import DefinitionStore

@@ -18,8 +18,8 @@ from pyiceberg.types import (
 )
 
 from lakehold.errors import DefinitionError
-from lakehold.sql.dialect import split
-from lakehold.sql.queries import parse_query
+from lakehold.sql.query.queries import parse_query
+from lakehold.sql.text.dialect import split
 from lakehold.subscribe.query_columns import QueryColumns, differences, from_text, query_columns, to_text
 from lakehold.subscribe.statement import Query
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.sql.query_of_snapshots import query_of_snapshots
+from lakehold.sql.query.query_of_snapshots import query_of_snapshots
 
 SNAPSHOTS = {"shop.customers": 7, "shop.empty": None}
 

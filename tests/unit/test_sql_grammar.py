@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from lakehold.sql import parse
-from lakehold.sql.parse import parse_script
+from lakehold.sql.parse import statement
+from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.statements import ForSpark, Statement
 from tests import sql_grammar
 from tests.doc_pages import ROOT
@@ -25,7 +25,9 @@ def test_the_page_has_the_summary() -> None:
 
 
 def test_every_statement_of_the_parser_has_a_form() -> None:
-    assert {words for form in FORMS for words in form.productions} == {" ".join(words) for words in parse._PRODUCTIONS}
+    assert {words for form in FORMS for words in form.productions} == {
+        " ".join(words) for words in statement._PRODUCTIONS
+    }
 
 
 def is_foreign(statement: Statement) -> bool:
@@ -41,7 +43,7 @@ def test_every_statement_that_a_form_allows_is_read(form: Form) -> None:
         assert not any(is_foreign(parsed.statement) for parsed in script), statement
 
 
-@pytest.mark.parametrize("words", [" ".join(words) for words in parse._EXPLAINED])
+@pytest.mark.parametrize("words", [" ".join(words) for words in statement._EXPLAINED])
 def test_every_explained_statement_has_a_sample(words: str) -> None:
     assert any(sample.startswith(words) for sample in sql_grammar.SAMPLES["explained"])
 

@@ -10,9 +10,9 @@ import pytest
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.kafka.connection_options import kafka_options
 from lakehold.model.lake_definitions import Definitions
-from lakehold.sql.list_holds import HOLD_COLUMNS
-from lakehold.sql.options import KAFKA
-from lakehold.sql.script_run import Runner
+from lakehold.sql.run.list_holds import HOLD_COLUMNS
+from lakehold.sql.run.script_run import Runner
+from lakehold.sql.text.options import KAFKA
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles

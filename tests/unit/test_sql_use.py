@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakehold.errors import DefinitionError
-from lakehold.sql.script_run import Runner
+from lakehold.sql.run.script_run import Runner
 from tests.unit.test_sql_run import with_shop
 
 

@@ -14,7 +14,7 @@ from lakehold.holds import rules
 from lakehold.holds.commands import NewHold
 from lakehold.lake import Lake, connect
 from lakehold.model.lake_definitions import Definitions
-from lakehold.sql.list_holds import HOLD_COLUMNS
+from lakehold.sql.run.list_holds import HOLD_COLUMNS
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.subscribers import Subscriber, SubscriberKind
 

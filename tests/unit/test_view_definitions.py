@@ -11,9 +11,9 @@ from lakehold.definitions import MaterializedView, Subscription, name_of
 from lakehold.lake import Lake, connect
 from lakehold.model.lake_definitions import AnyEntry, Entry
 from lakehold.orchestration.subscription_publishing import due_subscriptions
-from lakehold.sql.parse import parse_script
-from lakehold.sql.statement_effects import EndSubscription
-from lakehold.sql.statement_plan import plan
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.plan.statement_effects import EndSubscription
+from lakehold.sql.plan.statement_plan import plan
 
 
 def view(name: str, *tables: str) -> MaterializedView:

@@ -13,8 +13,8 @@ from lakehold.quality import Verdict
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict_page import page_text
 from lakehold.spark_errors import readable
-from lakehold.sql.parse_as_of import parse_time
 from lakehold.sql.result import Result
+from lakehold.sql.text.as_of import parse_time
 from lakehold.times import iso
 
 FAILED_COLUMNS = ("expectation", "column", "expected", "found", "examples", "keys")

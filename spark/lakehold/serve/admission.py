@@ -13,11 +13,9 @@ from enum import Enum, auto
 from sqlglot import Token, exp
 
 from lakehold.errors import LakeholdError, StatementError
-from lakehold.sql.cursor import Cursor
-from lakehold.sql.dialect import StatementText
-from lakehold.sql.one_query import describes, query_tree
-from lakehold.sql.parse import parse_script
-from lakehold.sql.query_tree import QueryTree
+from lakehold.sql.parse.statement import parse_script
+from lakehold.sql.query.query_tree import QueryTree
+from lakehold.sql.run.one_query import describes, query_tree
 from lakehold.sql.statements import (
     AdvanceHold,
     CreateHold,
@@ -35,6 +33,8 @@ from lakehold.sql.statements import (
     ShowRoles,
     SubscribeTo,
 )
+from lakehold.sql.text.cursor import Cursor
+from lakehold.sql.text.dialect import StatementText
 
 QUERY_CONF: Mapping[str, str] = {"spark.sql.runSQLOnFiles": "false"}
 """Settings of Spark's session under which queries of clients run."""

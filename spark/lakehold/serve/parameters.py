@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehold.errors import LakeholdError
 from lakehold.spark_sql import literal
-from lakehold.sql.dialect import tokenize
+from lakehold.sql.text.dialect import tokenize
 from lakehold.times import epoch_ms
 
 _TOO_MANY = 2

@@ -13,10 +13,9 @@ from sqlglot import exp
 
 from lakehold.errors import PermissionDenied
 from lakehold.serve.admission import Admitted, queries_in
-from lakehold.sql.cursor import Cursor
-from lakehold.sql.one_query import describes
-from lakehold.sql.queries import COMPUTED_TABLES, is_common_table
-from lakehold.sql.query_tree import QueryTree
+from lakehold.sql.query.queries import COMPUTED_TABLES, is_common_table
+from lakehold.sql.query.query_tree import QueryTree
+from lakehold.sql.run.one_query import describes
 from lakehold.sql.statements import (
     AdvanceHold,
     CreateHold,
@@ -28,6 +27,7 @@ from lakehold.sql.statements import (
     SelectAsOf,
     SubscribeTo,
 )
+from lakehold.sql.text.cursor import Cursor
 from lakehold.state.holds import Holds
 
 _TABLE_PARTS = 2

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 from lakehold.definitions import DeclaredColumn, Table
 from lakehold.errors import DefinitionError, bad_byte
 from lakehold.file_names import file_name_of
-from lakehold.sql.column_types import struct_field
+from lakehold.sql.text.column_types import struct_field
 from lakehold.state.schema_files import SYSTEM_NAMESPACE
 from lakehold.tables.column_names import name_fault
 from lakehold.tables.column_types import ColumnType, spark_text

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from lakehold.definitions import MaterializedView, OptionValue, Subscription
-from lakehold.sql.options import KINDS
+from lakehold.sql.text.options import KINDS
 
 _DerivedT = TypeVar("_DerivedT", bound=Subscription | MaterializedView)
 

@@ -25,8 +25,8 @@ from lakehold.definitions import (
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import quoted
-from lakehold.sql.durations import duration_text
-from lakehold.sql.options import spoken
+from lakehold.sql.text.durations import duration_text
+from lakehold.sql.text.options import spoken
 from lakehold.table_layout import (
     FORMAT_VERSION,
     NEWEST_FORMAT,

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from lakehold.definitions import Connection, MaterializedView, OptionValue, Source, Subscription, Table
+from lakehold.definitions import Connection, MaterializedView, ObjectKind, OptionValue, Source, Subscription, Table
 from lakehold.holds.commands import NewHold
-from lakehold.sql.dialect import StatementText
+from lakehold.sql.text.dialect import StatementText
 from lakehold.state.roles import Grant
 from lakehold.subscribe.statement import Changes, Query, Subscribe
 from lakehold.timeline.as_of import AsOf
-
-
-class ObjectKind(StrEnum):
-    """The kinds of definitions, as SHOW and DROP name them."""
-
-    CONNECTION = "connection"
-    SOURCE = "source"
-    TABLE = "table"
-    SUBSCRIPTION = "subscription"
-    MATERIALIZED_VIEW = "materialized view"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A parsed SUBSCRIBE, as plain values: `sql/parse_subscribe.py` makes them, `subscription_opening` opens them on a lake."""
+"""A parsed SUBSCRIBE, as plain values: `sql/parse/subscribe.py` makes them, `subscription_opening` opens them on a lake."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Parses statements: text -> statement, one module for each kind."""

@@ -1,0 +1,1 @@
+"""Plans statements against the definitions: statement -> effects. Pure."""

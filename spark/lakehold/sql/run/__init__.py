@@ -1,0 +1,1 @@
+"""Runs scripts: makes the effects of statements, and answers them."""
