@@ -38,9 +38,9 @@ def is_foreign(statement: Statement) -> bool:
 def test_every_statement_that_a_form_allows_is_read(form: Form) -> None:
     statements = sql_grammar.variants(form.text)
     assert statements
-    for statement in statements:
-        script = parse_script(statement)
-        assert not any(is_foreign(parsed.statement) for parsed in script), statement
+    for text in statements:
+        script = parse_script(text)
+        assert not any(is_foreign(parsed.statement) for parsed in script), text
 
 
 @pytest.mark.parametrize("words", [" ".join(words) for words in statement._EXPLAINED])
