@@ -50,6 +50,7 @@ def read_tree(written: StatementText) -> QueryTree:
         TypeError,
         LookupError,
         AttributeError,
+        AssertionError,
     ):  # sqlglot built a node from unfit arguments
         raise _error(written, written.start, written.end_exclusive, _UNREADABLE) from None
     if not isinstance(tree, exp.Query | exp.Values):
