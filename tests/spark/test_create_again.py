@@ -172,7 +172,7 @@ def test_the_remains_of_a_killed_drop_are_not_used_for_the_new_table(
 ) -> None:
     """Kill a DROP TABLE after it deleted the definition: the Iceberg table remains."""
     with monkeypatch.context() as killed:
-        killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
+        killed.setattr(shop.lake, "drop_iceberg_table", lambda *_: True)
         shop.lake.sql("DROP TABLE s.items")
     assert shop.lake.catalog.table_exists("s.items")
     shop.table("items", "items")
@@ -196,7 +196,7 @@ def test_remains_of_a_killed_drop_that_cannot_be_read_stop_no_other_table(
     shop: NumberedShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
-        killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
+        killed.setattr(shop.lake, "drop_iceberg_table", lambda *_: True)
         shop.lake.sql("DROP TABLE s.items")
     lose_metadata(shop.lake, "s.items")
     shop.write("orders", 1)
@@ -224,3 +224,16 @@ def test_a_table_renamed_to_the_name_of_the_dropped_one_remains(shop: NumberedSh
         "s.items"
     ] == "table-foreign"
     assert shop.rows("items") == 2 * BATCH
+
+
+def test_a_definition_over_a_table_of_another_tool_is_undone_without_touching_that_table(shop: NumberedShop) -> None:
+    shop.lake.sql("CREATE TABLE s.totals AS SELECT 7 AS total")
+    shop.table("totals", "orders")
+    assert {name: e.code for report in shop.lake.ingest("shop") for name, e in report.stopped.items()} == {
+        "s.totals": "table-foreign"
+    }
+    notices = shop.lake.sql("DROP TABLE s.totals").notices
+    assert notices == ('the Iceberg table "s.totals" stays: the dropped table did not create it',)
+    assert shop.lake.sql("SELECT total FROM s.totals").rows == [(7,)]
+    shop.lake.ingest("shop")
+    assert shop.lake.sql("SELECT total FROM s.totals").rows == [(7,)]

@@ -19,7 +19,7 @@ from pyiceberg.types import NestedField
 from lakehold.errors import CommitConflict
 from lakehold.iceberg.attempts import NO_SUCH_TABLE, answering, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
-from lakehold.iceberg.dropped_tables import drop
+from lakehold.iceberg.dropped_tables import drop, drop_own
 from lakehold.iceberg.namespaces import all_namespaces, create_namespace
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
@@ -307,6 +307,10 @@ class DataTables:
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
         """Drop the table and, with `purge`, its files: see `lakehold.iceberg.dropped_tables`."""
         return drop(self._catalog, full_name, purge=purge)
+
+    def drop_own(self, full_name: str, owner_property: str, owner: str) -> bool:
+        """Drop the table unless it is another's: see `lakehold.iceberg.dropped_tables`."""
+        return drop_own(self._catalog, full_name, owner_property, owner)
 
     def _manifest_bounds(
         self, table: Table, manifest: ManifestFile, fields: Collection[NestedField]
