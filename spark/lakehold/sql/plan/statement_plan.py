@@ -310,7 +310,7 @@ def _dropping(
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
     views = [definition.full_name for definition in dropped if isinstance(definition, MaterializedView)]
     yield from drop_holds_on([*tables, *views, *foreign], holds, cascade=drop.cascade)
-    yield from (DropIcebergTable(name) for name in tables)
+    yield from (DropIcebergTable(name, definitions.table(name).object_id) for name in tables)
 
 
 def _users(definition: Definition, definitions: Definitions) -> tuple[Definition, ...]:
