@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lakehold.definitions import ConnectionType
 from lakehold.object_names import full_name_text, object_text
 from lakehold.upstream.captured_columns import left_out_hints, lost_hints
+from lakehold.upstream.declared_columns import missing_hints
 from lakehold.upstream.failover import failover_hints
 from lakehold.upstream.field_names import field_name
 from lakehold.upstream.fitting import collision_hints, defaults_hints, imprecise_hints
@@ -68,6 +69,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         *unsent_hints(wanted, found),
         *escaped_hints(wanted, found),
         *gone_hints(wanted, found),
+        *missing_hints(wanted, found),
         *_missed_hints(wanted, found),
     ]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
@@ -92,6 +94,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     changes; and columns that arrive inexactly or not.
     """
     yield from gone_hints(wanted, found)
+    yield from missing_hints(wanted, found)
     yield from lossy_log_hints(wanted, found)
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
