@@ -11,8 +11,10 @@ import pytest
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.model.log_positions import position_of_end
 from lakehold.servers import HOST
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import (
+from lakehold.upstream.connect.signals import requested_snapshot
+from lakehold.upstream.differences.log_settings import ROW_IMAGE, WHOLE_ROWS
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import (
     ABSENT,
     HASHED,
     PLAIN,
@@ -22,10 +24,8 @@ from lakehold.upstream.found import (
     FoundSignals,
     FoundSignalTable,
 )
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.journal import requested_snapshot
-from lakehold.upstream.log_settings import ROW_IMAGE, WHOLE_ROWS
-from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from tests.doc_pages import page
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name

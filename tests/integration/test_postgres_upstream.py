@@ -15,14 +15,14 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
-from lakehold.upstream import postgres
-from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
-from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
-from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.lost_values import lossy_columns
-from lakehold.upstream.postgres import Names, PostgresUpstream
+from lakehold.upstream.differences.lost_values import lossy_columns
+from lakehold.upstream.found.columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.found.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
+from lakehold.upstream.found.values import LostValues
+from lakehold.upstream.plan.capture_steps import ChangePublication, CompletePublication, CreatePublication
+from lakehold.upstream.postgres import database as postgres
+from lakehold.upstream.postgres.database import Names, PostgresUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack

@@ -17,7 +17,7 @@ from lakehold.iceberg.data_tables import DataTables
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
 from lakehold.subscribe.file_rows import file_rows
-from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found.columns import FoundColumn
 from lakehold.verify.compared_columns import ComparedColumns
 from lakehold.verify.database_rows import DatabaseRows
 from lakehold.verify.frame_rows import FrameRows, numbered, snapshot_frame

@@ -17,8 +17,8 @@ from pyiceberg.types import (
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
-from lakehold.upstream.field_names import field_name
-from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.types.field_names import field_name
 from lakehold.verify.compared_columns import ComparedColumns, compared_columns
 
 _AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter"}

@@ -9,14 +9,14 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import CreatePublication, CreateTopic, RecordMissed, RequestSnapshot
-from lakehold.upstream.declared_columns import missing_hints, refuse_columns
-from lakehold.upstream.field_names import as_written, field_name
-from lakehold.upstream.found import NOTHING, Found, FoundPublication, FoundTable
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import NOTHING, Found, FoundPublication, FoundTable
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import CreatePublication, CreateTopic, RecordMissed, RequestSnapshot
+from lakehold.upstream.report.declared_columns import missing_hints, refuse_columns
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.types.field_names import as_written, field_name
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 AVRO = {"value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}

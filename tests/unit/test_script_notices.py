@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from lakehold.cli.app import app
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.sql.run.script_run import Runner
-from lakehold.upstream.capture_steps import Steps
+from lakehold.upstream.plan.capture_steps import Steps
 from tests.unit.test_sql_run import with_shop
 
 CAPTURED = """

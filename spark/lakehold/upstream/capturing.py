@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyiceberg.types import IcebergType
 
@@ -25,43 +25,36 @@ from lakehold.kafka.registry import registry_of
 from lakehold.model.log_positions import LogPosition
 from lakehold.tables.stored_key import is_keyless
 from lakehold.times import next_timestamp, now_ms
-from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
-from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps
-from lakehold.upstream.captured_columns import Columns, columns_of
-from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
-from lakehold.upstream.connections import UpstreamConnections
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.failover import is_on_other_timeline
-from lakehold.upstream.field_names import as_written, field_name
-from lakehold.upstream.fitting import fitted
-from lakehold.upstream.found import PLAIN, Found, FoundConnector, FoundRelation
-from lakehold.upstream.found_log import FoundLog
-from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot, tables_with_deferrable_key
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.journal import Journal
-from lakehold.upstream.lost_values import lossy_columns
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.own_requests import with_others_failed
-from lakehold.upstream.postgres import Names, PostgresUpstream
-from lakehold.upstream.relations import declared
-from lakehold.upstream.silent_changes import filled_columns
+from lakehold.upstream.connect.client import ConnectClient
+from lakehold.upstream.connect.journal import Journal
+from lakehold.upstream.connect.own_requests import with_others_failed
+from lakehold.upstream.differences.failover import is_on_other_timeline
+from lakehold.upstream.differences.fitting import fitted
+from lakehold.upstream.differences.gaps import is_in_lake, repairs, tables_to_snapshot, tables_with_deferrable_key
+from lakehold.upstream.differences.lost_values import lossy_columns
+from lakehold.upstream.differences.silent_changes import filled_columns
+from lakehold.upstream.found.connector_status import ConnectorStatus
+from lakehold.upstream.found.found import PLAIN, Found, FoundConnector, FoundRelation
+from lakehold.upstream.found.server_log import FoundLog
+from lakehold.upstream.found.values import LostValues
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot, plan_snapshot
+from lakehold.upstream.plan.capture_steps import CreateConnector, RestartConnector, Step, Steps
+from lakehold.upstream.postgres.database import Names, PostgresUpstream
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.report.relations import declared
+from lakehold.upstream.report.stops import Stops, stops_of
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
-from lakehold.upstream.stops import Stops, stops_of
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.types.captured_columns import Columns, columns_of
+from lakehold.upstream.types.field_names import as_written, field_name
+from lakehold.upstream.wanted.connector_config import SideTopics
+from lakehold.upstream.wanted.targets import Target
+from lakehold.upstream.wanted.wanted import Wanted
 
 log = logging.getLogger(__name__)
 
 _ROUNDS = 5
 """How many times one call plans at most, so that it ends even if others keep changing what exists upstream."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """The upstream objects that one source wants, and the connections to its systems."""
-
-    wanted: Wanted
-    connections: UpstreamConnections
 
 
 class Capturing:

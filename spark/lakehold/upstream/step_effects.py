@@ -12,7 +12,21 @@ from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
-from lakehold.upstream.capture_steps import (
+from lakehold.upstream.connect.client import ConnectClient
+from lakehold.upstream.connect.own_requests import REQUESTED
+from lakehold.upstream.connect.signals import (
+    new_signal_id,
+    recorded_first_snapshot,
+    recorded_log,
+    recorded_members,
+    recorded_missed,
+    recorded_shapes,
+    recorded_sync_point,
+    requested_snapshot,
+)
+from lakehold.upstream.found.server_log import FoundLog
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.plan.capture_steps import (
     ChangePublication,
     CheckLog,
     CompletePublication,
@@ -39,24 +53,10 @@ from lakehold.upstream.capture_steps import (
     Step,
     StopConnector,
 )
-from lakehold.upstream.connect_client import ConnectClient
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.failover_steps import CopySlot, TakeLog
-from lakehold.upstream.found_log import FoundLog
-from lakehold.upstream.journal import (
-    new_signal_id,
-    recorded_first_snapshot,
-    recorded_log,
-    recorded_members,
-    recorded_missed,
-    recorded_shapes,
-    recorded_sync_point,
-    requested_snapshot,
-)
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.own_requests import REQUESTED
-from lakehold.upstream.postgres import PostgresUpstream
-from lakehold.upstream.refusals import publication_lost
+from lakehold.upstream.plan.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.report.refusals import publication_lost
+from lakehold.upstream.wanted.connector_config import SideTopics
 
 log = logging.getLogger(__name__)
 

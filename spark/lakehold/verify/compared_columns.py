@@ -10,8 +10,8 @@ from pyiceberg.types import IcebergType, IntegerType, ListType, LongType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
-from lakehold.upstream.captured_columns import columns_of, sent_type
-from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.types.captured_columns import columns_of, sent_type
 from lakehold.verify.database_texts import TIMES, ColumnText, text_of
 from lakehold.verify.text_values import can_be_text
 

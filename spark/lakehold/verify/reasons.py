@@ -10,7 +10,7 @@ from lakehold.iceberg.data_tables import SnapshotState
 from lakehold.model.readers import TableProgress
 from lakehold.object_names import full_name_text
 from lakehold.times import iso
-from lakehold.upstream.captured_columns import sent_type
+from lakehold.upstream.types.captured_columns import sent_type
 from lakehold.verify.compared_columns import ComparedColumn
 from lakehold.verify.comparison import Difference, Side
 

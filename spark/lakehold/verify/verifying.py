@@ -30,10 +30,10 @@ from lakehold.state.batch_protocol import BatchStore
 from lakehold.subscribe.read_leases import ReadLeases
 from lakehold.tables.stored_key import stored_key
 from lakehold.timeline.timelines import Timelines
-from lakehold.upstream.field_names import field_name
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.types.field_names import field_name
 from lakehold.verify.compared_columns import ComparedColumns, compared_columns
 from lakehold.verify.comparison import KEYS_SHOWN, Comparison, Difference, in_order
 from lakehold.verify.database_rows import DatabaseRows, TableRows
