@@ -201,6 +201,7 @@ class Verifying:
             subject.included,
             subject.database,
             is_captured=subject.table is not None,
+            is_whole=subject.table is not None and not subject.table.columns,
         )
 
     def open_rows(self, subject: Subject) -> AbstractContextManager[TableRows]:

@@ -1,20 +1,23 @@
 """Refuse a table that a statement declares because of its columns: their names, the key, or a key that is missing. Pure.
 
-lakehold checks names as the connector writes them, because the lake's table has them so.
+lakehold checks names as the connector writes them, because the lake's table has them so. Columns of a column list that leave the
+database later are reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyiceberg.types import StringType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
 from lakehold.nearest import close_names
+from lakehold.object_names import full_name_text
 from lakehold.tables.column_names import folded, name_fault
 from lakehold.tables.column_types import ColumnType
 from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.found.found import Found
 from lakehold.upstream.types.field_names import colliding_columns, field_name
 from lakehold.upstream.types.identifier_quoting import identifier_text, table_text
 from lakehold.upstream.wanted.wanted import CapturedTable, Wanted
@@ -25,7 +28,7 @@ def refuse_columns(table: CapturedTable, columns: Sequence[FoundColumn], wanted:
     if columns:
         _refuse_collision(table, columns, wanted)
         _refuse_names(table, columns, wanted)
-        _refuse_key(table, columns, wanted)
+        _refuse_missing(table, columns, wanted)
         _refuse_keyless(table, columns, wanted)
 
 
@@ -65,21 +68,42 @@ def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: 
         )
 
 
-def _refuse_key(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+def _refuse_missing(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
+    """Refuse a key and a column list with columns that the database does not have."""
     written = {field_name(column.name, wanted.config): column.name for column in columns}
-    missing = next((name for name in table.key if name not in written), None)
+    of_key = next((name for name in table.key if name not in written), None)
+    missing = of_key or next(iter(_missing_of_list(table, columns, wanted)), None)
     if missing is None:
         return
     known = {name.lower(): name for name in written} | {name.lower(): as_ for as_, name in written.items()}
     close = close_names(missing.lower(), known)
+    where = "KEY" if of_key is not None else "the column list"
     raise UpstreamError(
-        f'table "{table.upstream}" has no column "{missing}", which is in KEY of table "{table.full_name}"',
+        f'table "{table.upstream}" has no column "{missing}", which is in {where} of table "{table.full_name}"',
         code="column-missing",
         detail=f"Its columns: {', '.join(written)}.",
         hint=f"Did you mean {known[close[0]]}?"
         if close
         else "Name columns as the database has them, in upper or lower case as well.",
     )
+
+
+def missing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield a sentence for each column of a column list that the database does not have any more."""
+    for table in wanted.tables:
+        columns = found.columns.get(table.upstream, ())
+        for name in _missing_of_list(table, columns, wanted) if columns else ():
+            yield (
+                f'column "{name}" is in the column list of {table.full_name}, and {table.upstream} does not have it any more: it '
+                "is null in rows that change from then on. If it was renamed, give it its name back, or DROP TABLE "
+                f"{full_name_text(table.full_name)} and create it with the new name"
+            )
+
+
+def _missing_of_list(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> list[str]:
+    """Return the columns of a column list that the database does not have; upper and lower case are the same there."""
+    known = {folded(field_name(column.name, wanted.config)) for column in columns}
+    return [name for name in table.columns if folded(name) not in known]
 
 
 def _refuse_keyless(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:

@@ -40,6 +40,7 @@ from lakehold.upstream.differences.unsent_values import unsent_hints
 from lakehold.upstream.found.columns import FoundColumn
 from lakehold.upstream.found.found import FULL, NOTHING, OTHER_COLUMNS, Found, FoundDatabase
 from lakehold.upstream.found.snapshots import NO_SNAPSHOT
+from lakehold.upstream.report.declared_columns import missing_hints
 from lakehold.upstream.report.gone import gone_hints
 from lakehold.upstream.report.refusals import ROW_IMAGE_HINT
 from lakehold.upstream.types.captured_columns import left_out_hints, lost_hints
@@ -68,6 +69,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
         *unsent_hints(wanted, found),
         *escaped_hints(wanted, found),
         *gone_hints(wanted, found),
+        *missing_hints(wanted, found),
         *_missed_hints(wanted, found),
     ]
     found_hints += [*silent_hints(wanted, found.database), *parent_hints(wanted, found.database)]
@@ -92,6 +94,7 @@ def fault_hints(wanted: Wanted, found: Found) -> Iterator[str]:
     changes; and columns that arrive inexactly or not.
     """
     yield from gone_hints(wanted, found)
+    yield from missing_hints(wanted, found)
     yield from lossy_log_hints(wanted, found)
     yield from unfit_hints(wanted, found)
     yield from silent_hints(wanted, found.database)
