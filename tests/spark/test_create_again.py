@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lakehold.errors import SubscriberLapsed
 from lakehold.failpoints import Point
 from lakehold.ingest import batch
 from lakehold.ingest.batch_report import BatchReport
@@ -215,6 +216,23 @@ def test_a_view_whose_metadata_is_lost_is_dropped_and_created_again(shop: Number
         lose_metadata(shop.lake, "s.count")
         shop.lake.sql("DROP MATERIALIZED VIEW s.count")
     assert not shop.lake.catalog.table_exists("s.count")
+
+
+def test_a_client_of_a_view_that_was_created_again_with_another_query_does_not_read_on(shop: NumberedShop) -> None:
+    """Create the view again while its source is idle: both views begin with the same timestamp."""
+
+    def create(condition: str) -> None:
+        shop.lake.sql(f"CREATE MATERIALIZED VIEW s.some AS SELECT * FROM s.items WHERE {condition}")
+        shop.lake.publish("s.some")
+
+    create("k > 0")
+    client = shop.lake.durable("app", "SUBSCRIBE s.some")
+    client.run(lambda _: None, lambda *_: None)
+    shop.lake.sql("DROP MATERIALIZED VIEW s.some CASCADE")
+    create("k > 1")
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        client.run(lambda _: None, lambda *_: None)
+    assert lapsed.value.code == "table-replaced"
 
 
 def test_a_table_renamed_to_the_name_of_the_dropped_one_remains(shop: NumberedShop) -> None:
