@@ -9,7 +9,7 @@ from lakehold.errors import DefinitionError, StatementError
 from lakehold.sql.run.script_run import Runner
 from lakehold.state.objects import OBJECTS, DefinitionStore, ObjectRow
 from lakehold.state.store import MemoryState
-from lakehold.upstream.connections import login_of
+from lakehold.upstream.wanted.connections import login_of
 from tests.unit.test_sql_run import runner, with_shop
 
 POSTGRES = "CREATE CONNECTION pg TO POSTGRES (HOST 'db', USER 'u', DATABASE 'd', {})"
