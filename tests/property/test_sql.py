@@ -130,7 +130,7 @@ connections = st.one_of(
             {"broker": LITERALS.filter(lambda text: "@" not in text)},
             optional={
                 "sasl_password": st.builds(Secret, LITERALS),
-                "client.id": LITERALS.filter(lambda t: "@" not in t),
+                "client_id": LITERALS.filter(lambda t: "@" not in t),
             },
         ),
     ),

@@ -66,11 +66,14 @@ def test_a_query_with_the_name_of_the_catalog_reads_the_tables_of_the_lake(text:
         "SUBSCRIBE (SELECT prod.a.b, 'prod.shop.t', u.id FROM {}shop.t /* prod.shop.t */ AS prod JOIN {}shop.u USING (id))",
         "SUBSCRIBE (WITH c AS (SELECT * FROM {}shop.t) SELECT id FROM c WHERE id IN (SELECT id FROM {}prod.u)) AS OF 5",
         "SUBSCRIBE prod.t",
+        "SUBSCRIBE (SELECT {}shop.t.id, {}shop.t.prod.x FROM {}shop.t WHERE {}shop.t.`Id` > 1) ENVELOPE UPSERT (KEY (id))",
+        "SUBSCRIBE (SELECT {}shop.t.id, prod.id FROM shop.t, {}shop.prod AS u, other.shop.v WHERE other.shop.v.id = t.id)",
+        "SUBSCRIBE ((SELECT {}shop.t.id FROM {}shop.t) UNION ALL (SELECT u.id FROM {}shop.u AS u))",
     ],
 )
 def test_a_statement_that_is_kept_does_not_have_the_name_of_the_catalog(text: str) -> None:
     names = text.count("{}")
-    written, kept = text.format(*["PROD .", "`prod`."][:names]), text.format(*[""] * names)
+    written, kept = text.format(*(["PROD .", "`prod`."] * names)[:names]), text.format(*[""] * names)
     (parsed,) = parse_script(f"CREATE SUBSCRIPTION s AS {written}", "prod")
     assert isinstance(parsed.statement, CreateSubscription)
     assert parsed.statement.subscription.subscribe == kept

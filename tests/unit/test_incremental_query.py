@@ -84,6 +84,11 @@ def test_a_query_with_groups_has_their_columns_as_its_key_if_its_text_shows_them
         ("SELECT n, count(*) FROM (SELECT k, count(*) AS n FROM s.t GROUP BY k) GROUP BY n", Aggregation),
         ("SELECT k FROM (SELECT k, count(*) AS n FROM s.t GROUP BY k) WHERE n > 1", Aggregation),
         ("SELECT * FROM (SELECT *, rank() OVER (PARTITION BY a ORDER BY b) AS n FROM s.t) WHERE n = 1", TouchedGroups),
+        ("(SELECT a, count(*) FROM s.t GROUP BY a)", Aggregation),
+        ("((SELECT a FROM s.t WHERE (b) > 1))", RowQuery),
+        ("(WITH x AS (SELECT * FROM s.t) SELECT a FROM x)", RowQuery),
+        ("SELECT a FROM s.t UNION ALL (SELECT b FROM s.u)", RowQuery),
+        ("((SELECT a FROM s.t) UNION ALL ((SELECT b FROM s.u)) UNION ALL SELECT b FROM s.v)", RowQuery),
     ],
 )
 def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan]) -> None:
@@ -97,6 +102,11 @@ def test_a_query_has_the_plan_that_its_form_allows(query: str, kind: type[Plan])
         "SELECT a FROM s.t FULL JOIN s.u ON t.a = u.b",
         "SELECT * FROM s.t UNION ALL SELECT * FROM s.u",
         "SELECT a FROM s.t UNION SELECT a FROM s.u",
+        "(SELECT a FROM s.t) UNION (SELECT a FROM s.u)",
+        "SELECT a FROM s.t UNION (SELECT a FROM s.u UNION ALL SELECT a FROM s.v)",
+        "(SELECT a FROM s.t) UNION ALL (SELECT a FROM s.u ORDER BY a LIMIT 1)",
+        "(SELECT a FROM s.t) EXCEPT (SELECT a FROM s.u)",
+        "(SELECT a FROM s.t) UNION ALL (SELECT a FROM s.u) ORDER BY a",
         "SELECT a, explode(b) FROM s.t",
         "SELECT `sum`(a) FROM s.t GROUP BY a",
         "SELECT a + b, (a + b) * 2 FROM s.t GROUP BY a + b",

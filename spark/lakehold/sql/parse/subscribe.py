@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType
 
 from lakehold.spark_sql import quoted
+from lakehold.sql.query.qualified_columns import catalog_places
 from lakehold.sql.query.queries import missing_namespace, parse_query
 from lakehold.sql.text.as_of import parse_as_of, parse_timestamp
 from lakehold.sql.text.cursor import Cursor
@@ -50,7 +51,6 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
     """
     first = cursor.last
     cursor.accept("TO")
-    relation_at = cursor.position
     relation = _relation(cursor)
     modifier = ""
     shape: OutputShape = Raw()
@@ -72,7 +72,7 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
                 shape = OrderedWithin(_order_items(cursor))
         _refuse_second(cursor, modifier)
     return Subscribe(
-        relation,
+        relation.read,
         shape,
         snapshot=options.snapshot,
         progress=options.progress or options.resume_at is not None,
@@ -80,57 +80,66 @@ def parse_subscribe(cursor: Cursor) -> Subscribe:
         resume=options.resume,
         as_of=as_of,
         up_to_ms=up_to_ms,
-        text=_text(cursor, first, relation, relation_at, options.resume_at),
+        text=_text(cursor, first, relation, options.resume_at),
     )
 
 
 @dataclass
 class _Options:
-    """The options after WITH, and the offset of the resume token in the text."""
+    """The options after WITH, and where the resume token is in the text."""
 
     snapshot: bool = True
     progress: bool = False
     resume: str | None = None
-    resume_at: int | None = None
+    resume_at: tuple[int, int] | None = None
 
 
-def _text(cursor: Cursor, first: Token, relation: str | Query, relation_at: int, resume_at: int | None) -> str:
+def _text(cursor: Cursor, first: Token, relation: _Relation, resume_at: tuple[int, int] | None) -> str:
     """Return the statement as written, but without what may differ at the next run.
 
     The catalog's name is left out, since it is a setting, and NULL stands for a resume token.
     """
-    end = cursor.position
-    cursor.rewind(relation_at + isinstance(relation, Query))
-    start = cursor.peek().start
-    tables = {start + table.start for table in relation.tables} if isinstance(relation, Query) else {start}
+    left_out = [(place, "") for place in relation.catalog_at]
+    if resume_at is not None:
+        left_out.append((resume_at, "NULL"))
     text, begin = "", first.start
-    while cursor.position < end:
-        if cursor.peek().start in tables and begins_with_catalog(cursor):
-            text += cursor.sql[begin : cursor.peek().start]
-            begin = cursor.peek(2).start
-        elif cursor.peek().start == resume_at:
-            text += f"{cursor.sql[begin:resume_at]}NULL"
-            begin = cursor.peek().end + 1
-        cursor.advance()
+    for (start, end_exclusive), instead in left_out:
+        text += cursor.sql[begin:start] + instead
+        begin = end_exclusive
     return text + cursor.sql[begin : cursor.last.end + 1]
 
 
-def _relation(cursor: Cursor) -> str | Query:
+@dataclass(frozen=True)
+class _Relation:
+    """The table or query of a SUBSCRIBE.
+
+    Attributes:
+        read: The full name of a table, or a query.
+        catalog_at: Where names of its tables and columns begin with the session's own catalog.
+    """
+
+    read: str | Query
+    catalog_at: tuple[tuple[int, int], ...]
+
+
+def _relation(cursor: Cursor) -> _Relation:
     first = cursor.peek()
     if cursor.accept_symbol("("):
         tokens = cursor.take_until(lambda: False)
         if not tokens:
             raise cursor.error("a query")
         cursor.expect_symbol(")")
-        return parse_query(StatementText(cursor.sql, tokens, cursor.catalog), repeatable=True)
+        written = StatementText(cursor.sql, tokens, cursor.catalog)
+        return _Relation(parse_query(written, repeatable=True), tuple(catalog_places(written)))
     if cursor.word() in _QUERY_WORDS:
         message = f"expected a table or a query in parentheses, found {cursor.word()}"
         raise cursor.error_at(first, message, hint="write SUBSCRIBE (SELECT …)")
     at = cursor.position
+    catalog_at = ((first.start, cursor.peek(2).start),) if begins_with_catalog(cursor) else ()
     name = table_reference(cursor)
     if cursor.position == at + 1:
         raise missing_namespace(cursor, first)
-    return name
+    return _Relation(name, catalog_at)
 
 
 def _refuse_second(cursor: Cursor, modifier: str) -> None:
@@ -157,8 +166,9 @@ def _options(cursor: Cursor) -> _Options:
         given.add(name)
         has_value = cursor.accept_symbol("=") or bool(cursor.word())
         if name == "RESUME":
-            found.resume_at = cursor.peek().start
+            start = cursor.peek().start
             found.resume = None if cursor.accept("NULL") else cursor.text("NULL or a resume token")
+            found.resume_at = start, cursor.last.end + 1
         else:
             setattr(found, name.lower(), not has_value or cursor.choose("TRUE", "FALSE") == "TRUE")
         more = cursor.more()

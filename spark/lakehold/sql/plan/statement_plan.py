@@ -25,6 +25,7 @@ from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.reserved_namespaces import refuse_reserved
 from lakehold.nearest import did_you_mean
+from lakehold.spark_sql import quoted
 from lakehold.sql.plan.by_hand import check_by_hand, check_not_own, known_name
 from lakehold.sql.plan.capture import altered, reconciling, releasing, with_topic
 from lakehold.sql.plan.holds import (
@@ -58,6 +59,7 @@ from lakehold.sql.plan.statement_effects import (
     RunOnSpark,
 )
 from lakehold.sql.plan.subscriptions import alter_derived, check_no_output, check_subscription, check_view
+from lakehold.sql.query.double_quotes import texts_like_columns
 from lakehold.sql.render import differences
 from lakehold.sql.statements import (
     AdvanceHold,
@@ -243,7 +245,15 @@ def _put_derived(parsed: ParsedStatement, new: Derived, if_not_exists: bool, def
             check_subscription(new, definitions)
         case MaterializedView():
             check_view(new, definitions)
-    return Plan((*put.effects, BeginSubscription(new)))
+    return Plan((*put.effects, *_like_columns(parsed), BeginSubscription(new)))
+
+
+def _like_columns(parsed: ParsedStatement) -> Iterator[Notice]:
+    """Yield a notice if the query seems to have names of columns in double quotes: the result would be wrong, and no error."""
+    found = dict.fromkeys(texts_like_columns(parsed.written))
+    if found:
+        texts, names = ", ".join(f'"{text}"' for text in found), ", ".join(map(quoted, found))
+        yield Notice(f"{texts}: in a query double quotes are text; for a column write {names}")
 
 
 def _check_table(table: Table, definitions: Definitions) -> None:

@@ -8,6 +8,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lakehold.sql.query.query_tree import QueryTree, read_tree
+from lakehold.sql.text.dialect import StatementText
+
+_FULL = 3
+"""Parts of a table's name with namespace and catalog."""
 
 
 def without_namespaces(query: QueryTree) -> QueryTree:
@@ -23,6 +27,25 @@ def without_namespaces(query: QueryTree) -> QueryTree:
         return query
     sql = written.sql[: written.start] + text + written.sql[written.end_exclusive :]
     return read_tree(replace(written, sql=sql))
+
+
+def catalog_places(written: StatementText) -> Iterator[tuple[int, int]]:
+    """Yield where names of a query's tables and columns begin with the session's own catalog, which can be left out.
+
+    Each place is a start and an exclusive end in `written.sql`, in the order of the text.
+    """
+    query, catalog = read_tree(written), written.catalog
+    tables = list(query.tree.find_all(exp.Table))
+    read = [names_of(table) for table in tables if not table.alias]
+    full_names = [names for names in (*read, *([catalog, *names] for names in read)) if _has_catalog(names, catalog)]
+    named = [table.parts for table in tables if _has_catalog(names_of(table), catalog)]
+    named += [c.parts for c in query.tree.find_all(exp.Column) if names_of(c)[:_FULL] in full_names]
+    for parts in sorted(named, key=lambda parts: int(parts[0].meta["start"])):
+        yield written.start + int(parts[0].meta["start"]), written.start + int(parts[1].meta["start"])
+
+
+def _has_catalog(names: Sequence[str], catalog: str) -> bool:
+    return len(names) == _FULL and names[0] == catalog
 
 
 def names_of(node: exp.Table | exp.Column) -> list[str]:

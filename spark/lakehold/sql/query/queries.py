@@ -8,6 +8,7 @@ from sqlglot import Token, exp
 
 from lakehold.errors import StatementError
 from lakehold.spark_sql import quoted
+from lakehold.sql.query.brackets import without_brackets
 from lakehold.sql.query.changes import at_changes
 from lakehold.sql.query.column_reading import column_uses
 from lakehold.sql.query.group_key import group_key
@@ -42,6 +43,7 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
             or must be repeatable and is not.
     """
     _refuse_changes(written)
+    written = without_brackets(written)
     tree = read_tree(written)
     _refuse_double_quotes(tree)
     query = without_namespaces(tree)
