@@ -39,7 +39,8 @@ from lakehold.sql.text.dialect import StatementText
 QUERY_CONF: Mapping[str, str] = {"spark.sql.runSQLOnFiles": "false"}
 """Settings of Spark's session under which queries of clients run."""
 
-MAX_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 100_000
+"""The longest statement of a client. Parsing one of `1, 1, …` takes the processor for two seconds."""
 
 _REACHING_FUNCTIONS = frozenset(
     {"reflect", "try_reflect", "java_method"}
@@ -95,12 +96,7 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
         StatementError: The text is not one well-formed statement, or reaches beyond the lake.
         LakeholdError: Clients may not run the statement.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise LakeholdError(
-            "the statement is too long",
-            code="statement-too-long",
-            detail=f"It has {len(text):,} characters; a client may send {MAX_CHARACTERS:,}.",
-        )
+    check_length(text)
     script = parse_script(text, catalog)
     if len(script) != 1:
         start = script[1].written.start if script else 0
@@ -114,6 +110,20 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
         for tree in queries_in(parsed):
             _refuse_other_catalogs(tree, is_other_catalog)
     return Admitted(parsed, kind)
+
+
+def check_length(text: str) -> None:
+    """Check that a client may send a text of this length.
+
+    Raises:
+        LakeholdError: It is too long.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise LakeholdError(
+            "the statement is too long",
+            code="statement-too-long",
+            detail=f"It has {len(text):,} characters; a client may send {MAX_CHARACTERS:,}.",
+        )
 
 
 def _kind(parsed: ParsedStatement) -> Kind:
