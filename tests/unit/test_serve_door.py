@@ -81,7 +81,19 @@ def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> Non
     assert kind("EXPLAIN FORMATTED SELECT * FROM CHANGES(a.b AS OF 1)") is Kind.QUERY
     assert kind("show holds") is Kind.ANSWER
     assert kind("DROP HOLD week") is Kind.HOLD_CHANGE
+    assert kind("DESCRIBE EXTENDED lake.a.other") is kind("SHOW TABLES IN a LIKE 'other'") is Kind.QUERY
+    assert kind("SHOW SYSTEM FUNCTIONS") is Kind.QUERY
     for text in (
+        "DESCRIBE EXTENDED other.a.b",
+        "DESC `other`.a",
+        "DESCRIBE SELECT * FROM OTHER.a.b",
+        "SHOW TABLES IN other.a",
+        "SHOW TABLES IN spark_catalog.default",
+        "SHOW SCHEMAS IN /* */ other",
+        "SHOW TBLPROPERTIES other.a.b",
+        "SHOW CREATE TABLE other.a.b",
+        "SHOW COLUMNS IN b IN other.a",
+        "SHOW VIEWS IN global_temp",
         "SELECT * FROM other.a.b",
         "SELECT 1 WHERE EXISTS (SELECT * FROM `OTHER`.a.b)",
         "WITH x AS (SELECT * FROM spark_catalog.a.b) SELECT * FROM x",

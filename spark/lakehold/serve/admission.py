@@ -54,6 +54,7 @@ _ANSWERED = (
 )  # they change nothing, and their answers are short
 _ON_HOLDS = CreateHold | AdvanceHold | RenameHold | DropHold
 _EXPLAIN_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
+_DESCRIBING = ("SHOW", "DESCRIBE", "DESC")
 _ALWAYS_OTHERS = frozenset({"spark_catalog", "global_temp", "session", "system"})
 
 
@@ -109,6 +110,8 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
     if isinstance(parsed.statement, ForSpark):
         for tree in queries_in(parsed):
             _refuse_other_catalogs(tree, is_other_catalog)
+    if Cursor(parsed.written).word() in _DESCRIBING:
+        _refuse_names_of_catalogs(parsed.written, is_other_catalog)
     return Admitted(parsed, kind)
 
 
@@ -195,6 +198,21 @@ def _refuse_other_catalogs(tree: QueryTree, is_other_catalog: Callable[[str], bo
                 start = tree.written.start + parts[0].meta["start"]
                 token = next(t for t in tree.written.tokens if t.start == start)
                 raise _reaches(Cursor(tree.written), token, f"{first} is not in the lake")
+
+
+def _refuse_names_of_catalogs(written: StatementText, is_other_catalog: Callable[[str], bool]) -> None:
+    """Refuse another catalog at the beginning of any name in a statement that describes what there is."""
+    cursor = Cursor(written)
+    follows_dot = False
+    while not cursor.at_end:
+        token, text = cursor.peek(), cursor.source_text(cursor.peek())
+        is_name = not follows_dot and not cursor.is_text() and (text.startswith("`") or cursor.word() != "")
+        if is_name and token.text != written.catalog and not cursor.at_words("SYSTEM", "FUNCTIONS"):
+            for name in {token.text, token.text.lower()}:
+                if name in _ALWAYS_OTHERS or is_other_catalog(name):
+                    raise _reaches(cursor, token, f"{token.text} is not in the lake")
+        follows_dot = text == "."
+        cursor.advance()
 
 
 def _reaches(cursor: Cursor, token: Token, message: str) -> StatementError:
