@@ -13,6 +13,12 @@ from enum import Enum, auto
 from sqlglot import Token, exp
 
 from lakehold.errors import LakeholdError, StatementError
+from lakehold.serve.client_functions import (
+    BEFORE_BRACKETS,
+    CLIENT_FUNCTIONS,
+    ICEBERG_FUNCTIONS,
+    REACHING_FUNCTIONS,
+)
 from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.query.query_tree import QueryTree
 from lakehold.sql.run.one_query import describes, query_tree
@@ -41,13 +47,6 @@ QUERY_CONF: Mapping[str, str] = {"spark.sql.runSQLOnFiles": "false"}
 
 MAX_CHARACTERS = 100_000
 """The longest statement of a client. Parsing one of `1, 1, …` takes the processor for two seconds."""
-
-_REACHING_FUNCTIONS = frozenset(
-    {"reflect", "try_reflect", "java_method"}
-    | {"from_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "schema_of_xml"}
-    | {"python_worker_logs"}
-)
-"""Functions that call any Java method, read a file that an argument names, or show the server's logs."""
 
 _ANSWERED = (
     ExplainSubscribe | Show | ShowCreate | ShowCreateHold | ShowGrants | ShowHolds | ShowRoles
@@ -105,7 +104,7 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
             "expected one statement", sql=text or " ", start=start, end_exclusive=len(text), hint="send one at a time"
         )
     (parsed,) = script
-    _refuse_what_reaches_further(parsed.written)
+    _refuse_what_reaches_further(parsed)
     kind = _kind(parsed)
     if isinstance(parsed.statement, ForSpark):
         for tree in queries_in(parsed):
@@ -175,17 +174,44 @@ def queries_in(parsed: ParsedStatement) -> list[QueryTree]:
     return [query_tree(replace(parsed, written=explained))]
 
 
-def _refuse_what_reaches_further(written: StatementText) -> None:
-    cursor = Cursor(written)
+def _refuse_what_reaches_further(parsed: ParsedStatement) -> None:
+    cursor = Cursor(parsed.written)
+    has_query = isinstance(parsed.statement, ForSpark | SelectAsOf | SubscribeTo | ExplainSubscribe)
     while not cursor.at_end:
         token, opens = cursor.peek(), cursor.source_text(cursor.peek(1)) == "("
-        if opens and token.text.lower() in _REACHING_FUNCTIONS:
-            raise _reaches(cursor, token, f"a client may not call {token.text.lower()}")
         if opens and cursor.at_words("IDENTIFIER"):
             raise _reaches(cursor, token, "a client must write the names of tables and functions themselves")
+        if opens and has_query and not _may_be_called(cursor):
+            raise _reaches(
+                cursor,
+                token,
+                f"a client may not call {token.text.lower()}",
+                "clients call functions that are Spark's own",
+            )
         if cursor.at_words("USING") and cursor.is_text(1):
             raise _reaches(cursor, token, "a client may not run programs")
         cursor.advance()
+
+
+def _may_be_called(cursor: Cursor) -> bool:
+    """Return whether the cursor is at no call, although a bracket follows, or at one of a function that clients may call."""
+    name = cursor.peek().text.lower()
+    is_quoted = cursor.source_text(cursor.peek()).startswith("`")
+    if not is_quoted and (not cursor.word() or cursor.word() in BEFORE_BRACKETS):
+        return True
+    if cursor.position and cursor.source_text(cursor.peek(-1)) == ".":
+        return name in ICEBERG_FUNCTIONS and cursor.position > 1 and cursor.peek(-2).text.lower() == "system"
+    return name in CLIENT_FUNCTIONS or (name not in REACHING_FUNCTIONS and _are_columns(cursor))
+
+
+def _are_columns(cursor: Cursor) -> bool:
+    """Return whether the brackets after the next word have only names, as after the alias of a table."""
+    at = 2
+    while cursor.word(at) or cursor.source_text(cursor.peek(at)).startswith("`"):
+        if cursor.source_text(cursor.peek(at + 1)) == ")":
+            return True
+        at += 2
+    return False
 
 
 def _refuse_other_catalogs(tree: QueryTree, is_other_catalog: Callable[[str], bool]) -> None:
@@ -215,12 +241,14 @@ def _refuse_names_of_catalogs(written: StatementText, is_other_catalog: Callable
         cursor.advance()
 
 
-def _reaches(cursor: Cursor, token: Token, message: str) -> StatementError:
+def _reaches(
+    cursor: Cursor, token: Token, message: str, hint: str = "clients read tables of the lake: namespace.table"
+) -> StatementError:
     return StatementError(
         message,
         sql=cursor.sql,
         start=token.start,
         end_exclusive=token.end + 1,
         code="beyond-the-lake",
-        hint="clients read tables of the lake: namespace.table",
+        hint=hint,
     )
