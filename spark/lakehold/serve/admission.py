@@ -104,8 +104,8 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
             "expected one statement", sql=text or " ", start=start, end_exclusive=len(text), hint="send one at a time"
         )
     (parsed,) = script
-    _refuse_what_reaches_further(parsed)
     kind = _kind(parsed)
+    _refuse_what_reaches_further(parsed)
     if isinstance(parsed.statement, ForSpark):
         for tree in queries_in(parsed):
             _refuse_other_catalogs(tree, is_other_catalog)
