@@ -151,7 +151,7 @@ def test_errors_have_message_detail_hint_and_code(client: FlightSqlClient) -> No
     assert "\nhint: Choose a time from " in text
     assert "\ncode: not-readable\n" in text
     assert "code: statement-too-long" in refused(client, f"SELECT '{'x' * 1_000_000}'")
-    assert "code: syntax" in refused(client, f"SELECT 1 FRM {'x, ' * 100_000} y")
+    assert "code: syntax" in refused(client, f"SELECT 1 FRM {'x, ' * 30_000} y")
     assert "code: syntax" in refused(client, "")
     assert "code: syntax" in refused(client, "SELECT 1; SELECT 2")
 

@@ -156,6 +156,28 @@ def test_statements_beyond_the_limit_wait_and_are_then_refused(shop: Shop, monke
         wait_for(lambda: client.rows("SELECT count(*) AS n FROM shop.t") == [{"n": 2}], "both slots are free")
 
 
+def test_one_token_of_several_takes_half_of_the_statements_and_leaves_the_others(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_slots, "WAITS_S", 0.5)
+    (tmp_path / "tokens").write_text(f"{LIMITED} tables=shop.t\n{ALL}\n")
+    with (
+        served(shop.lake, Door(tokens=tmp_path / "tokens", max_statements=4)) as address,
+        closing(FlightSqlClient(address, LIMITED)) as greedy,
+        closing(FlightSqlClient(address, ALL)) as other,
+    ):
+        followed = [greedy.stream("SUBSCRIBE shop.t") for _ in range(2)]
+        assert all(next(batches(reader)) for reader in followed)
+        for text in ("SELECT 1 AS one", "no statement"):
+            with pytest.raises(flight.FlightUnavailableError, match="2 statements of one token run at the same time"):
+                greedy.rows(text)
+        with pytest.raises(flight.FlightUnavailableError, match="code: server-busy"):
+            greedy.prepare("DROP HOLD h")
+        assert other.rows("SELECT 1 AS one") == [{"one": 1}]
+        for reader in followed:
+            reader.cancel()
+
+
 def test_a_client_that_leaves_just_before_its_columns_arrive_gives_its_slot_back(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

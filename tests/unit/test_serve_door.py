@@ -79,9 +79,26 @@ def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> Non
     assert kind("FROM a.b SELECT a AS using, 'reflect(1)' JOIN a.c USING (id)") is Kind.QUERY
     assert kind("SELECT * FROM lake.a.b JOIN a.b.snapshots JOIN CHANGES(a.b AS OF 1) c") is Kind.QUERY
     assert kind("EXPLAIN FORMATTED SELECT * FROM CHANGES(a.b AS OF 1)") is Kind.QUERY
+    assert (
+        kind("SUBSCRIBE (SELECT sum(id) OVER (ORDER BY `a b`) AS n FROM a.b) ENVELOPE UPSERT (KEY (id))")
+        is Kind.SUBSCRIPTION
+    )
+    assert kind("WITH x(a, `b`) AS (VALUES (1, lake.system.bucket(4, 2))) SELECT * FROM x AS y (c, d)") is Kind.QUERY
     assert kind("show holds") is Kind.ANSWER
     assert kind("DROP HOLD week") is Kind.HOLD_CHANGE
+    assert kind("DESCRIBE EXTENDED lake.a.other") is kind("SHOW TABLES IN a LIKE 'other'") is Kind.QUERY
+    assert kind("SHOW SYSTEM FUNCTIONS") is Kind.QUERY
     for text in (
+        "DESCRIBE EXTENDED other.a.b",
+        "DESC `other`.a",
+        "DESCRIBE SELECT * FROM OTHER.a.b",
+        "SHOW TABLES IN other.a",
+        "SHOW TABLES IN spark_catalog.default",
+        "SHOW SCHEMAS IN /* */ other",
+        "SHOW TBLPROPERTIES other.a.b",
+        "SHOW CREATE TABLE other.a.b",
+        "SHOW COLUMNS IN b IN other.a",
+        "SHOW VIEWS IN global_temp",
         "SELECT * FROM other.a.b",
         "SELECT 1 WHERE EXISTS (SELECT * FROM `OTHER`.a.b)",
         "WITH x AS (SELECT * FROM spark_catalog.a.b) SELECT * FROM x",
@@ -94,6 +111,11 @@ def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> Non
         "SELECT schema_of_avro('\"int\"', map('avroSchemaUrl', '/etc/passwd'))",
         "SUBSCRIBE (SELECT schema_of_xml(a, map('rowValidationXSDPath', '/etc/passwd')) AS x FROM a.b)",
         "SELECT * FROM python_worker_logs()",
+        "SELECT function_of_a_later_spark('/etc/passwd') FROM a.b",
+        "SELECT `reflect`(a, b) FROM a.b",
+        "SELECT builtin.reflect('java.lang.System', 'exit', 1)",
+        "SELECT other.a.abs(1)",
+        "SUBSCRIBE a.b WITHIN TIMESTAMP ORDER BY unknown(1)",
         "SELECT * FROM a.b AS OF LATEST UNION SELECT from_xml(a, 'b INT', map('rowValidationXSDPath', '/etc/passwd'))",
     ):
         with pytest.raises(StatementError):

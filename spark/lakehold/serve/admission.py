@@ -13,6 +13,12 @@ from enum import Enum, auto
 from sqlglot import Token, exp
 
 from lakehold.errors import LakeholdError, StatementError
+from lakehold.serve.client_functions import (
+    BEFORE_BRACKETS,
+    CLIENT_FUNCTIONS,
+    ICEBERG_FUNCTIONS,
+    REACHING_FUNCTIONS,
+)
 from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.query.query_tree import QueryTree
 from lakehold.sql.run.one_query import describes, query_tree
@@ -39,20 +45,15 @@ from lakehold.sql.text.dialect import StatementText
 QUERY_CONF: Mapping[str, str] = {"spark.sql.runSQLOnFiles": "false"}
 """Settings of Spark's session under which queries of clients run."""
 
-MAX_CHARACTERS = 1_000_000
-
-_REACHING_FUNCTIONS = frozenset(
-    {"reflect", "try_reflect", "java_method"}
-    | {"from_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "schema_of_xml"}
-    | {"python_worker_logs"}
-)
-"""Functions that call any Java method, read a file that an argument names, or show the server's logs."""
+MAX_CHARACTERS = 100_000
+"""The longest statement of a client. Parsing one of `1, 1, …` takes the processor for two seconds."""
 
 _ANSWERED = (
     ExplainSubscribe | Show | ShowCreate | ShowCreateHold | ShowGrants | ShowHolds | ShowRoles
 )  # they change nothing, and their answers are short
 _ON_HOLDS = CreateHold | AdvanceHold | RenameHold | DropHold
 _EXPLAIN_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
+_DESCRIBING = ("SHOW", "DESCRIBE", "DESC")
 _ALWAYS_OTHERS = frozenset({"spark_catalog", "global_temp", "session", "system"})
 
 
@@ -95,12 +96,7 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
         StatementError: The text is not one well-formed statement, or reaches beyond the lake.
         LakeholdError: Clients may not run the statement.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise LakeholdError(
-            "the statement is too long",
-            code="statement-too-long",
-            detail=f"It has {len(text):,} characters; a client may send {MAX_CHARACTERS:,}.",
-        )
+    check_length(text)
     script = parse_script(text, catalog)
     if len(script) != 1:
         start = script[1].written.start if script else 0
@@ -108,12 +104,28 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
             "expected one statement", sql=text or " ", start=start, end_exclusive=len(text), hint="send one at a time"
         )
     (parsed,) = script
-    _refuse_what_reaches_further(parsed.written)
     kind = _kind(parsed)
+    _refuse_what_reaches_further(parsed)
     if isinstance(parsed.statement, ForSpark):
         for tree in queries_in(parsed):
             _refuse_other_catalogs(tree, is_other_catalog)
+    if Cursor(parsed.written).word() in _DESCRIBING:
+        _refuse_names_of_catalogs(parsed.written, is_other_catalog)
     return Admitted(parsed, kind)
+
+
+def check_length(text: str) -> None:
+    """Check that a client may send a text of this length.
+
+    Raises:
+        LakeholdError: It is too long.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise LakeholdError(
+            "the statement is too long",
+            code="statement-too-long",
+            detail=f"It has {len(text):,} characters; a client may send {MAX_CHARACTERS:,}.",
+        )
 
 
 def _kind(parsed: ParsedStatement) -> Kind:
@@ -162,17 +174,44 @@ def queries_in(parsed: ParsedStatement) -> list[QueryTree]:
     return [query_tree(replace(parsed, written=explained))]
 
 
-def _refuse_what_reaches_further(written: StatementText) -> None:
-    cursor = Cursor(written)
+def _refuse_what_reaches_further(parsed: ParsedStatement) -> None:
+    cursor = Cursor(parsed.written)
+    has_query = isinstance(parsed.statement, ForSpark | SelectAsOf | SubscribeTo | ExplainSubscribe)
     while not cursor.at_end:
         token, opens = cursor.peek(), cursor.source_text(cursor.peek(1)) == "("
-        if opens and token.text.lower() in _REACHING_FUNCTIONS:
-            raise _reaches(cursor, token, f"a client may not call {token.text.lower()}")
         if opens and cursor.at_words("IDENTIFIER"):
             raise _reaches(cursor, token, "a client must write the names of tables and functions themselves")
+        if opens and has_query and not _may_be_called(cursor):
+            raise _reaches(
+                cursor,
+                token,
+                f"a client may not call {token.text.lower()}",
+                "clients call functions that are Spark's own",
+            )
         if cursor.at_words("USING") and cursor.is_text(1):
             raise _reaches(cursor, token, "a client may not run programs")
         cursor.advance()
+
+
+def _may_be_called(cursor: Cursor) -> bool:
+    """Return whether the cursor is at no call, although a bracket follows, or at one of a function that clients may call."""
+    name = cursor.peek().text.lower()
+    is_quoted = cursor.source_text(cursor.peek()).startswith("`")
+    if not is_quoted and (not cursor.word() or cursor.word() in BEFORE_BRACKETS):
+        return True
+    if cursor.position and cursor.source_text(cursor.peek(-1)) == ".":
+        return name in ICEBERG_FUNCTIONS and cursor.position > 1 and cursor.peek(-2).text.lower() == "system"
+    return name in CLIENT_FUNCTIONS or (name not in REACHING_FUNCTIONS and _are_columns(cursor))
+
+
+def _are_columns(cursor: Cursor) -> bool:
+    """Return whether the brackets after the next word have only names, as after the alias of a table."""
+    at = 2
+    while cursor.word(at) or cursor.source_text(cursor.peek(at)).startswith("`"):
+        if cursor.source_text(cursor.peek(at + 1)) == ")":
+            return True
+        at += 2
+    return False
 
 
 def _refuse_other_catalogs(tree: QueryTree, is_other_catalog: Callable[[str], bool]) -> None:
@@ -187,12 +226,29 @@ def _refuse_other_catalogs(tree: QueryTree, is_other_catalog: Callable[[str], bo
                 raise _reaches(Cursor(tree.written), token, f"{first} is not in the lake")
 
 
-def _reaches(cursor: Cursor, token: Token, message: str) -> StatementError:
+def _refuse_names_of_catalogs(written: StatementText, is_other_catalog: Callable[[str], bool]) -> None:
+    """Refuse another catalog at the beginning of any name in a statement that describes what there is."""
+    cursor = Cursor(written)
+    follows_dot = False
+    while not cursor.at_end:
+        token, text = cursor.peek(), cursor.source_text(cursor.peek())
+        is_name = not follows_dot and not cursor.is_text() and (text.startswith("`") or cursor.word() != "")
+        if is_name and token.text != written.catalog and not cursor.at_words("SYSTEM", "FUNCTIONS"):
+            for name in {token.text, token.text.lower()}:
+                if name in _ALWAYS_OTHERS or is_other_catalog(name):
+                    raise _reaches(cursor, token, f"{token.text} is not in the lake")
+        follows_dot = text == "."
+        cursor.advance()
+
+
+def _reaches(
+    cursor: Cursor, token: Token, message: str, hint: str = "clients read tables of the lake: namespace.table"
+) -> StatementError:
     return StatementError(
         message,
         sql=cursor.sql,
         start=token.start,
         end_exclusive=token.end + 1,
         code="beyond-the-lake",
-        hint="clients read tables of the lake: namespace.table",
+        hint=hint,
     )

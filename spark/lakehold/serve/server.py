@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakehold.errors import LakeholdError, UpstreamUnavailable
+from lakehold.serve.admission import check_length
 from lakehold.serve.catalog_listing import listing, listing_schema
 from lakehold.serve.clients import CLIENT, NoHandshake, Recognition
 from lakehold.serve.faults import reported
@@ -143,7 +144,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
             return stream.schema()
 
     def _prepared(self, context: Any, text: str) -> bytes:
-        changes = self._statements.admitted(with_nulls(text)).changes
+        check_length(text)
+        changes = self._statements.changes(with_nulls(text), context.get_middleware(CLIENT).access)
         columns = pa.schema([]) if changes else self._columns(context, text)
         parameters = parameter_schema(text)
         answer = message(
@@ -170,7 +172,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         access = context.get_middleware(CLIENT).access
 
         def read(stop: threading.Event) -> Rows:
-            yield from self._statements.rows(self._statements.admitted(text), access, stop)
+            yield from self._statements.rows(text, access, stop)
 
         return read
 
@@ -234,6 +236,7 @@ def _needed_text(name: str, command: Any) -> str:
     text = _text_of(name, command)
     if text is None:
         raise _unsupported(name)
+    check_length(text)
     return text
 
 

@@ -26,7 +26,7 @@ class Door:
         tokens: File of the tokens that admit clients; None: everybody who reaches the port may read the lake.
         certificate: File of the TLS certificate; None: no TLS.
         key: File of the certificate's key.
-        max_statements: How many statements run at the same time, at most.
+        max_statements: How many statements run at the same time, at most; of one token among several half as many.
     """
 
     host: str = "127.0.0.1"
@@ -58,7 +58,8 @@ def served(lake: Lake, door: Door) -> Iterator[str]:
     tls = _tls(door)
     scheme = "grpc+tls" if tls else "grpc"
     host = f"[{door.host}]" if ":" in door.host else door.host
-    statements = Statements(lake, StatementSlots(door.max_statements))
+    share = max(1, door.max_statements // 2) if len(tokens.accesses) > 1 else door.max_statements
+    statements = Statements(lake, StatementSlots(door.max_statements, share))
     lake.spark  # noqa: B018 - the first client need not wait for Spark to start
     try:
         server = FlightSqlServer(f"{scheme}://{host}:{door.port}", statements, tokens, tls)

@@ -49,31 +49,38 @@ class Statements:
         for lake in self._of_roles.values():
             lake.close()
 
-    def admitted(self, text: str) -> Admitted:
-        """Parse a statement, and check that a client may run it."""
-        return admitted(text, self.lake.settings.catalog_name, self._is_other_catalog)
+    def changes(self, text: str, access: Access) -> bool:
+        """Parse a statement, check that a client may run it, and return whether it changes anything in the lake."""
+        with self._slots.taken(access.line, Event()):
+            return self._admitted(text).changes
 
-    def rows(self, statement: Admitted, access: Access, stop: Event) -> Rows:
+    def rows(self, text: str, access: Access, stop: Event) -> Rows:
         """Yield the columns of a statement's rows, then the rows, as they come. What has effects runs after the columns.
 
         Args:
-            statement: The statement.
+            text: The statement.
             access: What the token of the client gives.
             stop: Ends the rows when set.
 
         Raises:
+            LakeholdError: Clients may not run the statement.
             PermissionDenied: The statement reads a table that the client may not read.
             UpstreamUnavailable: Too many statements run.
         """
-        if access.tables is not None:
-            access.tables.check(statement, self.lake.holds.all)
-        with self._slots.taken(stop):
+        # Parsing a long text takes the processor for seconds, so it needs a slot, too.
+        with self._slots.taken(access.line, stop):
+            statement = self._admitted(text)
+            if access.tables is not None:
+                access.tables.check(statement, self.lake.holds.all)
             try:
                 yield from self._rows(statement, access.role, stop)
             except LakeholdError as error:
                 if access.tables is not None:
                     access.tables.conceal_others(error)
                 raise
+
+    def _admitted(self, text: str) -> Admitted:
+        return admitted(text, self.lake.settings.catalog_name, self._is_other_catalog)
 
     def _rows(self, statement: Admitted, role: str | None, stop: Event) -> Rows:
         match statement.kind:

@@ -24,10 +24,12 @@ class Access:
     Attributes:
         role: Their role, if they have one.
         tables: The tables that they may read; None: all.
+        line: The token's line in its file.
     """
 
     role: str | None = None
     tables: ReadableTables | None = None
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def read_tokens(path: Path) -> Tokens:
         for pattern in patterns:
             if not _PATTERN.fullmatch(pattern):
                 raise _unusable(path, f'Line {number}: "{pattern}" is neither namespace.table nor namespace.*.')
-        accesses[found["token"]] = Access(found["role"], ReadableTables(frozenset(patterns)) if patterns else None)
+        tables = ReadableTables(frozenset(patterns)) if patterns else None
+        accesses[found["token"]] = Access(found["role"], tables, number)
     if not accesses:
         raise _unusable(path, "It has no token.")
     return Tokens(accesses)
