@@ -6,7 +6,7 @@ from pyiceberg.types import IntegerType
 
 from lakehold.definitions import ConnectionType, Envelope, Table
 from lakehold.model.readers import TableProgress
-from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found.columns import FoundColumn, FoundType
 from lakehold.verify.compared_columns import ComparedColumn
 from lakehold.verify.comparison import Difference, Side
 from lakehold.verify.database_texts import text_of
