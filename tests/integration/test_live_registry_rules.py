@@ -25,11 +25,18 @@ def test_a_schema_that_the_registry_refuses_is_named_with_the_way_out(
     shop = Shop(make_lake, database, "FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry")
     shop.upstream("orders", rows=3)
     execute(database, ["ALTER TABLE orders ADD c int DEFAULT 1"])
-    shop.lake.sql(shop.creating("orders"))
+    everywhere = f"{database.addresses.registry}/config"
+    _set_level(everywhere, "BACKWARD")
+    try:
+        notices = shop.lake.sql(shop.creating("orders")).notices
+    finally:
+        _set_level(everywhere, "NONE")
+    (notice,) = (each for each in notices if "compatibility level" in each)
+    assert notice.startswith("the schema registry has the compatibility level BACKWARD")
     shop.follow_until_equal("orders")
 
     subject = f"{database.topic_prefix}.public.orders-value"
-    _set_level(f"{database.addresses.registry}/config/{subject}", "BACKWARD")
+    _set_level(f"{everywhere}/{subject}", "BACKWARD")
     # A reader of the new schema cannot read a null of an earlier message.
     execute(database, ["ALTER TABLE orders ALTER c SET NOT NULL, ALTER c DROP DEFAULT"])
     execute(database, ["UPDATE orders SET n = 1 WHERE id = 1"])
