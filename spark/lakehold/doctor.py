@@ -237,18 +237,13 @@ def _answer(connection: Connection, captured: frozenset[str] | None, timeout_s: 
             with ConnectClient(**vars(connect_address(options)), timeout_s=timeout_s) as client:
                 text = f"Kafka Connect answers; {len(client.names())} connectors"
             return Answer(text, _http_clock(options["url"].partition(",")[0], timeout_s))
-        case ConnectionType.POSTGRES:
-            from lakehold.upstream.postgres.database import PostgresUpstream
+        case ConnectionType.POSTGRES | ConnectionType.MYSQL | ConnectionType.MARIADB:
+            from lakehold.upstream.databases import database_of
             from lakehold.upstream.wanted.connections import login_of
 
-            account = PostgresUpstream(login_of(connection), timeout_s).account(captured or ())
-            return _of_account("PostgreSQL", account, captured)
-        case ConnectionType.MYSQL | ConnectionType.MARIADB:
-            from lakehold.upstream.mysql.database import MysqlUpstream
-            from lakehold.upstream.wanted.connections import login_of
-
-            account = MysqlUpstream(login_of(connection), timeout_s).account()
-            return _of_account(connection.type.value, account, captured)
+            account = database_of(connection.type, login_of(connection), timeout_s).account(captured or ())
+            name = "PostgreSQL" if connection.type is ConnectionType.POSTGRES else connection.type.value
+            return _of_account(name, account, captured)
 
 
 def _of_account(database: str, account: Account, captured: frozenset[str] | None) -> Answer:

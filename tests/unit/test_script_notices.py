@@ -50,7 +50,7 @@ class SlotStays:
 class FullStore:
     """Tables of a catalog that does not answer any more."""
 
-    def drop_iceberg_table(self, _: str) -> NoReturn:
+    def drop_iceberg_table(self, *_: str) -> NoReturn:
         raise LakeholdError("the catalog does not answer", code="lake-unreachable")
 
     def forget_source(self, _: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehold.session import temp_view
@@ -40,18 +41,18 @@ class KeyViolations:
     count: int
     reading: Callable[[], AbstractContextManager[None]] = field(repr=False)
 
-    def add(self, changes: DataFrame, diff: str) -> None:
+    def add(self, rows: pa.Table, changes: DataFrame, diff: str) -> None:
         """Count changes that are about to be written.
 
         Args:
-            changes: The rows that come and go, with the columns of the table.
+            rows: The rows that come and go, with the columns of the table.
+            changes: The same rows, in the types of the table.
             diff: The column of `changes` that says how often a row comes, or, below zero, goes.
         """
         keys = [equal_rows.as_in_diffs(quoted(column.name), column.type) for column in self.key]
         named = [f"{sql} AS k{place}" for place, sql in enumerate(keys)]
         names = [f"k{place}" for place in range(len(keys))]
-        ((totals),) = changes.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(self.key)).toArrow().to_pylist()
-        conditions = " AND ".join(equal_rows.ranges(self.key, totals)) or "true"
+        conditions = " AND ".join(equal_rows.ranges(self.key, equal_rows.bounds_in(rows, self.key))) or "true"
         same = " AND ".join(f"t.{name} <=> s.{name}" for name in names)
         statement = f"""
             SELECT count_if({_BEFORE} + {_ADDED} > 1) - count_if({_BEFORE} > 1) AS more FROM (

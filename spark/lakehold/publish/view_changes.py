@@ -103,9 +103,10 @@ class Changes(ABC):
     def writes(self, chunk: pa.Table) -> Iterator[Callable[[], None]]:
         """Yield the statements that merge a chunk, to be run one after the other."""
 
-    def counted(self, chunk: pa.Table) -> tuple[DataFrame, str]:
-        """Return the rows of a chunk of diffs, and the name of the column that says how often each comes or goes."""
-        return self._frame(self._rows(chunk).append_column(_COPIES, chunk.column(_CHANGE)), _COPIES), _COPIES
+    def counted(self, chunk: pa.Table) -> tuple[pa.Table, DataFrame, str]:
+        """Return the rows of a chunk of diffs, also as a frame that has how often each comes or goes, and that column's name."""
+        rows = self._rows(chunk)
+        return rows, self._frame(rows.append_column(_COPIES, chunk.column(_CHANGE)), _COPIES), _COPIES
 
     def _rows(self, chunk: pa.Table) -> pa.Table:
         """Take the rows that a chunk adds, with the table's columns in its order."""
@@ -201,10 +202,7 @@ class RowChanges(Appended):
         copies = pc.negate(gone.column(_CHANGE))
         rows = self._rows(gone).append_column(_NUMBER, pa.array(range(gone.num_rows), pa.int64()))
         frame = self._frame(rows.append_column(_COPIES, copies), _NUMBER, _COPIES)
-        ((totals),) = (
-            frame.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(self.columns)).toArrow().to_pylist()
-        )
-        conditions = [*equal_rows.ranges(self.columns, totals)]
+        conditions = [*equal_rows.ranges(self.columns, equal_rows.bounds_in(rows, self.columns))]
         with self.reading():
             found = equal_rows.find(
                 self.name, frame, self.columns, conditions, (_NUMBER,), _COPIES, equal_rows.as_in_diffs
@@ -241,7 +239,7 @@ class KeyedChanges(Changes):
         """Run the MERGE that finds `rows`, which have a state, by their key and the further `conditions`."""
         frame = self._frame(rows, ROW_STATE)
         keys = [column for column in self.columns if column.name in self.key]
-        ((totals),) = frame.selectExpr("count(*) AS _lh_rows", *equal_rows.bounds_of(keys)).toArrow().to_pylist()
+        bounds = equal_rows.bounds_in(rows, keys)
         of_key = {column.name: column.type for column in keys}
 
         def equal(name: str) -> str:
@@ -250,7 +248,7 @@ class KeyedChanges(Changes):
             sides = (equal_rows.as_in_diffs(f"{side}.{quoted(name)}", of_key[name]) for side in ("t", "s"))
             return f" {operator} ".join(sides)
 
-        matched = " AND ".join([*map(equal, self.key), *equal_rows.ranges(keys, totals, "t."), *conditions])
+        matched = " AND ".join([*map(equal, self.key), *equal_rows.ranges(keys, bounds, "t."), *conditions])
         statement = f"MERGE INTO {self.name} t USING {_CHANGES} s ON {matched} {' '.join(clauses)}"
         try:
             with self.reading(), temp_view(frame, _CHANGES), snapshot_properties(self.spark, self.summary):

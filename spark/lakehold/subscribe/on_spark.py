@@ -9,6 +9,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
+from operator import itemgetter
 from uuid import uuid4
 
 import pyarrow as pa
@@ -40,7 +42,11 @@ from lakehold.subscribe.spark_types import spark_schema, spark_type
 from lakehold.timeline.table_timeline import Timeline
 
 _TIMESTAMP, _DIFF = "t", "d"
-_READ_TASKS = 8
+_SPREAD = (0, 4, 2, 6, 1, 5, 3, 7)
+"""The order of the tasks that read few rows, from the one with the most: so halves and quarters of them have about as many.
+
+More rows have a task for each chunk.
+"""
 _ROWS_PER_CHUNK = 250_000
 """Rows per chunk of a large sorted frame: the driver holds a whole chunk in memory."""
 _CHUNKS_BY_SPARK = 8
@@ -120,7 +126,6 @@ class OnSpark:
         of_file: dict[str, list[DatedSelection]] = {}
         for selection in selections:
             of_file.setdefault(selection.selection.file.path, []).append(selection)
-        tasks = [(pickle.dumps(together),) for together in of_file.values()]
         rows = sum(selection.selection.rows for selection in selections)
         columns = diff_schema(reader.schema)
         schema = spark_schema(renamed(columns, frame_names(len(columns) - 2)))
@@ -128,14 +133,36 @@ class OnSpark:
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    together: list[DatedSelection] = pickle.loads(task)
-                    found = reader.shaped([reader.read(best_known(together), together)])
-                    yield from found.rename_columns(schema.names).to_batches()
+                    files: list[Sequence[DatedSelection]] = pickle.loads(task)
+                    for together in files:
+                        found = reader.shaped([reader.read(best_known(together), together)])
+                        yield from found.rename_columns(schema.names).to_batches()
 
-        partitions = min(len(tasks), max(_READ_TASKS, rows // _ROWS_PER_CHUNK))
-        frame = spark.createDataFrame(tasks, "task binary").repartition(partitions)
+        tasks = dealt(of_file.values(), max(len(_SPREAD), rows // _ROWS_PER_CHUNK))
+        frame = frame_of(pa.table({"task": pa.array(map(pickle.dumps, tasks), pa.binary())}), spark, "task binary")
+        if len(tasks) > len(_SPREAD):
+            # More tasks than Spark makes of few local rows. It deals few rows unevenly, so few tasks stay where they are.
+            frame = frame.repartition(len(tasks))
         times = tuple(sorted({selection.mz_timestamp for selection in selections}))
         return LargeDiffs(map_in_arrow(frame, read, schema), rows, times)
+
+
+def dealt(files: Iterable[Sequence[DatedSelection]], most: int) -> list[list[Sequence[DatedSelection]]]:
+    """Deal the selections of files, each to one task, to at most `most` tasks that have about as many rows.
+
+    Runs of few tasks, as Spark makes them for its cores, have about as many rows, too.
+    """
+    sized = [(sum(dated.selection.rows for dated in file), file) for file in files]
+    loads = [(0, number) for number in range(min(len(sized), most))]
+    tasks: list[list[Sequence[DatedSelection]]] = [[] for _ in loads]
+    for rows, file in sorted(sized, key=itemgetter(0), reverse=True):
+        load, number = loads[0]
+        tasks[number].append(file)
+        heapreplace(loads, (load + rows, number))
+    largest_first = [tasks[number] for _, number in sorted(loads, reverse=True)]
+    if len(tasks) > len(_SPREAD):
+        return largest_first
+    return [largest_first[place] for place in _SPREAD if place < len(tasks)]
 
 
 def snapshot_schema(timeline: Timeline, snapshot_id: int) -> Schema:

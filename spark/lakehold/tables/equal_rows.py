@@ -12,11 +12,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -53,12 +56,30 @@ def bounds_of(columns: Sequence[ColumnType], where: str = "true") -> list[str]:
     return found
 
 
+def bounds_in(rows: pa.Table, columns: Sequence[ColumnType]) -> dict[str, Any]:
+    """Compute what `bounds_of` computes, over rows that are in this process: this needs no job of Spark's.
+
+    Args:
+        rows: The rows, in types that Spark turns into those of `columns`. Columns in unforeseen types get no bounds.
+        columns: Some of their columns.
+    """
+    found: dict[str, Any] = {}
+    for number, column in enumerate(columns):
+        values = rows.column(column.name)
+        in_order = _in_order_here(values, column.type)
+        if in_order is not None:
+            bounds = pc.min_max(in_order).as_py()
+            found |= {f"lowest{number}": bounds["min"], f"highest{number}": bounds["max"]}
+            found[f"nulls{number}"] = values.null_count
+    return found
+
+
 def ranges(columns: Sequence[ColumnType], totals: Mapping[str, Any], table: str = "") -> Iterator[str]:
     """Yield conditions that all rows counted in `totals` fulfil. With them Iceberg skips files by their statistics.
 
     Args:
         columns: The columns of the rows.
-        totals: The values of `bounds_of` these columns.
+        totals: The values of `bounds_of` or `bounds_in` these columns.
         table: The table's alias and a dot, if the statement reads others, too.
     """
     for number, column in enumerate(columns):
@@ -166,6 +187,27 @@ def _in_order(column: str, of: IcebergType) -> str | None:
             return f"CAST({column} AS binary)"
         case _:
             return column if isinstance(of, BOUNDED_TYPES) else None
+
+
+def _in_order_here(values: pa.ChunkedArray, of: IcebergType) -> pa.ChunkedArray | None:
+    """Convert a column of this process as `_in_order` does; None: it has no such bounds."""
+    kind = values.type
+    match of:
+        case DateType() if pa.types.is_date32(kind):
+            into = pa.int32()
+        case TimestampType() | TimestamptzType() if pa.types.is_timestamp(kind) and kind.unit == "us":
+            into = pa.int64()
+        case StringType() if pa.types.is_string(kind):
+            into = pa.binary()
+        case IntegerType() | LongType() if pa.types.is_signed_integer(kind):
+            into = pa.int64()
+        case DecimalType() if pa.types.is_decimal(kind) or pa.types.is_signed_integer(kind):
+            into = pa.decimal128(of.precision, of.scale)
+        case _ if pa.types.is_null(kind) and _in_order("", of) is not None:
+            into = pa.int64()
+        case _:
+            return None
+    return values.cast(into)
 
 
 def _literals(of: IcebergType, lowest: Any, highest: Any) -> str | None:

@@ -1,8 +1,7 @@
 """MySQL and MariaDB as upstreams: inspect the server, write to the signal table, and write sync points to the log.
 
-`Capturing` calls it, as it calls `PostgresUpstream` for PostgreSQL. The *signal table* belongs to one connector: lakehold writes
-requests to it, and the connector reads them in the log. A *sync point* is the position of a write that lakehold makes: once the
-lake has reached it, the lake has everything that was committed before.
+`Capturing` calls `inspect` before each plan, and `apply` with the steps of a plan. A server has no publication and no slot, and
+the connector's position in its log is kept by Kafka Connect.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +19,7 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused
 from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import LogPosition, position_of_end
+from lakehold.upstream.database import DatabaseStep, Names
 from lakehold.upstream.differences.log_settings import LOSE_CHANGES, ROW_IMAGE
 from lakehold.upstream.found.columns import FoundColumn, FoundType
 from lakehold.upstream.found.found import (
@@ -36,6 +36,7 @@ from lakehold.upstream.found.values import LossyColumn, LostValues
 from lakehold.upstream.mysql.connection import connect, number_and_text, unreachable
 from lakehold.upstream.mysql.grants import WRITE, rights
 from lakehold.upstream.mysql.gtids import last_gtid
+from lakehold.upstream.plan.capture_steps import CreateSignalTable, DropSignalTable
 from lakehold.upstream.types.identifier_quoting import table_text
 from lakehold.upstream.wanted.account import Account, mysql_lacks, signal_rights_hint
 from lakehold.upstream.wanted.connector_config import SEEN, SIGNAL_SCHEMA, Login, seen_ms
@@ -86,7 +87,11 @@ class MysqlUpstream:
         self._login = login
         self._timeout_s = timeout_s
 
-    def inspect(self, signal_table: str) -> FoundSignals:
+    def inspect(self, names: Names, _source_id: str, _tables: Sequence[str]) -> tuple[None, FoundSignals]:
+        """Fetch the current state of a connector's signal table; the server has no other object of a source."""
+        return None, self.signals(names.signal_table)
+
+    def signals(self, signal_table: str) -> FoundSignals:
         """Fetch the current state of a connector's signal table."""
         _, table = signal_table.split(".")
         with self._connected() as connection:
@@ -102,8 +107,8 @@ class MysqlUpstream:
         found = FoundSignalTable(may_write, "DROP" in of_table, seen_ms) if (table,) in tables else None
         return FoundSignals(found, may_make=may_create and may_write)
 
-    def account(self) -> Account:
-        """Report the server's clock, and what the user lacks to capture tables."""
+    def account(self, _tables: Collection[str]) -> Account:
+        """Report the server's clock, and what the user lacks: rights on the whole server, whichever tables are captured."""
         with self._connected() as connection:
             ((clock_s,),) = _rows(connection, "SELECT UNIX_TIMESTAMP(NOW(3))")
             return Account(round(clock_s * 1000), mysql_lacks(self._login.user, _grants(connection)))
@@ -177,7 +182,21 @@ class MysqlUpstream:
         """Return nothing: no query finds values of MySQL and MariaDB that Debezium does not send unchanged."""
         return {}
 
-    def create_signal_table(self, name: str, _publication: str | None) -> None:
+    def members(self, _publication: str) -> dict[str, str]:
+        """Return nothing: there are no publications, a connector reads the changes of the whole server."""
+        return {}
+
+    def apply(self, step: DatabaseStep) -> None:
+        """Create or drop a signal table; no plan has another step for MySQL and MariaDB."""
+        match step:
+            case CreateSignalTable(name):
+                self._create_signal_table(name)
+            case DropSignalTable(name):
+                self._drop_signal_table(name)
+            case _:
+                raise AssertionError("a step of PostgreSQL")
+
+    def _create_signal_table(self, name: str) -> None:
         """Create a signal table and its database, unless they exist."""
         with self._connected() as connection:
             ((has_database,),) = _rows(connection, _HAS_DATABASE, SIGNAL_SCHEMA)
@@ -185,6 +204,13 @@ class MysqlUpstream:
                 _rows(connection, f"CREATE DATABASE IF NOT EXISTS {SIGNAL_SCHEMA}")
             if (name.split(".")[1],) not in _rows(connection, _TABLES, SIGNAL_SCHEMA):
                 _rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
+
+    def _drop_signal_table(self, name: str) -> None:
+        """Drop a signal table, if it exists, and its database unless that has other tables or the user may not drop it."""
+        with self._connected() as connection:
+            _rows(connection, f"DROP TABLE IF EXISTS {name}")
+            if "DROP" in rights(_grants(connection), SIGNAL_SCHEMA) and not _rows(connection, _TABLES, SIGNAL_SCHEMA):
+                _rows(connection, f"DROP DATABASE IF EXISTS {SIGNAL_SCHEMA}")
 
     def record_seen(self, table: str, at_ms: int) -> int | None:
         """Keep a time, epoch milliseconds, in a row of a signal table, unless that has a later one.
@@ -194,7 +220,7 @@ class MysqlUpstream:
         Returns:
             The time that the table keeps then; None: it keeps none, or does not exist.
         """
-        found = self.inspect(table).table
+        found = self.signals(table).table
         if found is None or not found.may_write:
             return found.seen_ms if found is not None else None
         with self._connected() as connection:
@@ -213,13 +239,6 @@ class MysqlUpstream:
         content = json.loads(signal)
         with self._connected() as connection:
             _write(connection, table, content["id"], content["type"], json.dumps(content["data"]))
-
-    def drop_signal_table(self, name: str) -> None:
-        """Drop a signal table, if it exists, and its database unless that has other tables or the user may not drop it."""
-        with self._connected() as connection:
-            _rows(connection, f"DROP TABLE IF EXISTS {name}")
-            if "DROP" in rights(_grants(connection), SIGNAL_SCHEMA) and not _rows(connection, _TABLES, SIGNAL_SCHEMA):
-                _rows(connection, f"DROP DATABASE IF EXISTS {SIGNAL_SCHEMA}")
 
     def write_sync_point(self, table: str) -> LogPosition:
         """Write a transaction to a signal table, which keeps no row of it, and return its position in the log."""

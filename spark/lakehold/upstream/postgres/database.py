@@ -1,15 +1,14 @@
 """PostgreSQL as an upstream: inspect the database, and change its publication, replication slot and signal table.
 
-The *signal table* belongs to one connector: lakehold writes requests to it, and the connector reads them in the log.
-`Capturing` calls `inspect` before each plan, and the steps of a plan call the methods that change something.
+`Capturing` calls `inspect` before each plan, and `apply` with the steps of a plan.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, LiteralString
+from contextlib import contextmanager
+from typing import Any, LiteralString, assert_never
 
 import psycopg
 from psycopg import errors, sql
@@ -18,6 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.ingest.envelope.upstream_columns import InitialValues
 from lakehold.model.log_positions import WAL, LogPosition
+from lakehold.upstream.database import DatabaseStep, Names
 from lakehold.upstream.found.columns import FoundColumn
 from lakehold.upstream.found.found import (
     OF_DOTTED_SCHEMA,
@@ -30,18 +30,30 @@ from lakehold.upstream.found.found import (
     FoundTable,
 )
 from lakehold.upstream.found.values import LossyColumn, LostValues
-from lakehold.upstream.plan.capture_steps import ChangePublication, CompletePublication, CreatePublication
-from lakehold.upstream.postgres import signals
+from lakehold.upstream.plan.capture_steps import (
+    ChangePublication,
+    CheckLog,
+    CompletePublication,
+    CreatePublication,
+    CreateSignalTable,
+    DropPublication,
+    DropSignalTable,
+    DropSlot,
+)
+from lakehold.upstream.plan.failover_steps import CopySlot
+from lakehold.upstream.postgres import publication, signals
 from lakehold.upstream.postgres.columns import columns_of, key_index_sql
 from lakehold.upstream.postgres.connection_faults import unreachable
 from lakehold.upstream.postgres.failover import copying, found_failover, refuse_standby
 from lakehold.upstream.postgres.initial_values import initial_values
 from lakehold.upstream.postgres.partitions import identity_sql, leaves_of, weakest_identity
-from lakehold.upstream.postgres.publication import found_publication, members_of, own_mark
 from lakehold.upstream.postgres.shapes import shapes_of
 from lakehold.upstream.postgres.values import lost_values
+from lakehold.upstream.report.refusals import publication_lost
 from lakehold.upstream.wanted.account import Account, postgres_lacks, rights_hint
 from lakehold.upstream.wanted.connector_config import LOG_PREFIX, SIGNAL_SCHEMA, Login
+
+log = logging.getLogger(__name__)
 
 UNTIL_RELEASED = Retrying(
     retry=retry_if_exception_type(errors.ObjectInUse), stop=stop_after_delay(30), wait=wait_fixed(0.1), reraise=True
@@ -94,15 +106,6 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class Names:
-    """The names of a source's objects in the database."""
-
-    publication: str
-    slot: str
-    signal_table: str
-
-
 _ACCOUNT = """
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, current_setting('wal_level'),
            has_database_privilege(current_database(), 'CREATE')
@@ -141,7 +144,7 @@ class PostgresUpstream:
         with self._connected() as connection:
             refuse_standby(connection, self._where)
             wal_level, position, may_create, money, bytea_output = _row(connection.execute(_DATABASE))
-            publication = found_publication(connection, names.publication, source_id)
+            published = publication.found_publication(connection, names.publication, source_id)
             slot = connection.execute(_SLOT, [names.slot]).fetchone()
             failover = found_failover(connection, lambda: self._connected(replicates=True), names.slot)
             found_tables = connection.execute(_TABLES, [SIGNAL_SCHEMA]).fetchall()
@@ -158,14 +161,12 @@ class PostgresUpstream:
                 )
                 for _, name, identity, has_key, deferrable_key, is_owned, ancestors, heirs in found_tables
             }
-            found = signals.found_signals(
-                connection, names.signal_table, publication, may_create_publication=may_create
-            )
+            found = signals.found_signals(connection, names.signal_table, published, may_create_publication=may_create)
             shapes = shapes_of(connection, tables)
         database = FoundDatabase(
             wal_level=wal_level,
             position=position,
-            publication=publication,
+            publication=published,
             slot=slot[0] if slot is not None else None,
             tables={name: table for name, table in all_tables.items() if name in tables},
             other_tables=tuple(name for name in all_tables if name not in tables),
@@ -207,6 +208,10 @@ class PostgresUpstream:
             found = connection.execute(_RELATIONS, [list(names)]).fetchall()
         return {name: FoundRelation(_KINDS[kind], may_read) for name, kind, may_read in found}
 
+    def kinds(self, _names: Sequence[str]) -> dict[str, FoundRelation]:
+        """Return nothing: a connector fails at no kind of table that a publication can have."""
+        return {}
+
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FoundColumn, ...]]:
         """Fetch the columns of tables, by `schema.name`; tables that do not exist are skipped."""
         with self._connected() as connection:
@@ -222,10 +227,18 @@ class PostgresUpstream:
         with self._connected() as connection:
             return lost_values(connection, lossy, _SEARCHED_WITHIN_S)
 
-    def members(self, publication: str) -> Mapping[str, str]:
+    def acting_keys(self, _names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return nothing: PostgreSQL logs what foreign keys do to rows, and Debezium sends it."""
+        return {}
+
+    def log_settings(self) -> dict[str, str]:
+        """Return nothing: no setting makes a log that PostgreSQL decodes lack changes; `inspect` fetches `wal_level`."""
+        return {}
+
+    def members(self, name: str) -> Mapping[str, str]:
         """Fetch a text for each table in a publication, by `schema.table`, that differs once the table leaves and comes back."""
         with self._connected() as connection:
-            return members_of(connection, publication)
+            return publication.members_of(connection, name)
 
     def write_sync_point(self, _table: str) -> LogPosition:
         """Write a transaction of nothing but a logical message to the log, and return its position. No table changes.
@@ -238,60 +251,35 @@ class PostgresUpstream:
             (position,) = _row(connection.execute(_MESSAGE, [LOG_PREFIX]))
         return LogPosition(WAL, (position,))
 
-    def create_publication(self, step: CreatePublication) -> None:
-        """Create a publication of exactly some tables, with a comment that marks it as the source's own.
+    def apply(self, step: DatabaseStep) -> None:
+        """Apply a step on a publication, a slot or a signal table.
 
-        If a publication of this name exists meanwhile, it stays as it is, and the next inspection finds whose it is.
+        Raises:
+            UpstreamError: The log has changes from before the publication, which PostgreSQL cannot decode.
         """
-        # ONLY, as in `change_publication`.
-        tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(_table(table)) for table in step.tables)
-        name = sql.Identifier(step.name)
-        with self._connected() as connection, suppress(errors.DuplicateObject), connection.transaction():
-            # Publish changes of a partition under the name of its table.
-            create = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
-            connection.execute(sql.SQL(create).format(name, tables))
-            mark = sql.Literal(own_mark(step.source_id))
-            connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, mark))
-
-    def change_publication(self, step: ChangePublication) -> None:
-        """Add tables that are not in a publication, and remove tables that are."""
-        name = sql.Identifier(step.name)
-        with self._connected() as connection:
-            # ONLY, because tables that inherit would come and go with their parent.
-            for table in step.added:
-                add = sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}").format(name, _table(table))
-                with suppress(errors.DuplicateObject):
-                    connection.execute(add)
-            for table in step.removed:
-                drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY {}").format(name, _table(table))
-                with suppress(errors.UndefinedObject, errors.UndefinedTable):
-                    connection.execute(drop)
-
-    def complete_publication(self, step: CompletePublication) -> None:
-        """Let a publication send all operations, and all rows and columns of some tables that it lists.
-
-        Dropping and adding a table removes its column list and row filter.
-        """
-        name = sql.Identifier(step.name)
-        publish = (
-            "ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)"
-        )
-        with self._connected() as connection, connection.transaction():
-            connection.execute(sql.SQL(publish).format(name))
-            for table in step.tables:
-                for verb in ("DROP", "ADD"):
-                    change = sql.SQL("ALTER PUBLICATION {} {} TABLE ONLY {}").format(name, sql.SQL(verb), _table(table))
-                    connection.execute(change)
-
-    def drop_publication(self, name: str) -> None:
-        """Drop a publication, if it exists."""
-        with self._connected() as connection:
-            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
-
-    def create_signal_table(self, name: str, publication: str | None) -> None:
-        """Create a signal table and its schema unless they exist, and put the table into a publication unless it is a member."""
-        with self._connected() as connection:
-            signals.create(connection, name, publication)
+        match step:
+            case CreatePublication() | ChangePublication() | CompletePublication() | DropPublication():
+                with self._connected() as connection:
+                    publication.change(connection, step)
+            case CreateSignalTable(name, published_in):
+                with self._connected() as connection:
+                    signals.create(connection, name, published_in)
+            case DropSignalTable(name):
+                with self._connected() as connection:
+                    signals.drop(connection, name)
+            case DropSlot(name):
+                self._drop_slot(name)
+            case CopySlot(name):
+                try:
+                    self._when_released(name, copying(name), None, replicates=True)
+                except UpstreamRefused as refusal:
+                    # The connector reads the slot as well as before, and a hint says what is missing.
+                    log.warning("replication slot %s is not copied to standbys: %s", name, refusal.detail)
+            case CheckLog(slot, publication_name, source):
+                if not self._can_read(slot, publication_name):
+                    raise publication_lost(publication_name, source)
+            case other:
+                assert_never(other)
 
     def record_seen(self, table: str, at_ms: int) -> int | None:
         """Keep a time with a signal table: see `signals.record_seen`."""
@@ -308,22 +296,13 @@ class PostgresUpstream:
         with self._connected() as connection:
             signals.send(connection, table, signal)
 
-    def drop_signal_table(self, name: str) -> None:
-        """Drop a signal table, if it exists, and its schema unless that has other tables or another owner."""
-        with self._connected() as connection:
-            signals.drop(connection, name)
-
-    def drop_slot(self, name: str) -> None:
+    def _drop_slot(self, name: str) -> None:
         """Drop a replication slot, if it exists. Waits for its reader, which releases it a moment after it was stopped."""
         self._when_released(
             name, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [name]
         )
 
-    def have_slot_copied(self, name: str) -> None:
-        """Have standbys copy a replication slot. Waits for its reader, as `drop_slot` does."""
-        self._when_released(name, copying(name), None, replicates=True)
-
-    def can_read(self, slot: str, publication: str) -> bool:
+    def _can_read(self, slot: str, name: str) -> bool:
         """Return whether PostgreSQL can decode all that it logged for a slot.
 
         It decodes a change with the publication as of that change, and fails where the publication did not exist.
@@ -331,7 +310,7 @@ class PostgresUpstream:
         options = "NULL, NULL, 'proto_version', '1', 'publication_names', %s"
         try:
             self._when_released(
-                slot, f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, {options})", [slot, publication]
+                slot, f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, {options})", [slot, name]
             )
         except UpstreamRefused as error:
             if isinstance(error.__cause__, errors.UndefinedObject):
@@ -378,10 +357,6 @@ class PostgresUpstream:
                 detail=f"{str(error).strip().splitlines()[0]}.",
                 hint=rights_hint(login.user),
             ) from error
-
-
-def _table(name: str) -> sql.Identifier:
-    return sql.Identifier(*name.split(".", 1))
 
 
 def _row(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -1,14 +1,21 @@
-"""Fetches a publication of PostgreSQL: its tables, what it publishes of them, and which source made it."""
+"""Fetches and changes a publication of PostgreSQL: its tables, what it publishes of them, and which source made it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, assert_never
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 
 from lakehold.upstream.found.found import FoundPublication
+from lakehold.upstream.plan.capture_steps import (
+    ChangePublication,
+    CompletePublication,
+    CreatePublication,
+    DropPublication,
+)
 
 _MARK = "lakehold source "
 
@@ -85,3 +92,72 @@ def members_of(connection: psycopg.Connection[tuple[Any, ...]], publication: str
     by_schema = _BY_SCHEMA if connection.info.server_version >= _KNOWS_SCHEMAS else _BY_NO_SCHEMA
     members = sql.SQL(_MEMBERS).format(sql.SQL(by_schema))
     return {name: membership for name, membership in connection.execute(members, [publication])}
+
+
+def change(
+    connection: psycopg.Connection[tuple[Any, ...]],
+    step: CreatePublication | ChangePublication | CompletePublication | DropPublication,
+) -> None:
+    """Apply a step on a publication, by a connection that commits each statement by itself."""
+    match step:
+        case CreatePublication():
+            _create(connection, step)
+        case ChangePublication():
+            _change_tables(connection, step)
+        case CompletePublication():
+            _complete(connection, step)
+        case DropPublication(name):
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+        case other:
+            assert_never(other)
+
+
+def _create(connection: psycopg.Connection[tuple[Any, ...]], step: CreatePublication) -> None:
+    """Create a publication of exactly some tables, with a comment that marks it as the source's own.
+
+    If a publication of this name exists meanwhile, it stays as it is, and the next inspection finds whose it is.
+    """
+    # ONLY, as in `_change_tables`.
+    tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(_table(table)) for table in step.tables)
+    name = sql.Identifier(step.name)
+    with suppress(errors.DuplicateObject), connection.transaction():
+        # Publish changes of a partition under the name of its table.
+        create = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
+        connection.execute(sql.SQL(create).format(name, tables))
+        mark = sql.Literal(own_mark(step.source_id))
+        connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, mark))
+
+
+def _change_tables(connection: psycopg.Connection[tuple[Any, ...]], step: ChangePublication) -> None:
+    """Add tables that are not in a publication, and remove tables that are."""
+    name = sql.Identifier(step.name)
+    # ONLY, because tables that inherit would come and go with their parent.
+    for table in step.added:
+        add = sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}").format(name, _table(table))
+        with suppress(errors.DuplicateObject):
+            connection.execute(add)
+    for table in step.removed:
+        drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY {}").format(name, _table(table))
+        with suppress(errors.UndefinedObject, errors.UndefinedTable):
+            connection.execute(drop)
+
+
+def _complete(connection: psycopg.Connection[tuple[Any, ...]], step: CompletePublication) -> None:
+    """Let a publication send all operations, and all rows and columns of some tables that it lists.
+
+    Dropping and adding a table removes its column list and row filter.
+    """
+    name = sql.Identifier(step.name)
+    publish = (
+        "ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)"
+    )
+    with connection.transaction():
+        connection.execute(sql.SQL(publish).format(name))
+        for table in step.tables:
+            for verb in ("DROP", "ADD"):
+                change = sql.SQL("ALTER PUBLICATION {} {} TABLE ONLY {}").format(name, sql.SQL(verb), _table(table))
+                connection.execute(change)
+
+
+def _table(name: str) -> sql.Identifier:
+    return sql.Identifier(*name.split(".", 1))
