@@ -158,3 +158,17 @@ def test_a_statement_that_debezium_cannot_read_and_that_defines_no_table_changes
     shop.follow("shop.orders", "shop.customers")
     assert shop.connector.events("shop.orders")["r"] == sent["r"], "no snapshot was needed"
     assert _notices(shop) == ""
+
+
+def test_a_table_that_debezium_does_not_know_takes_the_place_of_a_captured_one(shop: Shop) -> None:
+    shop.server.execute(
+        "CREATE TABLE shop.stage (id INT PRIMARY KEY, n INT, m INT, paid DECIMAL(10, 2))",
+        "CREATE OR REPLACE TABLE shop.stage (id INT PRIMARY KEY, m INT, n INT, paid DECIMAL(10, 2))",
+        "INSERT INTO shop.stage SELECT id, 100, n, paid FROM shop.orders",
+        "RENAME TABLE shop.orders TO shop.orders_old, shop.stage TO shop.orders",
+    )
+    shop.follow("shop.orders", "shop.customers")
+    shop.server.execute("UPDATE shop.orders SET n = 5 WHERE id = 1")
+    shop.follow("shop.orders", "shop.customers")
+    found = shop.lake.sql(f"SELECT m FROM {shop.lake.settings.catalog_name}.shop.orders").rows
+    assert [*found] == [(100,)] * 3

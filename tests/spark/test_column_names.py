@@ -84,6 +84,23 @@ def test_column_names_that_a_table_cannot_have_stop_it_and_no_neighbour(lake: La
     assert feed.rows("plain") == [(1, "a"), (2, "b")]
 
 
+def test_a_column_that_is_renamed_in_case_only_continues_after_the_hint(lake: Lake, tmp_path: Path) -> None:
+    feed = Feed(lake, tmp_path / "feed")
+    for topic in ("same", "other"):
+        feed.table(topic)
+        feed.write(topic, {"Note": TEXT}, {"id": 1, "Note": "a"})
+    assert feed.stopped() == {}
+    for topic in ("same", "other"):
+        feed.write(topic, {"note": TEXT}, {"id": 2, "note": "b"})
+    errors = feed.stopped()
+    assert {name: error.code for name, error in errors.items()} == {"s.same": "column-case", "s.other": "column-case"}
+    same, _, other = errors["s.same"].hint.partition(". If it is another one: ")
+    lake.sql(same.removeprefix("If it is the same column: "))
+    lake.sql(other.removesuffix(". Then ingest again.").replace("s.same", "s.other"))
+    assert feed.stopped() == {}
+    assert (feed.rows("same"), feed.rows("other")) == ([(1, "a"), (2, "b")], [(1, None), (2, "b")])
+
+
 def test_a_table_that_its_owner_partitioned_by_a_column_goes_on(lake: Lake, tmp_path: Path) -> None:
     feed = Feed(lake, tmp_path / "feed")
     feed.table("t")

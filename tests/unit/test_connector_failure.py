@@ -69,6 +69,31 @@ def test_a_row_with_columns_that_debezium_does_not_know_is_reported_with_the_way
     assert with_way_out(reason, "shop").endswith("If the next ingest does not repair it: ALTER SOURCE shop RESNAPSHOT")
 
 
+@pytest.mark.parametrize(
+    ("reason", "subject"),
+    [
+        (
+            "RestClientException: Schema being registered is incompatible with an earlier schema for subject "
+            '"shop.public.orders-value"'
+            ", details: [{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE'}]; error code: 409",
+            "shop.public.orders-value",
+        ),
+        (
+            "RuleViolationException: Incompatible artifact: shop.public.orders-value [AVRO], num of incompatible diffs: {2}",
+            "shop.public.orders-value",
+        ),
+        (
+            "RestClientException: Schema being registered is incompatible with an earlier schema; error code: 409",
+            "<subject>",
+        ),
+    ],
+)
+def test_a_schema_that_the_registry_refuses_is_reported_with_the_way_out(reason: str, subject: str) -> None:
+    text = with_way_out(reason, "shop")
+    assert text.startswith(f"{reason}. ")
+    assert f'PUT /config/{subject} with {{"compatibility": "NONE"}}' in text
+
+
 def test_another_failure_is_reported_with_its_cause_only() -> None:
     crashed = "SQLException: Table './shop/old' is marked as crashed and should be repaired"
     assert with_way_out(crashed, "shop") == crashed

@@ -232,6 +232,47 @@ def test_a_table_is_known_again_with_its_next_definition() -> None:
     assert history.altered == {"shop.t": FoundAlteration(2, 2)}
 
 
+def _renamed(at: int, *pairs: tuple[str, str]) -> dict[str, Any]:
+    """Return the record of a RENAME TABLE."""
+    record = _record(at, f"RENAME TABLE {', '.join(f'{old} TO {new}' for old, new in pairs)}", None)
+    changes = [
+        {"type": "ALTER", "id": f'"shop"."{new}"', "previousId": f'"shop"."{old}"', "table": {"columns": _T}}
+        for old, new in pairs
+    ]
+    return {**record, "tableChanges": changes}
+
+
+_UNREADABLE = {
+    "replaced": "CREATE OR REPLACE TABLE stage (id INT, word VARCHAR(20), n INT)",
+    "not read": "ALTER TABLE stage ADD c INT, ADD UNIQUE IF NOT EXISTS u (n)",
+}
+
+
+@pytest.mark.parametrize("text", _UNREADABLE.values(), ids=_UNREADABLE)
+@pytest.mark.parametrize("is_split", [False, True], ids=["one record", "a record each"])
+def test_a_table_that_debezium_does_not_know_is_not_known_under_its_next_name(text: str, is_split: bool) -> None:
+    history = _history()
+    created = _record(3, "CREATE TABLE stage (…)", _T)
+    created["tableChanges"][0] |= {"type": "CREATE", "id": '"shop"."stage"'}
+    history.take(2, created)
+    history.take(3, _record(4, text, None))
+    pairs = (("t", "t_old"), ("stage", "t"))
+    for number, renamed in enumerate([(pair,) for pair in pairs] if is_split else [pairs], 4):
+        history.take(number, _renamed(number + 1, *renamed))
+    unread = {name for name, altered in history.altered.items() if altered.unread_at >= 0}
+    assert unread == {"shop.t"}
+    assert history.altered["shop.t"].unread_at >= 4, "a snapshot of t from before does not help"
+    history.take(6, _renamed(8, ("t", "aside"), ("t_old", "t")))
+    assert {name for name, altered in history.altered.items() if altered.unread_at >= 0} == {"shop.aside"}
+
+
+def test_a_table_without_a_definition_keeps_that_under_its_next_name() -> None:
+    history = _history()
+    history.take(2, _record(5, "CREATE TABLE `stage` (PERIOD FOR p (a, b))", None, snapshot="INITIAL"))
+    history.take(3, _renamed(6, ("t", "t_old"), ("stage", "t")))
+    assert history.undefined == {"shop.t"}
+
+
 def test_a_table_whose_definition_debezium_cannot_read_is_undefined_until_somebody_alters_it() -> None:
     history = _history()
     history.take(2, _record(5, "DROP TABLE IF EXISTS `shop`.`t`", None, snapshot="INITIAL"))

@@ -36,6 +36,13 @@ def test_an_added_column_that_is_never_sent_is_skipped() -> None:
     assert world.config["column.exclude.list"] == r"(?-i:public\.a\.to\.day)"
 
 
+def test_a_registry_that_may_refuse_schemas_is_named() -> None:
+    world, goal = World(frozenset({"public.a"})), target({"a": "public.a"})
+    for level, named in (("FULL_TRANSITIVE", 1), ("NONE", 0), ("", 0)):
+        found = plan(goal, replace(world.inspect(goal), registry_level=level)).hints
+        assert len([hint for hint in found if "has the compatibility level FULL_TRANSITIVE" in hint]) == named
+
+
 def test_the_connector_reads_invisible_columns_by_their_names() -> None:
     seen, hidden = (FoundColumn(name, "int(11)", FoundType("int", "int(11)")) for name in ("seen", "hidden"))
     world = World(frozenset({"shop.t"}), is_mariadb=True, columns={"shop.t": (seen, hidden)})

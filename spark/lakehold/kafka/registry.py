@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TypeVar
 
@@ -70,6 +71,12 @@ class Registry:
         """Fetch the schemas with these ids, in order of id, without those that the registry lacks."""
         texts = {i: self.schema_text(i) for i in sorted(ids)}
         return {i: text for i, text in texts.items() if text is not None}
+
+    def compatibility(self) -> str:
+        """Fetch the level at which the registry compares a new schema with earlier ones; empty: it does not say."""
+        with suppress(UpstreamUnavailable):
+            return self._if_known(self._client.get_compatibility) or ""
+        return ""
 
     def _if_known(self, request: Callable[[], _T]) -> _T | None:
         """Call the registry; None if the requested object does not exist."""

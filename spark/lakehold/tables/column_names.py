@@ -122,7 +122,10 @@ def _faults(columns: Iterable[ColumnType], table: str) -> Iterator[NameFault]:
 
 def _way_out(table: Table, fault: NameFault) -> str:
     if table.upstream is not None:
-        hint = "Rename one upstream, drop the table and create it again: its topic goes with it."
+        hint = (
+            "Rename one upstream, unless the database has only one of them by now. Drop the table and create it again: its topic "
+            "goes with it."
+        )
     else:
         hint = (
             "Rename one upstream, or leave it out with Debezium's column.exclude.list; drop the table, have the connector write "

@@ -20,7 +20,6 @@ from lakehold.iceberg.data_tables import DataTables
 from lakehold.ingest.envelope.upstream_columns import InitialValues, UpstreamColumns
 from lakehold.ingest.write.repeats import RepeatedSnapshot, Snapshots
 from lakehold.kafka.client import KafkaClient, shared_client
-from lakehold.kafka.registry import registry_of
 from lakehold.model.log_positions import LogPosition
 from lakehold.tables.stored_key import is_keyless
 from lakehold.times import next_timestamp, now_ms
@@ -268,6 +267,7 @@ class Capturing:
             shapes=journal.shapes,
             log_settings=systems.database.log_settings(),
             undefined=frozenset(journal.schema_history.undefined),
+            registry_level=self._registry_level(target) if connector is None else "",
         )
         if not is_on_other_timeline(found):
             self._applied_positions[wanted.source_id] = wanted.applied_position
@@ -320,17 +320,17 @@ class Capturing:
             self._writes_transactions[url] = systems.connect.writes_transactions(connector_class)
         return self._writes_transactions.get(url, True)
 
+    def _registry_level(self, target: Target) -> str:
+        registry = target.connections.open_registry(self._timeout_s)
+        return registry.compatibility() if registry is not None else ""
+
     def _journal(self, target: Target, kafka: KafkaClient) -> Journal:
         """Return the journal of a connector; the process keeps it, so that each refresh reads only new messages."""
         connections = target.connections
         side = SideTopics(target.wanted.capture.topic_prefix)
         key = (connections.kafka.brokers, side.prefix)
         if key not in self._journals:
-            registry = (
-                registry_of(connections.registry, timeout_s=self._timeout_s)
-                if connections.registry is not None
-                else None
-            )
+            registry = connections.open_registry(self._timeout_s)
             self._journals[key] = Journal(kafka, side, registry.schema_text if registry is not None else None)
         return self._journals[key]
 

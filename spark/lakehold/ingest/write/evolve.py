@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -26,7 +27,7 @@ from lakehold.model.summary_keys import OBJECT_ID, SOURCE_PROPERTY
 from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
-from lakehold.tables.column_names import require_names
+from lakehold.tables.column_names import folded, require_names
 from lakehold.tables.column_types import ColumnType, spark_text
 from lakehold.tables.evolution import Evolution, altered, create_statement
 from lakehold.tables.file_layout import LayoutUnfit, file_layout
@@ -133,14 +134,16 @@ def evolution(  # noqa: PLR0913 - a table, its state, and what comes
         TableStopped: A column's type changed to one that Iceberg cannot promote to, or its name conflicts with another one.
     """
     names = {f.name for f in schema.fields}
-    new_names = {old: new for old, new in (renamed or {}).items() if old in names and new not in names}
-    statements = [alter_table(name, f"RENAME COLUMN {quoted(old)} TO {quoted(new)}") for old, new in new_names.items()]
+    between = {_between(column.name): column.name for column in incoming if _between(column.name) in names}
+    new_names = {old: new for old, new in {**(renamed or {}), **between}.items() if old in names and new not in names}
+    statements = [each for old, new in new_names.items() for each in _renaming(name, old, new)]
     fields = {new_names.get(f.name, f.name): f for f in schema.fields}
     present = {column: f.field_type for column, f in fields.items()}
     initial = {column: f.initial_default for column, f in fields.items()}
     added, types = [], dict(present)
     for column in incoming:
         if column.name not in present:
+            _require_one_case(table, column.name, present.keys() - {c.name for c in incoming})
             types[column.name], initial[column.name] = column.type, column.initial
             if column.initial is not None:
                 added.append(column)
@@ -156,6 +159,36 @@ def evolution(  # noqa: PLR0913 - a table, its state, and what comes
     columns = tuple(ColumnType(n, t, initial=initial[n]) for n, t in types.items())
     require_names(table, columns, {name for name in partitions if name not in present})
     return Evolution(tuple(statements), columns, added=tuple(added))
+
+
+def _between(column: str) -> str:
+    """Return the name that a column has while it is renamed in case only; after a crash the next batch finds it there."""
+    return f"_lh_renamed_{column}"
+
+
+def _renaming(table: str, old: str, new: str) -> list[str]:
+    """Write the statements that rename a column: two if the names differ in case only, which Spark takes for one name."""
+    path = [old, _between(new), new] if folded(old) == folded(new) else [old, new]
+    return [alter_table(table, f"RENAME COLUMN {quoted(one)} TO {quoted(other)}") for one, other in pairwise(path)]
+
+
+def _require_one_case(table: Table, column: str, only_stored: Collection[str]) -> None:
+    """Refuse a new column that differs in case only from one that messages do not have any more: it may be the same column."""
+    stored = next((name for name in only_stored if folded(name) == folded(column)), None)
+    if stored is None:
+        return
+    name, renaming = full_name_text(table.full_name), "RENAME COLUMN {} TO {}"
+    steps = [
+        renaming.format(object_text(one), object_text(other)) for one, other in pairwise((stored, "between", column))
+    ]
+    raise TableStopped(
+        f'column "{stored}" of table "{table.full_name}" is called "{column}" in the messages',
+        table=table.full_name,
+        code="column-case",
+        detail="The names differ in case only, and Spark takes them for one. Nothing of this batch was written to the table.",
+        hint=f"If it is the same column: {'; '.join(f'ALTER TABLE {name} {step}' for step in steps)}. If it is another one: "
+        f"ALTER TABLE {name} DROP COLUMN {object_text(stored)}. Then ingest again.",
+    )
 
 
 def history_properties(

@@ -11,6 +11,10 @@ _LOG_IS_GONE = re.compile(r"\bpurged\b|could not find first log file|no longer a
 """Texts of Debezium, and of servers of MySQL and MariaDB, about a purged binary log. The servers write them in English always."""
 _OTHER_COLUMNS = re.compile(r"internal schema size|whose schema isn't known to this connector")
 """Texts of Debezium about a row that has other columns than Debezium knows."""
+_REFUSED_SCHEMA = re.compile(
+    r'incompatible with an earlier schema(?: for subject "(?P<confluent>[^"]+)")?|\bIncompatible artifact: (?P<apicurio>\S+)'
+)
+"""Texts of Confluent's registry and of Apicurio about a schema that their compatibility level refuses."""
 _HEAD = "Caused by: "
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ |Suppressed: )|\s*\[CIRCULAR REFERENCE")
 _THROWN = re.compile(r"(?:[a-z_]\w*\.)+(?:\w+\$)*(?P<name>[A-Z]\w*(?:Exception|Error))(?:: ?(?P<message>.*))?")
@@ -37,6 +41,14 @@ def with_way_out(reason: str, source: str) -> str:
     """Add to the reason of a connector's failure what a person must do, where no restart helps."""
     if _OTHER_COLUMNS.search(reason) is not None:
         return f"{reason}. If the next ingest does not repair it: ALTER SOURCE {object_text(source)} RESNAPSHOT"
+    refused = _REFUSED_SCHEMA.search(reason)
+    if refused is not None:
+        subject = refused["confluent"] or refused["apicurio"] or "<subject>"
+        return (
+            f"{reason}. The registry refuses the schema that an altered table has now. lakehold reads each message by the schema "
+            f'that it was written with, so the registry may accept any: PUT /config/{subject} with {{"compatibility": "NONE"}}. '
+            "The next ingest then continues"
+        )
     if _LOG_IS_GONE.search(reason) is None:
         return reason
     return f"{reason}. Changes that it had not read are in no binary log any more: ALTER SOURCE {object_text(source)} RESNAPSHOT"

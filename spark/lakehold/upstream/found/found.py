@@ -273,6 +273,7 @@ class Found:
             `database.shapes` are those of now.
         log_settings: Settings of MySQL and MariaDB that say what the log has of a change, by name; a server need not have each.
         undefined: Tables of MySQL and MariaDB whose definition Debezium could not read, `database.table` in lower case.
+        registry_level: The compatibility level of the schema registry, inspected before a connector is created; empty: unknown.
     """
 
     connector: FoundConnector | None = None
@@ -299,3 +300,4 @@ class Found:
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     log_settings: Mapping[str, str] = field(default_factory=dict)
     undefined: frozenset[str] = frozenset()
+    registry_level: str = ""

@@ -10,7 +10,7 @@ table. The connector skips it, and may then have other columns of the table than
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +64,8 @@ class SchemaHistory:
             self.undefined |= statement.names if statement.verb == "CREATE" and not before else set()
         elif statement is not None and self._is_new(position, record):
             # Somebody may have changed what Debezium could not read.
-            self.undefined -= statement.names
+            undefined, self.undefined = {*self.undefined}, self.undefined - statement.names
+            self._move(offset, record, undefined)
             self._take_statement(offset, statement, before)
         for name, columns in self._columns.items():
             self._seen.setdefault(name, set()).update(column.lower() for column in columns)
@@ -74,6 +75,22 @@ class SchemaHistory:
         self.undefined.discard(name)
         if name in self.altered:
             self.altered[name] = replace(self.altered[name], unread_at=-1)
+
+    def _move(self, offset: int, record: Mapping[str, Any], undefined: Set[str]) -> None:
+        """Let a table that Debezium does not know keep that under its new name; its earlier name may be another table's now.
+
+        A table that somebody filled under another name takes the place of a captured one at its RENAME TABLE.
+        """
+        changes = record.get("tableChanges") or ()
+        moved = {_name(change["id"]): _name(change["previousId"]) for change in changes if change.get("previousId")}
+        moved = {name: earlier for name, earlier in moved.items() if name != earlier}
+        unread = {name for name, altered in self.altered.items() if altered.unread_at >= 0}
+        for name in {*moved, *moved.values()}:
+            if moved.get(name) in unread:
+                self.altered[name] = replace(self.altered.get(name, FoundAlteration(offset)), unread_at=offset)
+            elif name in unread:
+                self.altered[name] = replace(self.altered[name], unread_at=-1)
+        self.undefined |= {name for name, earlier in moved.items() if earlier in undefined}
 
     def _is_new(self, position: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
         """Return whether a statement was not read before; a connector that was killed writes its record again."""

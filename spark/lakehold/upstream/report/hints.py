@@ -129,6 +129,12 @@ def _of_connector(wanted: Wanted, found: Found) -> Iterator[str]:
             "the workers of Kafka Connect do not write in Kafka transactions: with their setting exactly.once.source.support"
             " = enabled what a connector sends arrives complete and once, even if it is killed"
         )
+    if found.registry_level not in ("", "NONE"):
+        yield (
+            f"the schema registry has the compatibility level {found.registry_level}: it may refuse the schema of a table that is"
+            " altered, and the connector then fails with all its tables. lakehold needs no level: PUT /config with"
+            ' {"compatibility": "NONE"}'
+        )
     if wanted.capture.database is ConnectionType.POSTGRES and _loses_changes(found.connector_version):
         yield (
             f"the workers of Kafka Connect have Debezium {found.connector_version} for PostgreSQL: a connector that is started"

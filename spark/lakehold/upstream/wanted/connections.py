@@ -9,6 +9,7 @@ from typing import Any
 from lakehold.definitions import Capture, Connection, ConnectionType, Source
 from lakehold.errors import DefinitionError
 from lakehold.kafka.connection_options import KafkaOptions, kafka_options
+from lakehold.kafka.registry import Registry, registry_of
 from lakehold.model.lake_definitions import Definitions
 from lakehold.secrets import resolve
 from lakehold.upstream.wanted.connector_config import Login, apicurio_avro, confluent_avro, json
@@ -60,6 +61,10 @@ class UpstreamConnections:
     kafka: KafkaOptions
     registry: Mapping[str, str] | None
     converter: Mapping[str, str]
+
+    def open_registry(self, timeout_s: float) -> Registry | None:
+        """Return a client of the registry; None for JSON."""
+        return registry_of(self.registry, timeout_s=timeout_s) if self.registry is not None else None
 
 
 def connections_of(source: Source, capture: Capture, defined: Definitions) -> UpstreamConnections:
