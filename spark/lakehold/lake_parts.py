@@ -83,8 +83,10 @@ class LakeParts:
     def close(self) -> None:
         """Close the catalog, stop the threads that read files, and wait for deletions: then nothing touches the lake's files."""
         wait_for_deletions()
-        for threads in {"_workers", "lanes"} & self.__dict__.keys():
-            getattr(self, threads).shutdown()
+        if "_workers" in self.__dict__:
+            self._workers.shutdown()
+        if "lanes" in self.__dict__:
+            self.lanes.close()
         self.catalog.close()
 
     @cached_property
@@ -326,12 +328,9 @@ class LakeParts:
     @cached_property
     def lanes(self) -> Lanes:
         """Make the threads that write several tables at once."""
-        return self._lanes_beside(self._spark)
-
-    def _lanes_beside(self, spark: Callable[[], SparkSession]) -> Lanes:
         from lakehold.ingest.side_by_side import Lanes
 
-        return Lanes(spark, self.another_session, self.settings.tables_at_once)
+        return Lanes(self._spark, self.another_session, self.settings.tables_at_once)
 
     @cached_property
     def verifying(self) -> Verifying:
@@ -390,11 +389,7 @@ class LakeParts:
     @contextmanager
     def ingesting_beside(self) -> Iterator[Opening]:
         """Open sources in sessions of their own until the context ends, for a thread that ingests beside others."""
-        from lakehold.ingest.side_by_side import OwnSession
+        from lakehold.ingest.side_by_side import Lanes
 
-        with closing(OwnSession(self._spark, self.another_session)) as own:
-            lanes = self._lanes_beside(own.get)
-            try:
-                yield replace(self.ingesting, lanes=lanes)
-            finally:
-                lanes.shutdown()
+        with closing(Lanes(self._spark, self.another_session, self.settings.tables_at_once)) as lanes:
+            yield replace(self.ingesting, lanes=lanes)

@@ -209,16 +209,18 @@ def kept_alive(session: SparkSession, settings: Settings, closed: threading.Even
 def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
     """Send requests while the session is idle, or the server forgets it: a quiet source may be followed for days."""
     while not closed.wait(_KEEP_ALIVE_EVERY_S):
-        try:
-            session.conf.get("spark.sql.session.timeZone")
-        except (
-            PySparkException,
-            UpstreamUnavailable,
-            ValueError,
-        ) as error:  # the last one once the connection is closed
-            if is_lost(session):
-                return
-            log.info("the session could not be kept alive: %s", error)
+        if not answers(session) and is_lost(session):
+            return
+
+
+def answers(session: SparkSession) -> bool:
+    """Return whether the session's server answers; if it does not know the session, `is_lost` is true afterwards."""
+    try:
+        session.conf.get("spark.sql.session.timeZone")
+    except (PySparkException, UpstreamUnavailable, ValueError) as error:  # the last one once the connection is closed
+        log.info("the session does not answer: %s", error)
+        return False
+    return True
 
 
 @contextmanager

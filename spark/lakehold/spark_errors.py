@@ -37,6 +37,11 @@ _NO_ANSWER = re.compile(
 """What Py4J says when the Java process ends during a call: there is no error of Java's."""
 _OVER_CONNECT = ("pyspark.errors.exceptions.connect", "grpc")
 _OF_GRPC = re.compile(r'<_\w+ of RPC that terminated with:.*?details = "(?P<details>.+?)"$', re.S | re.M)
+_CONFLICT = re.compile(
+    r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
+    r"|metadata location \S+ has changed|metadata refresh is required|requirement failed|missing required files",
+    re.IGNORECASE,
+)
 _CALL_FAILED = "An error occurred while calling"
 
 
@@ -55,6 +60,11 @@ def readable() -> Iterator[None]:
 def is_sparks(error: Exception) -> bool:
     """Return whether Spark raised the error, in a classic session or over Spark Connect, or its Java process has ended."""
     return type(error).__module__.partition(".")[0] in _SPARKS_MODULES or _is_of_java(error)
+
+
+def is_conflict(message: str) -> bool:
+    """Return whether Iceberg refused a commit because another writer committed first; nothing was changed then."""
+    return _CONFLICT.search(message) is not None
 
 
 def is_of_values(error: Exception) -> bool:

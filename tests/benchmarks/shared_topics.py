@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -141,7 +141,7 @@ class _Topic:
         decoder = TopicDecoder(self._written, registry, lambda: lake.spark, lake.settings.max_record_bytes)
         nothing_here = Limits(max_records=0, max_bytes=0)
         nothing: Any = None
-        lanes = Lanes(lambda: lake.spark, nothing, 1)
+        lanes = Lanes(lambda: lake.spark, nullcontext, 1)
         reads = SharedReads(reader, decoder, lambda: [ReaderState(source, MAIN_READER) for source in tables])
         for source, own_tables in tables.items():
             reads.join(source, own_tables, None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.maintenance.procedures import is_conflict, is_file_gone
+from lakehold.maintenance.procedures import is_file_gone
+from lakehold.spark_errors import is_conflict
 
 
 @pytest.mark.parametrize(
@@ -12,6 +13,7 @@ from lakehold.maintenance.procedures import is_conflict, is_file_gone
     [
         "cannot commit shop.t: metadata location file:/a/0-a.metadata.json has changed from file:/a/1-b.metadata.json",
         "org.apache.iceberg.exceptions.CommitFailedException: Requirement failed: branch main has changed: expected id 1 != 2",
+        "org.apache.iceberg.exceptions.CommitFailedException: Table metadata refresh is required",
         "missing required files to delete: file:/a/b.parquet",
         "Found new conflicting files that can contain records matching true",
     ],

@@ -1,8 +1,8 @@
 """Lanes: the topics of a batch are decoded and written in parallel, in lanes that share nothing but the lake.
 
 A lane is a thread with a Spark session of its own. A session has one configuration and one set of views, which a statement
-uses for its commit, so that threads cannot share one. Lane 0 is the caller's thread with the lake's session. The lane that
-decodes a topic also writes it.
+uses for its commit, so that threads cannot share one. Lane 0 is the caller's thread. Its session is not the lake's either:
+other threads read there, and would see what a statement has staged. The lane that decodes a topic also writes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from lakehold.session import is_lost
+from lakehold.session import answers, is_lost
 
 Result = TypeVar("Result")
 
 
 class OwnSession:
-    """A session beside the lake's, for one thread: opened at its first use.
+    """A session beside the lake's: opened at its first use.
 
     Args:
         spark: Returns the lake's session.
@@ -38,14 +38,19 @@ class OwnSession:
         self._beside: SparkSession | None = None
         self._own: SparkSession | None = None
         self._opened = ExitStack()
+        self._opening = threading.Lock()
 
     def get(self) -> SparkSession:
         """Return the session."""
         # A lake whose server restarted has another session: those beside the former one are lost as well.
         main = self._spark()
-        if self._own is None or self._beside is not main or is_lost(self._own):
-            self._own, self._beside = self._opened.enter_context(self._another(main)), main
-        return self._own
+        with self._opening:
+            # Only a session that is used learns that its server restarted.
+            if self._own is not None and is_lost(self._own) and not answers(main):
+                main = self._spark()
+            if self._own is None or self._beside is not main or is_lost(self._own):
+                self._own, self._beside = self._opened.enter_context(self._another(main)), main
+            return self._own
 
     def close(self) -> None:
         """Close the session if it was opened."""
@@ -69,16 +74,17 @@ class Lanes:
     ) -> None:
         self._spark = spark
         self._another = another
+        self._first = OwnSession(spark, another)
         self._threads = [
             ThreadPoolExecutor(1, thread_name_prefix=f"lakehold-lane-{number}") for number in range(1, at_once)
         ]
         self._own = threading.local()
-        self._sessions: list[OwnSession] = []
+        self._sessions = [self._first]
 
     def spark(self) -> SparkSession:
         """Return the session of this thread's lane."""
-        own: OwnSession | None = getattr(self._own, "session", None)
-        return own.get() if own is not None else self._spark()
+        own: OwnSession = getattr(self._own, "session", self._first)
+        return own.get()
 
     def of(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Choose a lane for each topic, the largest first, so that all lanes have about as much to do.
@@ -119,7 +125,7 @@ class Lanes:
         """Run the same work in every lane at once, and return the results; errors as in `run`."""
         return self.run([(lane, work) for lane in range(len(self._threads) + 1)])
 
-    def shutdown(self) -> None:
+    def close(self) -> None:
         """End the threads and their sessions."""
         for thread in self._threads:
             thread.shutdown()

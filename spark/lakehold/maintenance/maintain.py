@@ -19,10 +19,11 @@ from lakehold.failpoints import failpoint
 from lakehold.iceberg.attempts import missing, unreadable
 from lakehold.iceberg.deletion import Refusal, delete, deletion_refused
 from lakehold.maintenance.maintenance_plan import TablePlan
-from lakehold.maintenance.procedures import Expired, Procedures, is_conflict, is_file_gone
+from lakehold.maintenance.procedures import Expired, Procedures, is_file_gone
 from lakehold.maintenance.record_expiry import KEPT_MS, Records
 from lakehold.maintenance.survey import MaintenanceScope, Survey
 from lakehold.progress import Progress
+from lakehold.spark_errors import is_conflict
 from lakehold.state.holds import Hold
 
 log = logging.getLogger(__name__)

@@ -19,21 +19,11 @@ ORPHANS_SEARCHED_PROPERTY = "lakehold.orphans-searched-ms"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_CONFLICT = re.compile(
-    r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
-    r"|metadata location \S+ has changed|requirement failed|missing required files",
-    re.IGNORECASE,
-)
 _GONE = re.compile(
     r"failed to open (input stream for )?file|failed to get status for file|NotFoundException"
     r"|file does not exist|cannot read manifest list file",
     re.IGNORECASE,
 )
-
-
-def is_conflict(message: str) -> bool:
-    """Return whether a procedure failed because another writer committed first; nothing was changed then."""
-    return _CONFLICT.search(message) is not None
 
 
 def is_file_gone(message: str) -> bool:

@@ -43,7 +43,7 @@ from lakehold.subscribe.statement import HistoryEnvelope
 from lakehold.table_layout import Layout
 from lakehold.tables import vectorized
 from lakehold.tables.column_types import ColumnType
-from lakehold.tables.evolution import Evolution, altered, apply_evolution, create_statements
+from lakehold.tables.evolution import Evolution, altered, create_statements
 from lakehold.tables.stored_key import KEY, key_text, stored_columns
 from lakehold.tables.unify import TypeConflict, unify
 
@@ -98,23 +98,28 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         Raises:
             DefinitionError: A table cannot have the columns, or a column cannot change to its new type.
         """
-        state = self._writing.tables.table_state(self.full_name)
-        self.check(columns, state.schema.column_names if state is not None else ())
-        with unfit_refused(self.full_name):
+
+        def plan(state: TableState | None) -> Evolution:
+            self.check(columns, state.schema.column_names if state is not None else ())
             try:
                 if state is not None:
-                    self._evolve(stored_columns(state), types_of(as_stored(_with_ranges(columns), state.schema)))
-                    return
-                wanted = types_of(_with_ranges(columns))
+                    return self._followed(
+                        stored_columns(state), types_of(as_stored(_with_ranges(columns), state.schema))
+                    )
+                return self._creation(types_of(_with_ranges(columns)))
             except (TypeError, TypeConflict) as error:
                 raise ColumnsUnfit(str(error)) from None
+
+        with unfit_refused(self.full_name):
+            self._evolve(plan)
+
+    def _creation(self, wanted: Sequence[ColumnType]) -> Evolution:
         key, named = spelt(self._envelope.key, wanted), {column.name: column for column in wanted}
         columns_in_order = tuple([*(named.pop(name) for name in key), *named.values()])
         properties = {SUBSCRIPTION_PROPERTY: self._object_id, KEY: key_text(key)}
         layout = Layout(self._writing.buckets)
         statements = create_statements(self._name, key, columns_in_order, layout, properties)
-        made = Evolution(statements, columns_in_order, is_new=True)
-        apply_evolution(self._writing.spark(), self._writing.tables, self.full_name, made)
+        return Evolution(statements, columns_in_order, is_new=True)
 
     def check(self, columns: pa.Schema, stored: Iterable[str] = ()) -> None:
         """Check that what is read has the columns of the envelope, and none that ranges add.
@@ -161,7 +166,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
             properties[RESTARTED_PROPERTY] = str(restarted)
         return self._run_together(changes.statements(merge.chunks), properties, merge.becomes, changes, confirm)
 
-    def _evolve(self, stored: Iterable[ColumnType], wanted: Iterable[ColumnType]) -> None:
+    def _followed(self, stored: Iterable[ColumnType], wanted: Sequence[ColumnType]) -> Evolution:
         """Add columns, and widen types. PyIceberg, which does so for other outputs, cannot write tables of format 3."""
         types = {column.name: column.type for column in stored}
         statements: list[str] = []
@@ -172,8 +177,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
                 statements += altered(self._name, quoted(column.name), old, new)
             else:
                 statements.append(alter_table(self._name, f"ADD COLUMN {quoted(column.name)} {column.spark_type}"))
-        for statement in statements:
-            self._writing.spark().sql(statement)
+        return Evolution(tuple(statements), tuple(wanted))
 
     def _changes(self, state: TableState, merge: Merge) -> HistoryChanges:
         spark, columns = self._writing.spark(), stored_columns(state)

@@ -24,6 +24,7 @@ from lakehold.publish.output_columns import stored_names
 from lakehold.publish.view_changes import Changes
 from lakehold.spark_sql import quoted_table
 from lakehold.tables.column_types import ColumnType
+from lakehold.tables.evolution import Evolution, Evolving
 from lakehold.tables.write_audit_publish import Publishing
 
 
@@ -68,6 +69,11 @@ class MergedTable(DerivedTable, ABC):
             return None
         found = table.properties
         return Published(int(found[POSITION_PROPERTY]), int(found[EPOCH_PROPERTY]), found[PUBLISHER_PROPERTY])
+
+    def _evolve(self, plan: Callable[[TableState | None], Evolution]) -> None:
+        """Create the table, or change its columns: see `Evolving.evolve`."""
+        tables = self._writing.tables
+        Evolving(self._writing.spark, tables, self.full_name).evolve(tables.table_state(self.full_name), plan)
 
     def _run_together(
         self,

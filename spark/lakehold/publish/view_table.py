@@ -23,7 +23,7 @@ from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_tex
 from lakehold.table_layout import FORMAT_VERSION, PARTITIONED_BY, SORTED_BY, layout_of
 from lakehold.tables import vectorized
 from lakehold.tables.column_types import ColumnType
-from lakehold.tables.evolution import Evolution, apply_evolution, create_statements
+from lakehold.tables.evolution import Evolution, create_statements
 from lakehold.tables.file_layout import LayoutUnfit
 from lakehold.tables.stored_key import KEY, key_text, stored_columns
 
@@ -60,19 +60,21 @@ class ViewTable(MergedTable):
         properties = {KEY: key_text(spelt(self._view.unique_key, wanted))}
         if read is not None:
             properties[QUERY_COLUMNS] = to_text(read)
-        state, spark = self._writing.tables.table_state(self.full_name), self._writing.spark()
-        if state is None:
-            # The files are ordered by the key, and so found by it, whether it is unique or not.
-            key = spelt(self._view.key, wanted)
-            statements = self._create_statements(key, wanted, {SOURCE_PROPERTY: self._object_id, **properties})
-            apply_evolution(spark, self._writing.tables, self.full_name, Evolution(statements, wanted, is_new=True))
-            return
-        if self._view.unique_key and (count := int(state.properties.get(KEY_VIOLATIONS, 0))):
-            raise _kept(self.full_name, count)
-        for statement in followed(self.full_name, self._name, stored_columns(state), wanted, filled):
-            spark.sql(statement)
-        if new := {name: value for name, value in properties.items() if state.properties.get(name) != value}:
-            spark.sql(alter_table(self._name, f"SET TBLPROPERTIES {table_properties(new)}"))
+
+        def plan(state: TableState | None) -> Evolution:
+            if state is None:
+                # The files are ordered by the key, and so found by it, whether it is unique or not.
+                key = spelt(self._view.key, wanted)
+                statements = self._create_statements(key, wanted, {SOURCE_PROPERTY: self._object_id, **properties})
+                return Evolution(statements, wanted, is_new=True)
+            if self._view.unique_key and (count := int(state.properties.get(KEY_VIOLATIONS, 0))):
+                raise _kept(self.full_name, count)
+            statements = followed(self.full_name, self._name, stored_columns(state), wanted, filled)
+            if new := {name: value for name, value in properties.items() if state.properties.get(name) != value}:
+                statements += (alter_table(self._name, f"SET TBLPROPERTIES {table_properties(new)}"),)
+            return Evolution(statements, wanted)
+
+        self._evolve(plan)
 
     def _create_statements(
         self, key: Sequence[str], wanted: Sequence[ColumnType], properties: Mapping[str, str]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from pyspark.sql import SparkSession
 
 from lakehold.iceberg.data_tables import DataTables, TableState
+from lakehold.spark_errors import is_conflict, is_sparks
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
 from lakehold.tables.column_types import ColumnType, spark_text
 from lakehold.tables.file_layout import FileLayout, LayoutUnfit, file_layout
 from lakehold.tables.unify import same
 from lakehold.tables.write_audit_publish import TABLE_PROPERTIES
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 5
 
 PROPERTIES = {
     "format-version": "3",
@@ -114,8 +120,55 @@ def unfinished(state: TableState, name: str, key: Sequence[str], layout: Layout)
     return files.statements(name, len(state.table.spec().fields), is_sorted=not state.table.sort_order().is_unsorted)
 
 
-def apply_evolution(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
-    """Change a table; each change can be repeated after a crash because the plan is made again from the table's schema."""
+@dataclass(frozen=True)
+class Evolving:
+    """Evolves one table beside other writers.
+
+    Spark does not repeat a change of columns if another commit comes between its read and its commit of the table: holds move
+    their tags each second, for example.
+
+    Args:
+        spark: Returns the session; called only if something changes.
+        tables: Reads the table's metadata, and adds columns with initial values.
+        full_name: The table; it need not exist yet.
+        confirm_lease: Raises `LeaseLost` if another process owns the table's source; called before each attempt.
+    """
+
+    spark: Callable[[], SparkSession]
+    tables: DataTables
+    full_name: str
+    confirm_lease: Callable[[], None] = lambda: None
+
+    def evolve(self, state: TableState | None, plan: Callable[[TableState | None], Evolution]) -> Evolution:
+        """Plan the changes of the table and make them; plan them again if another writer commits first.
+
+        Each change can be repeated, also after a crash, because it is planned from the table's schema.
+
+        Args:
+            state: The table as it was read last.
+            plan: Plans the changes of the table in a state; None: it does not exist.
+
+        Returns:
+            The changes that were made last.
+        """
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._make(plan(state))
+            except Exception as error:
+                if not (is_sparks(error) and is_conflict(str(error))):
+                    raise
+                log.info("another writer changed %s first, planning its columns again", self.full_name)
+                state = self.tables.table_state(self.full_name)
+        return self._make(plan(state))
+
+    def _make(self, evolution: Evolution) -> Evolution:
+        if evolution:
+            self.confirm_lease()
+            _apply(self.spark(), self.tables, self.full_name, evolution)
+        return evolution
+
+
+def _apply(spark: SparkSession, tables: DataTables, full_name: str, evolution: Evolution) -> None:
     if evolution.is_new:
         tables.create_namespace(full_name.rpartition(".")[0])
     for statement in evolution.statements:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -35,7 +36,7 @@ from lakehold.spark_sql import quoted
 from lakehold.table_layout import layout_of
 from lakehold.tables import vectorized
 from lakehold.tables.column_types import ColumnType
-from lakehold.tables.evolution import apply_evolution, unfinished
+from lakehold.tables.evolution import Evolution, Evolving, unfinished
 from lakehold.tables.write_audit_publish import unstaged
 
 log = logging.getLogger(__name__)
@@ -214,36 +215,38 @@ class IcebergApplier:
     def _evolve(
         self, batch: TableBatch, changes: Changes, state: TableState | None, reached: HighWaterMarks
     ) -> tuple[ColumnType, ...]:
-        """Create the table, or change its schema, as the changes require. Returns the columns of the table to write.
+        """Create the table, or change its schema, as the changes up to the marks `reached` require; return its columns then."""
+        table, writing, unknown = batch.table, self.writing, changes.unknown
 
-        `reached` are the high-water marks of the table after the batch.
-        """
+        def confirm_lease() -> None:
+            nonlocal unknown
+            writing.confirm_lease()
+            if unknown:
+                self._snapshot_again(table, unknown)
+                unknown = frozenset()
+
+        evolving = Evolving(writing.spark, writing.tables, table.full_name, confirm_lease)
+        return evolving.evolve(state, lambda now: self._evolution(batch, changes, now, reached)).columns
+
+    def _evolution(
+        self, batch: TableBatch, changes: Changes, state: TableState | None, reached: HighWaterMarks
+    ) -> Evolution:
         entry, table, writing = batch.arrival.entry, batch.table, self.writing
-        name = writing.name(table.full_name)
-        layout = layout_of(table.options, writing.buckets)
+        name, layout = writing.name(table.full_name), layout_of(table.options, writing.buckets)
         properties = state.properties if state is not None else {}
         remembered = evolve.history_properties(properties, changes, batch.progress.high_water_marks, reached)
+        create = partial(evolve.creation, entry, name, changes.key, changes.columns, layout, remembered=remembered)
         if state is None:
-            plan = evolve.creation(entry, name, changes.key, changes.columns, layout, remembered=remembered)
-        elif self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
-            plan = evolve.creation(
-                entry, name, changes.key, changes.columns, layout, replaces=True, remembered=remembered
-            )
-        else:
-            partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
-            plan = evolve.evolution(
-                table, name, state.schema, partitions, changes.columns, changes.key, changes.renamed
-            )
-            if plan:
-                before, after = evolve.remembering(name, state.properties, remembered)
-                plan = replace(plan, statements=(*before, *plan.statements, *after))
-            plan = replace(plan, finishing=unfinished(state, name, changes.key, layout))
+            return create()
+        evolve.require_own(entry, properties)
+        if self._is_replaceable(table, state) and evolve.is_other(state, changes.key, changes.columns):
+            return create(replaces=True)
+        partitions = {field.name for spec in state.table.specs().values() for field in spec.fields}
+        plan = evolve.evolution(table, name, state.schema, partitions, changes.columns, changes.key, changes.renamed)
         if plan:
-            writing.confirm_lease()
-            if changes.unknown:
-                self._snapshot_again(table, changes.unknown)
-            apply_evolution(writing.spark(), writing.tables, table.full_name, plan)
-        return plan.columns
+            before, after = evolve.remembering(name, state.properties, remembered)
+            plan = replace(plan, statements=(*before, *plan.statements, *after))
+        return replace(plan, finishing=unfinished(state, name, changes.key, layout))
 
     def _snapshot_again(self, table: Table, columns: Collection[str]) -> None:
         """Request the values of new columns in older rows, before the columns exist: after a crash they are still new."""
@@ -277,9 +280,7 @@ class IcebergApplier:
 
     def _is_replaceable(self, table: Table, state: TableState) -> bool:
         """Return whether a table may be created again: it has no snapshot, and has not changed since `state` was read."""
-        if state.current is not None:
-            return False
-        now = self.writing.tables.table_state(table.full_name)
+        now = self.writing.tables.table_state(table.full_name) if state.current is None else None
         return now is not None and now.table.metadata_location == state.table.metadata_location
 
     def _write(

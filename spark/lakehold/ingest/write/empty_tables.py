@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
+from lakehold.iceberg.data_tables import TableState
 from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.ingest.envelope.unwrap import columns_without_messages
 from lakehold.ingest.envelope.upstream_columns import UpstreamColumns, UpstreamColumnsOf
@@ -18,7 +19,7 @@ from lakehold.model.lake_definitions import Entry
 from lakehold.spark_sql import quoted_table
 from lakehold.table_layout import layout_of
 from lakehold.tables.column_types import ColumnType
-from lakehold.tables.evolution import apply_evolution
+from lakehold.tables.evolution import Evolution, Evolving, unfinished
 from lakehold.tables.spark_types import from_spark
 
 
@@ -51,9 +52,13 @@ def make_empty(writing: Writing, entry: Entry[Table], columns_of: UpstreamColumn
     columns = columns_without_messages(table, columns, key)
     name = quoted_table(writing.catalog_name, table.full_name)
     layout = layout_of(table.options, writing.buckets)
-    plan = evolve.creation(entry, name, key, columns, layout, remembered={NUMBERS: found.numbers})
-    writing.confirm_lease()
-    apply_evolution(writing.spark(), writing.tables, table.full_name, plan)
+
+    def plan(state: TableState | None) -> Evolution:
+        if state is None:
+            return evolve.creation(entry, name, key, columns, layout, remembered={NUMBERS: found.numbers})
+        return Evolution((), columns, finishing=unfinished(state, name, key, layout))
+
+    Evolving(writing.spark, writing.tables, table.full_name, writing.confirm_lease).evolve(state, plan)
 
 
 def _columns(table: Table, found: UpstreamColumns) -> tuple[ColumnType, ...]:
