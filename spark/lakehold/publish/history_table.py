@@ -211,7 +211,11 @@ class HistoryChanges(KeyedChanges):
         Rows of a snapshot that finds no current ranges are appended: merging them would read all that earlier chunks wrote.
         """
         if self.restarted_at_ms is not None:
-            yield partial(self._end_all, self.restarted_at_ms)
+            at = f"timestamp_millis({self.restarted_at_ms})"
+            # Ranges of the snapshot's own time are in the snapshot, too: ended then, they would have no duration.
+            yield partial(self._run, f"DELETE FROM {self.name} WHERE {IS_CURRENT} AND {VALID_FROM} >= {at}")
+            ended = f"SET {VALID_TO} = {at}, {IS_CURRENT} = false"
+            yield partial(self._run, f"UPDATE {self.name} {ended} WHERE {IS_CURRENT}")
         appended_ms: int | None = None
         for rows in _gathered(chunks):
             first_ms = rows.column(0)[0].as_py()
@@ -254,11 +258,9 @@ class HistoryChanges(KeyedChanges):
         ]
         self._run_merge(rows, clauses, f"t.{IS_CURRENT}", f"s.{ROW_STATE} <> '{RangeState.NEW}'")
 
-    def _end_all(self, at_ms: int) -> None:
+    def _run(self, statement: str) -> None:
         with self.reading(), snapshot_properties(self.spark, self.summary):
-            self.spark.sql(
-                f"UPDATE {self.name} SET {VALID_TO} = timestamp_millis({at_ms}), {IS_CURRENT} = false WHERE {IS_CURRENT}"
-            )
+            self.spark.sql(statement)
 
     def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
         several = "a key" if count == 1 else f"{count} keys"
