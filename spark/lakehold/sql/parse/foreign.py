@@ -38,6 +38,15 @@ _TARGETS: dict[tuple[str, ...], str] = {
 }
 """The words before the name of the table a statement changes, longer ones first."""
 
+_ALTERATIONS: dict[tuple[str, ...], str] = {
+    ("RENAME", "TO"): "RENAME",
+    ("RENAME", "COLUMN"): "RENAME COLUMN",
+    ("DROP", "COLUMN"): "DROP COLUMN",
+    ("DROP", "COLUMNS"): "DROP COLUMN",
+    ("REPLACE", "COLUMNS"): "REPLACE COLUMNS",
+}
+"""The words after the name of a table that ALTER TABLE gives another name, or takes columns from."""
+
 _READING = frozenset({"SELECT", "WITH", "FROM", "INSERT", "MERGE", "UPDATE", "DELETE", "EXPLAIN"})
 _CREATING = (
     ("CREATE", "TABLE"),
@@ -55,7 +64,8 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
         return _inserted(cursor)
     if cursor.accept("ALTER", "TABLE"):
         target = _target(cursor)
-        return ForSpark("RENAME", target) if target and cursor.at_words("RENAME", "TO") else ForSpark()
+        verb = next((verb for words, verb in _ALTERATIONS.items() if cursor.at_words(*words)), "")
+        return ForSpark(verb, target) if target and verb else ForSpark()
     return _changed(cursor)
 
 

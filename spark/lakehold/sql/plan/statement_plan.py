@@ -342,7 +342,7 @@ def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Defi
 
 def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
     """Refuse to change a fed table by hand: its rows would no longer equal its topic's."""
-    if not verb or target not in definitions.tables:
+    if not verb or "COLUMN" in verb or target not in definitions.tables:
         return
     table = definitions.tables[target].definition
     if verb == "RENAME":
