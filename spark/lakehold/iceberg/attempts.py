@@ -165,6 +165,24 @@ def answering(attempted: str) -> Iterator[None]:
         raise _catalog_unavailable(attempted, error) from error
 
 
+@contextmanager
+def changing(table_name: str) -> Iterator[None]:
+    """Turn failures of PyIceberg while it creates, changes or writes a table into errors of lakehold.
+
+    Raises:
+        CommitConflict: Another writer committed first.
+        UpstreamUnavailable: The catalog or the store does not answer, or refuses the request.
+    """
+    try:
+        yield
+    except CommitFailedException as error:
+        raise CommitConflict(
+            f'another writer changed "{table_name}" first', detail=f"{error}".strip(), hint="Try again."
+        ) from error
+    except UNANSWERED as error:
+        raise unavailable(table_name, error) from error
+
+
 def _loaded(catalog: Catalog, table_name: str) -> Table:
     try:
         return catalog.load_table(table_name)

@@ -121,6 +121,9 @@ class Delivery:
 class DeliveryPosition:
     """The stored position of a client that this process runs, or ran last.
 
+    Attributes:
+        lock: Locks the position; other threads may acknowledge deliveries.
+
     Args:
         store: Stores the position.
         lease: The lease of this process.
@@ -147,11 +150,14 @@ class DeliveryPosition:
         self._known = known
         self._settings = settings
         self._is_over = False
+        self.lock = RLock()
 
     def end(self) -> None:
         """Release the lease, as the run is over: what is acknowledged from now on takes it again."""
-        self._is_over = True
-        self._lease.release()
+        # Other threads may acknowledge.
+        with self.lock:
+            self._is_over = True
+            self._lease.release()
 
     def confirm(self) -> None:
         """Raise `LeaseLost` if another process runs the client."""
@@ -195,13 +201,13 @@ class DeliveryRun:
 
     Args:
         position: Stores the client's position.
-        position_ms: All below it (exclusive) was acknowledged before this run; None before the first snapshot.
+        position_ms: All below it (exclusive) was acknowledged before this run; None before a snapshot, the first or a new one.
     """
 
     def __init__(self, position: DeliveryPosition, position_ms: int | None) -> None:
         self._position = position
         self._position_ms = position_ms
-        self._lock = RLock()
+        self._is_replaced = False
         self._delivered_ms: int | None = None
         self._complete_ms: int | None = None
         self._quiet_s = time.monotonic()
@@ -245,17 +251,17 @@ class DeliveryRun:
         if self._position_ms is not None:
             self._position.advance_hold(self._position_ms)
 
-    def end(self) -> None:
-        """End the run between two acknowledgements, which other threads may make."""
-        with self._lock:
-            self._position.end()
+    def replace(self) -> None:
+        """Let another run begin with a new snapshot: it replaces deliveries that are acknowledged from now on."""
+        with self._position.lock:
+            self._is_replaced = True
 
     def _is_acknowledged(self, timestamp: int) -> bool:
         return self._position_ms is not None and timestamp < self._position_ms
 
     def _acknowledge(self, position_ms: int) -> None:
-        with self._lock:
-            if not self._is_acknowledged(position_ms - 1):
+        with self._position.lock:
+            if not self._is_replaced and not self._is_acknowledged(position_ms - 1):
                 self._position.store(position_ms)
                 self._position_ms = position_ms
 

@@ -8,7 +8,7 @@ that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -16,10 +16,10 @@ from threading import Event
 from typing import Any
 
 from lakehold.definitions import OnLapse
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, SubscriberLapsed
 from lakehold.publish.beginning import Beginning
 from lakehold.publish.deliveries import ONLY, Delivery, DeliveryPosition, DeliveryRun
-from lakehold.publish.follower import FollowedTogether, Follower
+from lakehold.publish.follower import FollowedTogether, FollowedWindow, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.known_columns import KnownColumns
 from lakehold.settings import Settings
@@ -27,6 +27,7 @@ from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.limited_read import Deadline
 from lakehold.subscribe.statement import Subscribe
+from lakehold.times import now_ms
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -131,18 +132,24 @@ class DurableClient:
         """
         self._register()
         with leased(self._store, self.name, self._settings) as lease:
-            subscriber = self._register()
-            start = self._beginning.at(subscriber.position_ms, lambda: subscriber.columns, self._followed)
-            position = DeliveryPosition(self._store, lease, subscriber, self._input_hold, self._known, self._settings)
+            self._input_hold.keep_max_lag()
+            client = self._store.get(self.name)
+            position = DeliveryPosition(self._store, lease, client, self._input_hold, self._known, self._settings)
             ends = stop if timeout is None else Deadline(stop or Event(), timeout)
-            windows = self._followed.windows(start.opened, ends)
-            is_first = subscriber.position_ms is None and self._followed.has_snapshot
-            is_snapshot = is_first or start.restarts_at_ms is not None
-            run = DeliveryRun(position, subscriber.position_ms)
             try:
-                yield from run.of(self._statements, windows, stop, is_snapshot=is_snapshot, max_rows=max_rows)
+                while True:
+                    run, windows, is_snapshot = self._started(position, ends)
+                    try:
+                        yield from run.of(self._statements, windows, stop, is_snapshot=is_snapshot, max_rows=max_rows)
+                    except SubscriberLapsed:
+                        # Its columns have changed while it followed: opening again starts over.
+                        if not self._beginning.starts_over:
+                            raise
+                        run.replace()
+                    else:
+                        return
             finally:
-                run.end()
+                position.end()
 
     def forget(self) -> None:
         """Drop the client's hold and forget its position; its next run starts over.
@@ -152,8 +159,22 @@ class DurableClient:
         self._input_hold.drop()
         self._store.forget(self.name)
 
+    def _started(
+        self, position: DeliveryPosition, stop: Event | None
+    ) -> tuple[DeliveryRun, Iterator[FollowedWindow], bool]:
+        """Begin to deliver where the client stopped; also return the output, and whether a snapshot comes first."""
+        client = self._store.get(self.name)
+        start = self._beginning.at(client.position_ms, lambda: client.columns, self._followed)
+        is_restart = start.restarts_at_ms is not None
+        is_snapshot = is_restart or (client.position_ms is None and self._followed.has_snapshot)
+        # A new snapshot may be of a time whose changes were acknowledged: it is to be acknowledged all the same.
+        run = DeliveryRun(position, None if is_restart else client.position_ms)
+        return run, self._followed.windows(start.opened, stop), is_snapshot
+
     def _register(self) -> Subscriber:
-        found = self._store.register(Subscriber(self.name, SubscriberKind.CLIENT, self.name, self._text))
+        # Positions that were acknowledged late must not be taken for those of a client forgotten since: epochs never repeat.
+        new = Subscriber(self.name, SubscriberKind.CLIENT, self.name, self._text, epoch=now_ms())
+        found = self._store.register(new)
         if found.statement != self._text:
             raise DefinitionError(
                 f'durable client "{self.name}" already exists with another statement',

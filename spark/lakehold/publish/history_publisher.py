@@ -50,6 +50,7 @@ class HistoryPublisher(MergingPublisher):
                 return
 
     def _merges(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
+        self._confirm_creation(lease)
         self._output.prepare(opened.subscription.relation.columns)
         self._remove_old_rows()
         self._begin()

@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import LessThan, Reference
 from pyiceberg.expressions.literals import literal
 
-from lakehold.errors import LakeholdError
+from lakehold.errors import CommitConflict, LakeholdError
 from lakehold.iceberg.data_tables import TableState
 from lakehold.model.summary_keys import RESTARTED_PROPERTY, SUBSCRIPTION_PROPERTY, TIMESTAMP_PROPERTY
 from lakehold.publish.derived_table import OutputOfSubscription, Published
@@ -33,7 +33,7 @@ from lakehold.publish.history_ranges import (
     value_names,
 )
 from lakehold.publish.merged_table import MergedTable, MergeWriting, spelt
-from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, as_stored, stored_names, unfit_refused
+from lakehold.publish.output_columns import DAY_MS, ColumnsUnfit, as_stored, check_has, stored_names, unfit_refused
 from lakehold.publish.view_changes import ROW_STATE, KeyedChanges, shown_key
 from lakehold.publish.view_columns import types_of
 from lakehold.session import snapshot_properties
@@ -96,13 +96,15 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         """Create the table with the `columns` of what is read and those of ranges, or add columns that it lacks.
 
         Raises:
-            DefinitionError: A table cannot have the columns, or a column cannot change to its new type.
+            DefinitionError: A table cannot have the columns, a column cannot change to its new type, or the table lost one of its
+                key or of ranges.
         """
 
         def plan(state: TableState | None) -> Evolution:
             self.check(columns, state.schema.column_names if state is not None else ())
             try:
                 if state is not None:
+                    check_has(self.full_name, state.schema.column_names, [*self._envelope.key, *RANGE_COLUMNS.names])
                     return self._followed(
                         stored_columns(state), types_of(as_stored(_with_ranges(columns), state.schema))
                     )
@@ -136,13 +138,23 @@ class HistoryTable(MergedTable, OutputOfSubscription):
             _with_ranges(columns)
 
     def remove_rows_before(self, before_ms: int) -> bool:
-        """Remove ranges that ended on days before `before_ms`; a concurrent commit does not prevent it."""
+        """Remove ranges that ended on days before `before_ms`; return false if a concurrent commit prevented it."""
         table, day_ms = self.table(), before_ms - before_ms % DAY_MS
         ended = LessThan(
             term=Reference(VALID_TO), value=literal(datetime.fromtimestamp(day_ms / 1000, UTC).isoformat())
         )
         if table is not None and any(table.scan(row_filter=ended).plan_files()):
-            self._writing.spark().sql(f"DELETE FROM {self._name} WHERE {VALID_TO} < timestamp_millis({day_ms})")
+            spark, state = self._writing.spark(), self._state()
+
+            def delete() -> None:
+                # The commit has no timestamp of its own: it changes nothing that RETAIN OUTPUT keeps.
+                with vectorized.reading(spark, state)():
+                    spark.sql(f"DELETE FROM {self._name} WHERE {VALID_TO} < timestamp_millis({day_ms})")
+
+            try:
+                self._publishing(lambda: None).run_together([delete], state)
+            except CommitConflict:
+                return False
         return True
 
     def merge(self, merge: Merge, confirm: Callable[[], None]) -> int:
@@ -215,7 +227,11 @@ class HistoryChanges(KeyedChanges):
         Rows of a snapshot that finds no current ranges are appended: merging them would read all that earlier chunks wrote.
         """
         if self.restarted_at_ms is not None:
-            yield partial(self._end_all, self.restarted_at_ms)
+            at = f"timestamp_millis({self.restarted_at_ms})"
+            # Ranges of the snapshot's own time are in the snapshot, too: ended then, they would have no duration.
+            yield partial(self._run, f"DELETE FROM {self.name} WHERE {IS_CURRENT} AND {VALID_FROM} >= {at}")
+            ended = f"SET {VALID_TO} = {at}, {IS_CURRENT} = false"
+            yield partial(self._run, f"UPDATE {self.name} {ended} WHERE {IS_CURRENT}")
         appended_ms: int | None = None
         for rows in _gathered(chunks):
             first_ms = rows.column(0)[0].as_py()
@@ -258,11 +274,9 @@ class HistoryChanges(KeyedChanges):
         ]
         self._run_merge(rows, clauses, f"t.{IS_CURRENT}", f"s.{ROW_STATE} <> '{RangeState.NEW}'")
 
-    def _end_all(self, at_ms: int) -> None:
+    def _run(self, statement: str) -> None:
         with self.reading(), snapshot_properties(self.spark, self.summary):
-            self.spark.sql(
-                f"UPDATE {self.name} SET {VALID_TO} = timestamp_millis({at_ms}), {IS_CURRENT} = false WHERE {IS_CURRENT}"
-            )
+            self.spark.sql(statement)
 
     def _violation(self, keys: Sequence[str], count: int = 1) -> LakeholdError:
         several = "a key" if count == 1 else f"{count} keys"

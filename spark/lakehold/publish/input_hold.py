@@ -72,6 +72,16 @@ class InputHold:
         """
         return self.find() or self.holds.create(replace(self.new, at_ms=at_ms))
 
+    def keep_max_lag(self) -> None:
+        """Give the hold the MAX LAG of the subscriber, if the subscriber states one and the hold has another.
+
+        Raises:
+            DefinitionError: It is longer than the setting `max_max_lag_ms` allows.
+        """
+        hold = self.find() if self.new.max_lag_ms is not None else None
+        if hold is not None and hold.kept_by is not None and hold.max_lag_ms != self.new.max_lag_ms:
+            self.holds.set_max_lag(hold.kept_by, self.new.max_lag_ms)
+
     def start(self, as_of_ms: int | None, first_ms: Callable[[], int]) -> int:
         """Return the time at which a subscriber without a position begins; its hold then protects that time.
 

@@ -92,7 +92,7 @@ class MergedTable(DerivedTable, ABC):
             changes: Gives a table without a snapshot its first one.
             confirm: Raises `LeaseLost` if another process has the lease.
         """
-        writing, state = self._writing, self._state()
+        state = self._state()
         if state.snapshot_id is None:
             # A branch begins at a snapshot: this one has no rows.
             changes.begin()
@@ -102,8 +102,11 @@ class MergedTable(DerivedTable, ABC):
             EPOCH_PROPERTY: str(becomes.epoch),
             PUBLISHER_PROPERTY: becomes.publisher,
         }
-        publishing = Publishing(writing.spark(), writing.tables, confirm, writing.tags.is_held)
-        return publishing.run_together(writes, state, properties).snapshot_id
+        return self._publishing(confirm).run_together(writes, state, properties).snapshot_id
+
+    def _publishing(self, confirm: Callable[[], None]) -> Publishing:
+        writing = self._writing
+        return Publishing(writing.spark(), writing.tables, confirm, writing.tags.is_held)
 
     def _state(self) -> TableState:
         state = self._writing.tables.table_state(self.full_name)

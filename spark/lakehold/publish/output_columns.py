@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.attempts import changing
 from lakehold.iceberg.namespaces import create_namespace
 
 TIME_COLUMN = "mz_timestamp"
@@ -32,6 +33,22 @@ _PROPERTIES = {
 
 class ColumnsUnfit(Exception):
     """Columns that a table cannot have; the text is a sentence without its full stop."""
+
+
+def check_has(full_name: str, stored: Collection[str], needed: Iterable[str]) -> None:
+    """Check that an output table, which was created with the columns `needed`, still has them.
+
+    Raises:
+        DefinitionError: Another program renamed or dropped one: added again, it would be null in all rows.
+    """
+    known = {name.lower() for name in stored}
+    if lost := [name for name in needed if name.lower() not in known]:
+        raise DefinitionError(
+            f'table "{full_name}" no longer has the column {lost[0]}',
+            code="output-column-lost",
+            detail="Another program renamed or dropped it. Added again, it would be null in the rows that exist.",
+            hint="Rename it back; or drop what publishes to the table, with CASCADE, and create it again.",
+        )
 
 
 @contextmanager
@@ -55,19 +72,20 @@ def create_table(catalog: Catalog, full_name: str, columns: pa.Schema, propertie
         ColumnsUnfit: A type has no counterpart in Iceberg, or two columns have one name.
     """
     _check_names(columns)
-    create_namespace(catalog, full_name.rpartition(".")[0])
-    try:
-        creating = catalog.create_table_transaction(
-            full_name, schema=_nullable(columns), properties={**_PROPERTIES, **properties}
-        )
-    except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
-        raise ColumnsUnfit(_first_line(error)) from error
-    with creating:
-        with creating.update_spec() as spec:
-            spec.add_field(TIME_COLUMN, TruncateTransform(DAY_MS), f"{TIME_COLUMN}_day")
-        with creating.update_sort_order() as order:
-            order.asc(TIME_COLUMN, IdentityTransform())
-    return catalog.load_table(full_name)
+    with changing(full_name):
+        create_namespace(catalog, full_name.rpartition(".")[0])
+        try:
+            creating = catalog.create_table_transaction(
+                full_name, schema=_nullable(columns), properties={**_PROPERTIES, **properties}
+            )
+        except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
+            raise ColumnsUnfit(_first_line(error)) from error
+        with creating:
+            with creating.update_spec() as spec:
+                spec.add_field(TIME_COLUMN, TruncateTransform(DAY_MS), f"{TIME_COLUMN}_day")
+            with creating.update_sort_order() as order:
+                order.asc(TIME_COLUMN, IdentityTransform())
+        return catalog.load_table(full_name)
 
 
 def evolve_table(table: Table, columns: pa.Schema) -> Table:
@@ -79,12 +97,13 @@ def evolve_table(table: Table, columns: pa.Schema) -> Table:
     _check_names(columns)
     before = table.schema()
     columns = as_stored(columns, before)
-    try:
-        with table.update_schema() as update:
-            update.union_by_name(_nullable(columns))
-    except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
-        raise ColumnsUnfit(_first_line(error)) from error
-    return table if table.schema() == before else table.refresh()
+    with changing(".".join(table.name())):
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(_nullable(columns))
+        except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
+            raise ColumnsUnfit(_first_line(error)) from error
+        return table if table.schema() == before else table.refresh()
 
 
 def as_stored(columns: pa.Schema, schema: Schema) -> pa.Schema:

@@ -13,6 +13,7 @@ from pyiceberg.table import Table, TableProperties, WriteTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 
+from lakehold.iceberg.attempts import changing
 from lakehold.iceberg.deletion import delete_or_log
 from lakehold.publish.output_columns import fit_columns
 from lakehold.subscribe.output_batches import OutputChunk
@@ -57,7 +58,7 @@ class OutputFiles:
         delete_or_log(self._table.io, [file.file_path for file in self._files])
 
     def _partition_of(self, mz_timestamp: int) -> PartitionKey:
-        """Return the partition of rows at that time; users may have partitioned the table differently, but by time."""
+        """Return the partition of rows at that time: `OutputTable.prepare` refuses tables that are partitioned otherwise."""
         values = [
             PartitionFieldValue(field, field.transform.transform(LongType())(mz_timestamp))
             for field in self._table.spec().fields
@@ -74,7 +75,8 @@ class OutputFiles:
             record_batches=rows.to_batches(),
             partition_key=self._partition,
         )
-        self._files += write_file(self._table.io, _without_bounds_beyond_python(self._table, rows), iter([task]))
+        with changing(".".join(self._table.name())):
+            self._files += write_file(self._table.io, _without_bounds_beyond_python(self._table, rows), iter([task]))
         self._waiting, self._waiting_bytes = [], 0
 
 

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import VoidTransform
 
+from lakehold.errors import CommitConflict, DefinitionError
+from lakehold.iceberg.attempts import changing
 from lakehold.iceberg.compare_and_set import Rewrite, change, live_entries
 from lakehold.model.summary_keys import (
     EPOCH_PROPERTY,
@@ -24,8 +26,9 @@ from lakehold.model.summary_keys import (
     RESTARTED_PROPERTY,
     SUBSCRIPTION_PROPERTY,
 )
+from lakehold.object_names import full_name_text, object_text
 from lakehold.publish.derived_table import OutputOfSubscription, Published
-from lakehold.publish.output_columns import DAY_MS, create_table, evolve_table, unfit_refused
+from lakehold.publish.output_columns import DAY_MS, TIME_COLUMN, check_has, create_table, evolve_table, unfit_refused
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, to_text
 
 MANIFESTS_MOST = 100
@@ -76,11 +79,14 @@ class OutputTable(OutputOfSubscription):
         """Return the table with at least `columns`, creating or extending it if necessary.
 
         Raises:
-            DefinitionError: A table cannot have a column's type, or cannot change to it.
+            DefinitionError: A table cannot have a column's type, or cannot change to it; or the table lost its column of time, or
+                is partitioned by another one.
         """
         table = self.table()
         with unfit_refused(self.full_name):
             if table is not None:
+                check_has(self.full_name, table.schema().column_names, [TIME_COLUMN])
+                _check_partitions(self.full_name, table)
                 return evolve_table(table, columns)
             return create_table(self._catalog, self.full_name, columns, {SUBSCRIPTION_PROPERTY: self._object_id})
 
@@ -114,13 +120,31 @@ class OutputTable(OutputOfSubscription):
         """Remove the rows of days that end at or before `before_ms`; return false if a concurrent commit prevented it."""
         table = self.table()
         row_filter = f"mz_timestamp < {before_ms - before_ms % DAY_MS}"
-        if table is None or not any(table.scan(row_filter=row_filter).plan_files()):
-            return True
         try:
-            table.delete(row_filter)
-        except CommitFailedException:
+            with changing(self.full_name):
+                if table is not None and any(table.scan(row_filter=row_filter).plan_files()):
+                    table.delete(row_filter)
+        except CommitConflict:
             return False
         return True
+
+
+def _check_partitions(full_name: str, table: Table) -> None:
+    """Check that a table is partitioned by time alone: a file has the rows of one timestamp or of several, in one partition.
+
+    Raises:
+        DefinitionError: Somebody partitioned it by another column.
+    """
+    time_id = table.schema().find_field(TIME_COLUMN).field_id
+    for field in table.spec().fields:
+        if field.source_id != time_id and not isinstance(field.transform, VoidTransform):
+            raise DefinitionError(
+                f'table "{full_name}" is partitioned by another column than {TIME_COLUMN}',
+                code="output-partition",
+                detail=f"Its partition field {field.name} is of {table.schema().find_column_name(field.source_id)}. Output is "
+                "written in the order of its timestamps.",
+                hint=f"ALTER TABLE {full_name_text(full_name)} DROP PARTITION FIELD {object_text(field.name)}; publish again.",
+            )
 
 
 def _ancestors(table: Table) -> Iterator[Snapshot]:

@@ -177,8 +177,9 @@ class Publisher(ABC):
 
         Raises:
             SubscriberLapsed: As `Beginning.at`.
+            SubscriberMissing: It was dropped.
         """
-        subscriber = self._store.register(subscriber_of(self._entry))
+        subscriber = self._store.get(self._entry.object_id)
         self._published = self._output.published()
         position_ms = position_of(subscriber, self._published.position_ms if self._published is not None else None)
         beginning = Beginning(described(self._entry.definition), self._input_hold, self._known, self._starts_over)
@@ -186,6 +187,16 @@ class Publisher(ABC):
         self._restarts_at_ms = start.restarts_at_ms
         (opened,) = start.opened
         return opened, subscriber.epoch
+
+    def _confirm_creation(self, lease: HeldLease) -> None:
+        """Confirm the lease in the lake before the table is created: a DROP may have dropped both, and it must not exist again.
+
+        Raises:
+            LeaseLost: Another process took over.
+            SubscriberMissing: The subscription or view was dropped.
+        """
+        if self._output.table() is None:
+            lease.confirm_in_lake()
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it."""
@@ -256,9 +267,7 @@ class SubscriptionPublisher(Publisher):
 
     def _prepared(self, columns: pa.Schema, lease: HeldLease) -> _Waiting:
         """Prepare the output table for rows with `columns`, and begin to collect them."""
-        if self._output.table() is None:
-            # DROP SUBSCRIPTION may have dropped both: its table must not exist again.
-            lease.confirm_in_lake()
+        self._confirm_creation(lease)
         return _Waiting(OutputFiles(self._output.prepare(columns)))
 
     def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:

@@ -83,7 +83,7 @@ class ViewPublisher(MergingPublisher):
         while not is_done:
             is_done = True
             try:
-                opened, epoch = self._opened(follower)
+                opened, epoch = self._opened(follower, lease)
                 for report in self._refreshes(follower, opened, stop, lease, epoch):
                     yield report
                     if follower is not self._follower:
@@ -106,7 +106,7 @@ class ViewPublisher(MergingPublisher):
                 )
                 follower, is_done = replace(follower, is_net=True), False
 
-    def _opened(self, follower: Follower) -> tuple[Opened, int]:
+    def _opened(self, follower: Follower, lease: HeldLease) -> tuple[Opened, int]:
         """Open the SUBSCRIBE, and give the table its columns.
 
         Raises:
@@ -116,6 +116,7 @@ class ViewPublisher(MergingPublisher):
         fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
         filled = {field.name for field in fields if field.initial_default is not None}
         read = opened.read_columns if self._restarts_at_ms is None else None
+        self._confirm_creation(lease)
         self._output.prepare(opened.subscription.relation.columns, read, filled)
         return opened, epoch
 

@@ -48,7 +48,7 @@ class Subscriber:
         output_ms: For a subscription or view: up to which timestamp its table was written when `position_ms` was stored. In
             between there was nothing to publish, so the output is complete up to `position_ms`. If the table has another
             position by now, it was written since, and its own position counts. None for a client.
-        epoch: The number of times that a process took its lease from another, or from none.
+        epoch: Grows by one with each process that takes its lease from another, or from none.
         lease: The lease of the process that runs it.
         error: The error that stopped a view.
         columns: For a client: the Iceberg field ids of the columns that it has read, by table and name, and the table's UUID by
@@ -122,6 +122,14 @@ class SubscriberStore(Leases):
     def find(self, subscriber_id: str) -> Subscriber | None:
         """Return the subscriber with this id, if it exists."""
         return _find(self.subscribers(), subscriber_id)
+
+    def get(self, subscriber_id: str) -> Subscriber:
+        """Return the subscriber with this id.
+
+        Raises:
+            SubscriberMissing: It was dropped.
+        """
+        return _found(self.subscribers(), subscriber_id)
 
     def register(self, new: Subscriber) -> Subscriber:
         """Add a subscriber unless one with its id exists, and return the one that is kept."""

@@ -37,6 +37,15 @@ _TARGETS: dict[tuple[str, ...], str] = {
 }
 """The words before the name of the table a statement changes, longer ones first."""
 
+_ALTERATIONS: dict[tuple[str, ...], str] = {
+    ("RENAME", "TO"): "RENAME",
+    ("RENAME", "COLUMN"): "RENAME COLUMN",
+    ("DROP", "COLUMN"): "DROP COLUMN",
+    ("DROP", "COLUMNS"): "DROP COLUMN",
+    ("REPLACE", "COLUMNS"): "REPLACE COLUMNS",
+}
+"""The words after the name of a table that ALTER TABLE gives another name, or takes columns from."""
+
 _READING = frozenset({"SELECT", "WITH", "FROM", "INSERT", "MERGE", "UPDATE", "DELETE", "EXPLAIN"})
 _CREATING = (
     ("CREATE", "TABLE"),
@@ -54,7 +63,8 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
         return _inserted(cursor)
     if cursor.accept("ALTER", "TABLE"):
         target = _target(cursor)
-        return ForSpark("RENAME" if cursor.at_words("RENAME", "TO") else "ALTER", target) if target else ForSpark()
+        verb = next((verb for words, verb in _ALTERATIONS.items() if cursor.at_words(*words)), "ALTER")
+        return ForSpark(verb, target) if target else ForSpark()
     if cursor.accept("EXECUTE", "IMMEDIATE"):
         return _executed(cursor)
     return _changed(cursor)

@@ -24,15 +24,19 @@ def check_by_hand(verb: str, target: str, definitions: Definitions, holds: Holds
 
 
 def check_not_own(verb: str, full_name: str, definitions: Definitions) -> None:
-    """Refuse to change a table that only lakehold may change; ALTER TABLE may change all but those of `mz_catalog`.
+    """Refuse to change a table that only lakehold may change; ALTER TABLE changes all but those of `mz_catalog`.
+
+    RENAME, and columns that an output would lose, are verbs of their own: a fed table may lose columns.
 
     Raises:
         DefinitionError: `full_name` is such a table.
     """
     refuse_changed_by_hand(verb, full_name)
-    if verb != "ALTER":
+    if verb == "ALTER":
+        return
+    if "COLUMN" not in verb:
         _check_not_fed(verb, full_name, definitions)
-        check_no_output(verb, full_name, definitions)
+    check_no_output(verb, full_name, definitions)
 
 
 def known_name(written: str, definitions: Definitions, holds: Holds) -> str:
