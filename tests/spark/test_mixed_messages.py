@@ -73,6 +73,8 @@ def test_messages_with_and_without_a_schema_share_a_topic(
         ],
         rows[:2],
     )
+    if not driver_records:  # Spark runs the decoding of the driver: what matters is how a batch mixes messages
+        cases = {name: cases[name] for name in ("deleted", "events", "unusable")}
     lake = make_lake(driver_read_max_records=driver_records)
     assert problems(lake, ingested(lake, tmp_path, cases), cases) == []
 

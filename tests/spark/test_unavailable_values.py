@@ -9,7 +9,7 @@ import pytest
 from lakehold.ingest.decode.placeholder import PLACEHOLDER
 from tests.conftest import LakeFactory
 from tests.debezium_messages import Topic
-from tests.debezium_shop import COLUMNS, Shop, both, few_and_many, row
+from tests.debezium_shop import COLUMNS, Shop, both, each_once, row
 from tests.debezium_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.debezium_shop import topic as topic  # noqa: PLC0414
 
@@ -33,8 +33,11 @@ def test_an_unavailable_value_keeps_the_stored_one(shop: Shop, topic: Topic, env
     assert shop.rows() == [(1, "large", 1), (2, "other", 2)]
 
 
-@few_and_many
-@pytest.mark.parametrize("key", [2, 7], ids=["among others", "after all others"])
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [(2, {}), (7, {"driver_read_max_records": 0})],
+    ids=["among others, in driver", "after all others, by Spark"],
+)
 def test_a_row_that_gets_another_key_stops_a_table_whose_database_cannot_be_asked(
     make_lake: LakeFactory, tmp_path: Path, topic: Topic, settings: dict[str, int], key: int
 ) -> None:
@@ -56,8 +59,7 @@ def test_a_row_that_gets_another_key_stops_a_table_whose_database_cannot_be_aske
     assert shop.rows("other") == [(1, "a", 0)]
 
 
-@both
-@few_and_many
+@each_once
 def test_a_row_does_not_keep_the_value_of_one_that_had_its_key_before(
     make_lake: LakeFactory, tmp_path: Path, topic: Topic, envelope: str, settings: dict[str, int]
 ) -> None:
