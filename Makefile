@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-stack setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak fuzz test-connect test-pythons lint types docs format bench release lock clean
+.PHONY: help setup setup-stack setup-mariadb setup-browser demo demo-live demo-cluster airflow stack-up stack-down test test-fast soak fuzz test-connect test-pythons lint types docs format bench release lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
@@ -19,6 +19,9 @@ setup: ## Install what lakehold needs: Java, Maven, .venv and Spark's jars
 
 setup-stack: ## ... and what the stack needs: PostgreSQL, Kafka, registry, Connect with Debezium
 	@.ci/bootstrap spark stack
+
+setup-mariadb: ## ... and what the tests of its capture need: MariaDB
+	@.ci/bootstrap mariadb
 
 setup-browser: ## ... and what the tests of pages and alerts need: headless Chromium and promtool
 	@.ci/bootstrap browser promtool
@@ -42,7 +45,7 @@ stack-down: setup ## Stop the stack
 	@$(BIN)/lakehold stack down
 
 ##@ Check
-test: setup-stack setup-browser lint types build/spark-classes.jsa ## Run every check and every test
+test: setup-stack setup-mariadb setup-browser lint types build/spark-classes.jsa ## Run every check and every test
 	@$(PYTEST) -m "not soak" --timeout 600 --durations 30 --durations-min 10
 
 build/spark-classes.jsa: requirements.lock
@@ -51,7 +54,7 @@ build/spark-classes.jsa: requirements.lock
 test-fast: setup setup-browser ## Run the tests that need no stack
 	@$(PYTEST) -m "not stack"
 
-soak: setup-stack ## Run the tests that take longer than a CI run may, then random commands on whole lakes for MINUTES (60)
+soak: setup-stack setup-mariadb ## Run the tests that take longer than a CI run may, then random commands on whole lakes for MINUTES (60)
 	@$(BIN)/pytest -m soak --verbose --capture no
 	@REPLAY_EXAMPLES=20 INCREMENTAL_HISTORIES=4 INCREMENTAL_QUERIES=6 TRANSACTION_EXAMPLES=2000 $(BIN)/pytest --verbose \
 		tests/spark/test_replay.py tests/spark/test_changes.py tests/spark/test_incremental_queries.py \

@@ -66,14 +66,14 @@ _FIRST = (*(f"stack{number}" for number in range(_STACKS)), "connect", "servers"
 
 
 def _group(item: pytest.Item) -> str:
-    """Return the group of a test: of the stack, of a Spark Connect server, of single servers, or of its file."""
+    """Return the group of a test: of the shared stack, of a Spark Connect server, of single servers, or of its file."""
     fixtures: Sequence[str] = getattr(item, "fixturenames", ())
-    if "spark_connect" in fixtures and "stack_directory" not in fixtures:
+    if "stack_directory" in fixtures:
+        return "stack"
+    if "spark_connect" in fixtures:
         return "connect"
-    if item.get_closest_marker("stack") is None:
-        return item.path.stem
-    is_alone = "broker" in fixtures or item.path.parent.name == "contract"
-    return "servers" if is_alone and "stack_directory" not in fixtures else "stack"
+    is_of_servers = "broker" in fixtures or item.path.parent.name == "contract"
+    return "servers" if is_of_servers and item.get_closest_marker("stack") else item.path.stem
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any]) -> None:
@@ -156,9 +156,11 @@ def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def make_lake(spark: SparkSession, tmp_path: Path) -> Iterator[LakeFactory]:
     """Open lakes over the shared session, each with its own catalog; settings are passed as arguments."""
     opened: list[Lake] = []
+    catalogs: set[str] = set()
 
     def make(warehouse: Path | str | None = None, **settings: Any) -> Lake:
         name = f"lake{next(_names)}"
+        catalogs.add(name)
         lake = connect(str(warehouse or tmp_path / name), spark=spark, **{"catalog_name": name, **settings})
         opened.append(lake)
         return lake
@@ -166,6 +168,10 @@ def make_lake(spark: SparkSession, tmp_path: Path) -> Iterator[LakeFactory]:
     yield make
     for lake in opened:
         lake.close()
+    # Every further session is given all settings of this one: the catalogs of hundreds of tests would take it a second.
+    for name in spark.conf.getAll:
+        if name.startswith("spark.sql.catalog.") and name.split(".")[3] in catalogs:
+            spark.conf.unset(name)
 
 
 @pytest.fixture

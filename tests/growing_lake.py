@@ -17,10 +17,10 @@ from lakehold.iceberg import metadata_files
 from lakehold.iceberg.metadata_commits import by_file
 from lakehold.iceberg.metadata_files import MetadataJson
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
-from lakehold.ingest.write.evolve import OBJECT_ID
 from lakehold.lake import Lake, connect
 from lakehold.maintenance.procedures import ORPHANS_SEARCHED_PROPERTY
 from lakehold.model.readers import MAIN_READER, Readers
+from lakehold.model.summary_keys import OBJECT_ID
 from lakehold.overview import gather
 from lakehold.times import now_ms
 from tests import recorded_files

@@ -17,7 +17,7 @@ import psycopg
 from lakehold.servers import HOST, lifecycle
 from lakehold.servers.server_directory import make_directory
 from lakehold.stack.parts.postgres import Postgres, as_server_user, binary_directory, server_user
-from lakehold.upstream.connector_config import LOG_PREFIX
+from lakehold.upstream.wanted.connector_config import LOG_PREFIX
 from tests.stack_fixtures import free_ports
 from tests.waiting import wait_for
 

@@ -146,10 +146,10 @@ def forms() -> tuple[Form, ...]:
         Form("ALTER SOURCE name {REPAIR | RESNAPSHOT}", ("ALTER SOURCE",)),
         Form("ALTER TABLE table {SET (history_option) | RESET (RETAIN HISTORY)}", ("ALTER TABLE",)),
         *(
-            Form(f"DROP {kind} [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]", (f"DROP {kind}",))
+            Form(f"DROP {kind} [IF EXISTS] name [{{CASCADE | RESTRICT}}] [KEEP UPSTREAM]", (f"DROP {kind}",))
             for kind in ("CONNECTION", "SOURCE")
         ),
-        Form("DROP TABLE [IF EXISTS] table [CASCADE]", ("DROP TABLE",)),
+        Form("DROP TABLE [IF EXISTS] table [{CASCADE | RESTRICT}]", ("DROP TABLE",)),
         Form(
             "CREATE HOLD [[IF NOT EXISTS] hold] ON table, … [AT time]\n"
             f"  [WITH (MAX LAG [=] duration, CHECK [=] {{{checks}}})]",
@@ -185,7 +185,7 @@ def forms() -> tuple[Form, ...]:
             "ALTER SUBSCRIPTION name {SET (subscription_option, …) | RESET (subscription_name, …)}",
             ("ALTER SUBSCRIPTION",),
         ),
-        Form("DROP SUBSCRIPTION [IF EXISTS] name [CASCADE]", ("DROP SUBSCRIPTION",)),
+        Form("DROP SUBSCRIPTION [IF EXISTS] name [{CASCADE | RESTRICT}]", ("DROP SUBSCRIPTION",)),
         Form(
             "CREATE MATERIALIZED VIEW [IF NOT EXISTS] table [KEY (column, …)]\n  [WITH (view_option, …)] AS query",
             ("CREATE MATERIALIZED VIEW",),
@@ -194,7 +194,7 @@ def forms() -> tuple[Form, ...]:
             "ALTER MATERIALIZED VIEW table {SET (altered_option, …) | RESET (altered_name, …)}",
             ("ALTER MATERIALIZED VIEW",),
         ),
-        Form("DROP MATERIALIZED VIEW [IF EXISTS] table [CASCADE]", ("DROP MATERIALIZED VIEW",)),
+        Form("DROP MATERIALIZED VIEW [IF EXISTS] table [{CASCADE | RESTRICT}]", ("DROP MATERIALIZED VIEW",)),
         Form(
             "[EXPLAIN] BEGIN [TRANSACTION]; definition; …; COMMIT [TRANSACTION]", ("BEGIN", "EXPLAIN BEGIN", "COMMIT")
         ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakehold.ingest.write.evolve import OBJECT_ID
 from lakehold.lake import Lake
+from lakehold.model.summary_keys import OBJECT_ID
 
 
 def make_foreign(lake: Lake, name: str) -> None:

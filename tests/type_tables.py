@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema
-from lakehold.upstream import mysql_types, postgres_types
-from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
-from lakehold.upstream.sent_types import SentType
+from lakehold.upstream.found.columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.types import mysql_types, postgres_types
+from lakehold.upstream.types.sent_types import SentType
 from tests.doc_pages import ROOT
 
 _FIELD_ID = re.compile(r"\d+: ")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lakehold.upstream.connector_config import included_tables, signal_table_of
-from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundTable
+from lakehold.upstream.found.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundTable
+from lakehold.upstream.wanted.connector_config import included_tables, signal_table_of
 
 SIGNAL_TABLE = signal_table_of("s")
 

@@ -12,8 +12,25 @@ from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.log_positions import LogPosition
 from lakehold.model.offsets import TopicPartition
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import (
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.found.connector_status import ConnectorStatus
+from lakehold.upstream.found.found import (
+    ABSENT,
+    OPERATIONS,
+    PLAIN,
+    Found,
+    FoundConnector,
+    FoundDatabase,
+    FoundPublication,
+    FoundRelation,
+    FoundSignals,
+    FoundSignalTable,
+)
+from lakehold.upstream.found.server_log import FoundFailover, FoundLog
+from lakehold.upstream.found.shapes import Shape
+from lakehold.upstream.found.snapshots import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import (
     ChangePublication,
     CheckLog,
     CompletePublication,
@@ -40,27 +57,10 @@ from lakehold.upstream.capture_steps import (
     Step,
     StopConnector,
 )
-from lakehold.upstream.connect_client import ConnectorStatus
-from lakehold.upstream.connections import ConnectAddress, UpstreamConnections
-from lakehold.upstream.connector_config import Login, SideTopics, json
-from lakehold.upstream.failover_steps import CopySlot, TakeLog
-from lakehold.upstream.found import (
-    ABSENT,
-    OPERATIONS,
-    PLAIN,
-    Found,
-    FoundConnector,
-    FoundDatabase,
-    FoundPublication,
-    FoundRelation,
-    FoundSignals,
-    FoundSignalTable,
-)
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.found_log import FoundFailover, FoundLog
-from lakehold.upstream.found_snapshots import NO_SNAPSHOT, FoundRepeat, FoundSnapshot
-from lakehold.upstream.silent_changes import Shape
-from lakehold.upstream.wanted import InLake, Wanted, wanted
+from lakehold.upstream.plan.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.wanted.connections import ConnectAddress, UpstreamConnections
+from lakehold.upstream.wanted.connector_config import Login, SideTopics, json
+from lakehold.upstream.wanted.wanted import InLake, Wanted, wanted
 from tests.upstream_meddling import Meddled
 
 CAPTURE = Capture(ConnectionType.POSTGRES, "pg", "connect", "shop", "p", "s")

@@ -18,7 +18,8 @@ def main() -> None:
     with lakehold.connect() as lake, duckdb.connect("orders.duckdb") as mirror:
         mirror.execute("CREATE TABLE IF NOT EXISTS applied (timestamp BIGINT)")
         mirror.execute("CREATE TABLE IF NOT EXISTS orders (id BIGINT, status VARCHAR, total DECIMAL(18, 2))")
-        for delivery in lake.durable("duckdb_mirror", ORDERS).deliveries():
+        client = lake.durable("duckdb_mirror", ORDERS, on_lapse="resnapshot", max_lag_ms=7 * 86_400_000)
+        for delivery in client.deliveries():
             is_new = mirror.sql("FROM applied WHERE timestamp >= $1", params=[delivery.timestamp]).fetchone() is None
             if is_new:
                 apply(mirror, delivery)
@@ -28,7 +29,7 @@ def main() -> None:
 
 def apply(mirror: duckdb.DuckDBPyConnection, delivery: Delivery) -> None:
     mirror.begin()
-    if delivery.is_snapshot:  # the first time, and if the client's hold has expired
+    if delivery.is_snapshot:  # the first time, and if no run came for `max_lag_ms`
         mirror.execute("DELETE FROM orders")
     for table in delivery.tables():
         mirror.register("changes", table)

@@ -24,6 +24,11 @@ OptionValue = str | int | bool | Secret
 """The value of an option in parentheses: text, number, truth or `SECRET 'NAME'`."""
 
 
+def plain_option_name(name: str) -> str:
+    """Convert the name of an option to the one under which definitions keep it: `ssl.mode` is `ssl_mode`."""
+    return name.replace(".", "_")
+
+
 class ConnectionType(StrEnum):
     """The kind of system that a connection leads to."""
 
@@ -39,7 +44,7 @@ class ConnectionType(StrEnum):
 class Connection:
     """`CREATE CONNECTION name TO KAFKA | SCHEMA REGISTRY | POSTGRES | MYSQL | MARIADB | CONNECT (options)`.
 
-    Option names are lowercase with `_` for spaces and dots kept.
+    Option names are lowercase with `_` for spaces and dots.
     """
 
     name: str

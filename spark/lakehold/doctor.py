@@ -33,7 +33,7 @@ from lakehold.servers.server_directory import default_directory
 from lakehold.settings import Settings
 from lakehold.spark_endpoint import refuse_silent, shown_endpoint
 from lakehold.times import now_ms
-from lakehold.upstream.account import Account, Lack
+from lakehold.upstream.wanted.account import Account, Lack
 
 COLUMNS = ("checked", "state", "found", "hint")
 """Columns of a finding; `state` is `ok` or `failed`."""
@@ -231,24 +231,19 @@ def _answer(connection: Connection, captured: frozenset[str] | None, timeout_s: 
             registry_of(options, timeout_s=timeout_s).subject_ids("lakehold")
             return Answer("the registry answers", _http_clock(options["url"].partition(",")[0], timeout_s))
         case ConnectionType.CONNECT:
-            from lakehold.upstream.connect_client import ConnectClient
-            from lakehold.upstream.connections import connect_address
+            from lakehold.upstream.connect.client import ConnectClient
+            from lakehold.upstream.wanted.connections import connect_address
 
             with ConnectClient(**vars(connect_address(options)), timeout_s=timeout_s) as client:
                 text = f"Kafka Connect answers; {len(client.names())} connectors"
             return Answer(text, _http_clock(options["url"].partition(",")[0], timeout_s))
-        case ConnectionType.POSTGRES:
-            from lakehold.upstream.connections import login_of
-            from lakehold.upstream.postgres import PostgresUpstream
+        case ConnectionType.POSTGRES | ConnectionType.MYSQL | ConnectionType.MARIADB:
+            from lakehold.upstream.databases import database_of
+            from lakehold.upstream.wanted.connections import login_of
 
-            account = PostgresUpstream(login_of(connection), timeout_s).account(captured or ())
-            return _of_account("PostgreSQL", account, captured)
-        case ConnectionType.MYSQL | ConnectionType.MARIADB:
-            from lakehold.upstream.connections import login_of
-            from lakehold.upstream.mysql import MysqlUpstream
-
-            account = MysqlUpstream(login_of(connection), timeout_s).account()
-            return _of_account(connection.type.value, account, captured)
+            account = database_of(connection.type, login_of(connection), timeout_s).account(captured or ())
+            name = "PostgreSQL" if connection.type is ConnectionType.POSTGRES else connection.type.value
+            return _of_account(name, account, captured)
 
 
 def _of_account(database: str, account: Account, captured: frozenset[str] | None) -> Answer:

@@ -344,9 +344,11 @@ class Lake(LakeChanges):
         with readable():
             return self._restored.compare(table, against(connection, upstream), progress or NoProgress())
 
-    def drop_iceberg_table(self, full_name: str) -> None:
-        """Drop a table's data; does nothing when it was never created."""
-        self.tables.drop_table(full_name)
+    def drop_iceberg_table(self, full_name: str, object_id: str) -> bool:
+        """Drop the data of the table defined as `object_id`; return False if another's table of this name stays."""
+        from lakehold.model.summary_keys import OBJECT_ID
+
+        return self.tables.drop_own(full_name, OBJECT_ID, object_id)
 
     def forget_source(self, name: str) -> None:
         """Remove the reader state of a source that is not declared; does nothing while a process ingests it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
 _SIMILARITY = 0.6
+_SUGGESTED = re.compile(r'Did you mean "(.*)"\?', re.DOTALL)
 
 
 def close_names(name: str, known: Iterable[str], *, most: int = 1, similarity: float = _SIMILARITY) -> list[str]:
@@ -34,3 +36,9 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return the hint that suggests the name most like `name`; `otherwise` if nothing is like it."""
     close = close_names(name, known)
     return f'Did you mean "{close[0]}"?' if close else otherwise
+
+
+def suggested_name(hint: str) -> str | None:
+    """Return the name that a hint of `did_you_mean` suggests; None for any other hint."""
+    found = _SUGGESTED.fullmatch(hint)
+    return found[1] if found else None

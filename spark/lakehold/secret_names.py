@@ -12,31 +12,52 @@ SECRET_NAME = re.compile(
 URL_PASSWORD = re.compile(r"\w[\w+.-]*://[^/@\s]*:[^/@\s]+@")
 """Matches an address with a password, also among several addresses."""
 
-_QUOTED = re.compile(
-    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|`[^`]*`|(?P<value>'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)""", re.DOTALL
+_VALUE = re.compile(
+    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|`[^`]*`
+    |(?P<quoted>'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)
+    |=\s*(?P<bare>[^\s'"`,;()=][^\s,;()]*)""",
+    re.DOTALL | re.VERBOSE,
 )
-_NAME_BEFORE = re.compile(r"""((?:[\w."`]+\s+){0,3}[\w."`]+)\s*(=?)\s*\Z""")
+"""Matches comments and quoted names, which hold no values, values in quotes, and words after `=`."""
+_WORD = r"""(?:'[\w.-]+'|"[\w.-]+"|[\w.`-]+)"""
+_NAME_BEFORE = re.compile(rf"""(?P<words>(?:{_WORD}\s+){{0,3}}{_WORD})\s*(?P<equals>=?)\s*\Z""")
+"""Matches the name of an option before its value: up to four words, which may be in quotes."""
 _LONGEST_NAME = 120
 """Characters before a value in which the name of its option is looked for."""
+_REST_OF_SET = re.compile(r"[^;\n]*")
 
 
 def without_secrets(sql: str, start: int, end_exclusive: int) -> str:
     """Return the part of a script between two offsets, with as many asterisks for each secret in it."""
     text = sql
-    for found in _QUOTED.finditer(sql):
+    for found in _VALUE.finditer(sql):
         if found.start() >= end_exclusive:
             break
-        value = found["value"]
-        if value and found.end() > start and (URL_PASSWORD.search(value) or _is_secret(sql, found.start())):
-            text = text[: found.start()] + re.sub(r"[^\n]", "*", value) + text[found.end() :]
+        place = found.lastgroup
+        if place is not None:
+            secret_start, secret_end = found.span(place)
+            if not URL_PASSWORD.search(found[place]):
+                secret_end = _secret_end(sql, secret_start, secret_end, is_bare=place == "bare")
+            if secret_end > start:
+                stars = re.sub(r"[^\n]", "*", sql[secret_start:secret_end])
+                text = text[:secret_start] + stars + text[secret_end:]
     return text[start:end_exclusive]
 
 
-def _is_secret(sql: str, start: int) -> bool:
-    """Return whether the value at `start` follows the name of a secret option; the name after SECRET may be shown."""
-    before = _NAME_BEFORE.search(sql[max(0, start - _LONGEST_NAME) : start])
+def _secret_end(sql: str, start: int, end_exclusive: int, *, is_bare: bool) -> int:
+    """Return where the secret ends that is the value at `start`; 0 if the value is none. The name after SECRET may be shown."""
+    searched_from = max(0, start - _LONGEST_NAME)
+    before = _NAME_BEFORE.search(sql[searched_from:start])
     if before is None:
-        return False
-    words = before[1].lower().split()
-    is_reference = words[-1] == "secret" and not before[2]
-    return not is_reference and SECRET_NAME.search(re.sub(r'["`]', "", "_".join(words))) is not None
+        return 0
+    words = before["words"].lower().split()
+    is_reference = words[-1] == "secret" and not before["equals"]
+    if is_reference or SECRET_NAME.search(re.sub(r"""["'`]""", "", "_".join(words))) is None:
+        return 0
+    if not is_bare:
+        return end_exclusive
+    if words[0] == "set" and (rest := _REST_OF_SET.match(sql, start)) is not None:
+        return rest.end()
+    # Elsewhere a word after `=` may be a column that is compared, but in a list of options it is a value.
+    is_option = sql[: searched_from + before.start()].rstrip().endswith(("(", ","))
+    return end_exclusive if is_option and sql[start:end_exclusive].lower() != "secret" else 0

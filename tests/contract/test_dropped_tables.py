@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from requests import PreparedRequest, Response
 
 from lakehold.errors import DefinitionError
@@ -99,6 +102,37 @@ def test_a_table_whose_metadata_cannot_be_read_is_dropped_from_the_catalog(
     assert tables.drop_table(NAME)
     assert tables.table_state(NAME) is None
     assert location in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("rest", marks=pytest.mark.stack)])
+def test_a_table_is_dropped_only_for_that_for_which_it_was_made(catalog_of: CatalogOf, kind: str) -> None:
+    catalog = catalog_of(kind)
+    with table_of(catalog).transaction() as change:
+        change.set_properties(owner="new")
+    tables = DataTables(catalog)
+    assert not tables.drop_own(NAME, "owner", "old")
+    assert len(catalog.load_table(NAME).scan().to_arrow()) == 6
+    assert tables.drop_own(NAME, "owner", "new")
+    assert not catalog.table_exists(NAME)
+    assert tables.drop_own(NAME, "owner", "new"), "nothing stays"
+
+
+def test_a_table_made_while_the_files_of_an_earlier_one_are_listed_stays(
+    catalog_of: CatalogOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = catalog_of("sqlite")
+    table_of(catalog)
+    list_manifests = Snapshot.manifests
+
+    def replaced_meanwhile(self: Snapshot, io: FileIO) -> list[ManifestFile]:
+        monkeypatch.setattr(Snapshot, "manifests", list_manifests)
+        catalog.drop_table(NAME)
+        catalog.create_table(NAME, ROWS.schema).append(ROWS)
+        return self.manifests(io)
+
+    monkeypatch.setattr(Snapshot, "manifests", replaced_meanwhile)
+    assert not DataTables(catalog).drop_table(NAME)
+    assert len(catalog.load_table(NAME).scan().to_arrow()) == 2
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("no Avro")], ids=["lost", "damaged"])

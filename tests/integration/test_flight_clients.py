@@ -109,6 +109,9 @@ def test_the_program_on_the_page_reads_and_follows_with_adbc(address: str, shop:
     with flight_sql.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT status FROM shop.orders WHERE id = ? AS OF LATEST", (2,))
         assert cursor.fetchall() == [("paid",)]
+        for number, status in ((1, "placed"), (2, "paid"), (1, "placed")):
+            cursor.execute("SELECT status FROM shop.orders WHERE id = ? AS OF LATEST", (number,))
+            assert cursor.fetchall() == [(status,)]
         with pytest.raises(
             adbc_driver_manager.Error, match=r"(?s)a client may not run DROP.*\ncode: statement-refused\n"
         ):

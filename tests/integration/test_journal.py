@@ -10,11 +10,8 @@ from lakehold.errors import UpstreamError
 from lakehold.kafka.client import KafkaClient, shared_client
 from lakehold.kafka.connection_options import KafkaOptions
 from lakehold.model.log_positions import LogPosition
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.found_log import FoundLog
-from lakehold.upstream.found_snapshots import FoundSnapshot
-from lakehold.upstream.journal import (
-    Journal,
+from lakehold.upstream.connect.journal import Journal
+from lakehold.upstream.connect.signals import (
     new_signal_id,
     recorded_first_snapshot,
     recorded_log,
@@ -24,6 +21,9 @@ from lakehold.upstream.journal import (
     recorded_sync_point,
     requested_snapshot,
 )
+from lakehold.upstream.found.server_log import FoundLog
+from lakehold.upstream.found.snapshots import FoundSnapshot
+from lakehold.upstream.wanted.connector_config import SideTopics
 from tests.kafka_broker import Broker
 
 pytestmark = pytest.mark.stack

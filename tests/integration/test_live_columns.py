@@ -12,12 +12,12 @@ from lakehold.lake import Lake
 from lakehold.servers import HOST
 from lakehold.stack import StackAddresses
 from lakehold.status import status_of
-from lakehold.upstream.captured_columns import columns_of
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.found.values import LossyColumn, LostValues
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.types.captured_columns import columns_of
+from lakehold.upstream.wanted.connector_config import Login
 from tests.captured_shop import Shop
 from tests.captured_types import IN_POSTGRES, MARIADB, POSTGRES, CapturedColumn
 from tests.conftest import LakeFactory

@@ -15,8 +15,9 @@ from lakehold.errors import UpstreamError, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack import ConnectClient, StackAddresses
 from lakehold.status import status_of
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.postgres import Names, PostgresUpstream
+from lakehold.upstream.database import Names
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_source import execute

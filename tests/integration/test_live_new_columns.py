@@ -11,7 +11,7 @@ from lakehold.errors import LakeholdError, UpstreamUnavailable
 from lakehold.iceberg.data_tables import TableState
 from lakehold.lake import Lake
 from lakehold.status import status_of
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.postgres.database import PostgresUpstream
 from tests.captured_shop import Shop
 from tests.captured_shop import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.conftest import LakeFactory

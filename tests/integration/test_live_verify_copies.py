@@ -11,8 +11,8 @@ import pytest
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.overview import gather
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from lakehold.verify.comparison import Side
 from tests.conftest import LakeFactory
 from tests.live_source import execute

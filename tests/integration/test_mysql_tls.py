@@ -11,8 +11,8 @@ import pytest
 from lakehold.definitions import Connection, ConnectionType
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.servers import HOST
-from lakehold.upstream.connections import login_of
-from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.wanted.connections import login_of
 from lakehold.verify.mysql_rows import mysql_rows
 from tests.certificates import Authority, Issued
 from tests.mariadb_server import PASSWORD, MariaDb

@@ -11,8 +11,10 @@ import pytest
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.model.log_positions import position_of_end
 from lakehold.servers import HOST
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import (
+from lakehold.upstream.connect.signals import requested_snapshot
+from lakehold.upstream.differences.log_settings import ROW_IMAGE, WHOLE_ROWS
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import (
     ABSENT,
     HASHED,
     PLAIN,
@@ -22,10 +24,9 @@ from lakehold.upstream.found import (
     FoundSignals,
     FoundSignalTable,
 )
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.journal import requested_snapshot
-from lakehold.upstream.log_settings import ROW_IMAGE, WHOLE_ROWS
-from lakehold.upstream.mysql import MysqlUpstream
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.plan.capture_steps import CreateSignalTable, DropSignalTable
+from lakehold.upstream.wanted.connector_config import Login
 from tests.doc_pages import page
 from tests.mariadb_server import PASSWORD, MariaDb
 from tests.mariadb_server import mariadb as mariadb  # noqa: PLC0414 - pytest finds fixtures by name
@@ -45,36 +46,36 @@ def _upstream(
 
 def test_a_signal_table_is_created_once_and_dropped_with_its_database(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
-    assert upstream.inspect(TABLE) == FoundSignals(None, may_make=True)
+    assert upstream.signals(TABLE) == FoundSignals(None, may_make=True)
     for name in (TABLE, TABLE, OTHER):
-        upstream.create_signal_table(name, None)
-    assert upstream.inspect(TABLE) == FoundSignals(FoundSignalTable(), may_make=True)
+        upstream.apply(CreateSignalTable(name, None))
+    assert upstream.signals(TABLE) == FoundSignals(FoundSignalTable(), may_make=True)
     for _ in range(2):
-        upstream.drop_signal_table(TABLE)
-        assert upstream.inspect(TABLE).table is None
-        assert upstream.inspect(OTHER).table is not None
-    upstream.drop_signal_table(OTHER)
+        upstream.apply(DropSignalTable(TABLE))
+        assert upstream.signals(TABLE).table is None
+        assert upstream.signals(OTHER).table is not None
+    upstream.apply(DropSignalTable(OTHER))
     assert mariadb.rows("SHOW DATABASES LIKE 'lakehold_signals'") == []
-    upstream.drop_signal_table(OTHER)
+    upstream.apply(DropSignalTable(OTHER))
 
 
 def test_a_signal_table_keeps_the_time_of_the_last_inspection(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
     assert upstream.record_seen(TABLE, 5) is None
-    upstream.create_signal_table(TABLE, None)
-    assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=None)
+    upstream.apply(CreateSignalTable(TABLE, None))
+    assert upstream.signals(TABLE).table == FoundSignalTable(seen_ms=None)
     for at_ms in (5, 7):
         assert upstream.record_seen(TABLE, at_ms) == at_ms
-        assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=at_ms)
+        assert upstream.signals(TABLE).table == FoundSignalTable(seen_ms=at_ms)
     assert upstream.record_seen(TABLE, 6) == 7, "a process that was paused does not replace a later time"
-    assert upstream.inspect(TABLE).table == FoundSignalTable(seen_ms=7)
+    assert upstream.signals(TABLE).table == FoundSignalTable(seen_ms=7)
     mariadb.execute("REVOKE INSERT ON lakehold_signals.* FROM lakehold@'%'")
     assert upstream.record_seen(TABLE, 9) == 7, "a user who may not write gets the stored time"
 
 
 def test_signals_and_marks_are_in_the_log_and_not_in_the_table(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
-    upstream.create_signal_table(TABLE, None)
+    upstream.apply(CreateSignalTable(TABLE, None))
     upstream.send_signal(TABLE, requested_snapshot("t1", "shop.it's"))
     (first,) = mariadb.rows("SELECT @@gtid_binlog_pos")
     assert upstream.write_sync_point(TABLE) == position_of_end(mariadb.rows("SELECT @@gtid_binlog_pos")[0][0])
@@ -100,13 +101,13 @@ def test_it_is_known_beforehand_whether_the_user_may_create_a_signal_table(
     mariadb: MariaDb, grants: list[str], may_make: bool
 ) -> None:
     upstream = _granted(mariadb, grants)
-    assert upstream.inspect(TABLE) == FoundSignals(None, may_make=may_make)
+    assert upstream.signals(TABLE) == FoundSignals(None, may_make=may_make)
     if may_make:
-        upstream.create_signal_table(TABLE, None)
+        upstream.apply(CreateSignalTable(TABLE, None))
         upstream.write_sync_point(TABLE)
         return
     with pytest.raises(UpstreamRefused) as refusal:
-        upstream.create_signal_table(TABLE, None)
+        upstream.apply(CreateSignalTable(TABLE, None))
     assert refusal.value.code == "database-refused"
     assert "denied" in refusal.value.detail
     assert "GRANT CREATE, INSERT, DELETE, SELECT, DROP ON lakehold_signals.* TO u" in refusal.value.hint
@@ -126,29 +127,29 @@ def test_it_is_known_beforehand_whether_the_user_may_create_a_signal_table(
 def test_the_rights_of_the_user_on_an_existing_signal_table_are_found(
     mariadb: MariaDb, grants: list[str], found: FoundSignalTable | None
 ) -> None:
-    _upstream(mariadb).create_signal_table(TABLE, None)
+    _upstream(mariadb).apply(CreateSignalTable(TABLE, None))
     upstream = _granted(mariadb, grants)
-    assert upstream.inspect(TABLE).table == found
+    assert upstream.signals(TABLE).table == found
     if found is not None and found.may_write:
         upstream.write_sync_point(TABLE)
     if found is not None and found.is_owned:
-        upstream.drop_signal_table(TABLE)
-        assert upstream.inspect(TABLE).table is None
+        upstream.apply(DropSignalTable(TABLE))
+        assert upstream.signals(TABLE).table is None
 
 
 def test_a_read_only_server_is_not_written_to(mariadb: MariaDb) -> None:
     upstream = _granted(mariadb, ["ALL ON *.*"])
     mariadb.execute("SET GLOBAL read_only = ON")
-    assert not upstream.inspect(TABLE).may_be_had
+    assert not upstream.signals(TABLE).may_be_had
     mariadb.execute("SET GLOBAL read_only = OFF")
-    assert upstream.inspect(TABLE).may_be_had
+    assert upstream.signals(TABLE).may_be_had
 
 
 def test_a_superuser_makes_one_as_documented(mariadb: MariaDb) -> None:
     upstream = _granted(mariadb, [])
     (shown,) = (part.text for part in parts(page("operate/connectors.md")) if part.kind == "mysql")
     mariadb.execute(*shown.replace("<server id>", "7").replace("<user>", "u").split(";"))
-    assert upstream.inspect(TABLE).table == FoundSignalTable(is_owned=False)
+    assert upstream.signals(TABLE).table == FoundSignalTable(is_owned=False)
     upstream.write_sync_point(TABLE)
 
 
@@ -167,14 +168,14 @@ def test_a_server_that_does_not_answer_or_refuses_the_user_is_reported(mariadb: 
         (_upstream(mariadb, port=1), "database-unavailable", "Can't connect"),
     ]:
         with pytest.raises(UpstreamUnavailable) as refusal:
-            upstream.inspect(TABLE)
+            upstream.signals(TABLE)
         assert refusal.value.code == code
         assert detail in refusal.value.detail
 
 
 def test_a_signal_has_the_form_that_debezium_reads(mariadb: MariaDb) -> None:
     upstream = _upstream(mariadb)
-    upstream.create_signal_table(TABLE, None)
+    upstream.apply(CreateSignalTable(TABLE, None))
     mariadb.execute(
         "USE lakehold_signals",
         "CREATE TABLE seen (id text, type text, data text)",

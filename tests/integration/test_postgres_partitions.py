@@ -9,9 +9,10 @@ import pytest
 
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import OTHER_COLUMNS, UNLOGGED, FoundLeaf, FoundTable
-from lakehold.upstream.postgres import Names, PostgresUpstream
+from lakehold.upstream.database import Names
+from lakehold.upstream.found.found import OTHER_COLUMNS, UNLOGGED, FoundLeaf, FoundTable
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from lakehold.stack.parts.postgres import Postgres
-from lakehold.upstream.postgres_shapes import shapes_of
-from lakehold.upstream.silent_changes import SilentChange, silent_change
+from lakehold.upstream.differences.silent_changes import SilentChange, silent_change
+from lakehold.upstream.postgres.shapes import shapes_of
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack

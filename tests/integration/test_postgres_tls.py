@@ -12,8 +12,8 @@ from lakehold.definitions import Connection, ConnectionType
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
-from lakehold.upstream.connections import login_of
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.wanted.connections import login_of
 from lakehold.verify.postgres_rows import postgres_rows
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 from tests.certificates import Authority, Issued

@@ -15,14 +15,22 @@ from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamRefused, UpstreamUnavailable
 from lakehold.servers import HOST
 from lakehold.stack.parts.postgres import Postgres
-from lakehold.upstream import postgres
-from lakehold.upstream.capture_steps import ChangePublication, CompletePublication, CreatePublication
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
-from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
-from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.lost_values import lossy_columns
-from lakehold.upstream.postgres import Names, PostgresUpstream
+from lakehold.upstream.database import Names
+from lakehold.upstream.differences.lost_values import lossy_columns
+from lakehold.upstream.found.columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.found.found import OF_DOTTED_SCHEMA, PLAIN, UNLOGGED, FoundRelation
+from lakehold.upstream.found.values import LostValues
+from lakehold.upstream.plan.capture_steps import (
+    ChangePublication,
+    CompletePublication,
+    CreatePublication,
+    CreateSignalTable,
+    DropSignalTable,
+    DropSlot,
+)
+from lakehold.upstream.postgres import database as postgres
+from lakehold.upstream.postgres.database import PostgresUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from tests.catalog_servers import postgres_server as postgres_server  # noqa: PLC0414 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.stack
@@ -211,15 +219,15 @@ def test_a_table_joins_and_leaves_a_publication_without_its_heirs(postgres_serve
     database, _ = upstream.inspect(Names("p", "s", "lakehold_signals.of_s"), "s1", ["heirs.parent", "heirs.child"])
     heirs = {name: table.heirs for name, table in database.tables.items()}
     assert heirs == {"heirs.parent": ("heirs.child", "heirs.other"), "heirs.child": ()}
-    upstream.create_publication(CreatePublication("heirs", ("heirs.child",), "s1"))
-    upstream.change_publication(ChangePublication("heirs", ("heirs.parent",)))
+    upstream.apply(CreatePublication("heirs", ("heirs.child",), "s1"))
+    upstream.apply(ChangePublication("heirs", ("heirs.parent",)))
     assert upstream.members("heirs").keys() == {"heirs.child", "heirs.parent"}
-    upstream.complete_publication(CompletePublication("heirs", ("heirs.parent",)))
+    upstream.apply(CompletePublication("heirs", ("heirs.parent",)))
     assert upstream.members("heirs").keys() == {"heirs.child", "heirs.parent"}
-    upstream.change_publication(ChangePublication("heirs", (), ("heirs.parent",)))
+    upstream.apply(ChangePublication("heirs", (), ("heirs.parent",)))
     assert upstream.members("heirs").keys() == {"heirs.child"}
     with pytest.raises(UpstreamRefused, match="refused a change"):
-        upstream.change_publication(ChangePublication("heirs", ("heirs.none",)))
+        upstream.apply(ChangePublication("heirs", ("heirs.none",)))
 
 
 _LOST = {
@@ -356,13 +364,13 @@ def test_a_signal_table_keeps_the_time_of_the_last_inspection(login: Login) -> N
         return signals.table.seen_ms if signals.table is not None else None
 
     assert upstream.record_seen(table, 5) is None
-    upstream.create_signal_table(table, None)
+    upstream.apply(CreateSignalTable(table, None))
     for at_ms in (5, 7):
         assert upstream.record_seen(table, at_ms) == at_ms
         assert kept() == at_ms
     assert upstream.record_seen(table, 6) == 7, "a process that was paused does not replace a later time"
     assert kept() == 7
-    upstream.drop_signal_table(table)
+    upstream.apply(DropSignalTable(table))
 
 
 def test_a_slot_is_dropped_once_its_reader_has_left_and_refused_while_it_stays(
@@ -379,8 +387,8 @@ def test_a_slot_is_dropped_once_its_reader_has_left_and_refused_while_it_stays(
                 == ExecStatus.COPY_BOTH
             )
             with pytest.raises(UpstreamUnavailable) as refusal:
-                upstream.drop_slot("read")
+                upstream.apply(DropSlot("read"))
             assert (refusal.value.code, refusal.value.message) == ("slot-in-use", 'replication slot "read" is in use')
         monkeypatch.undo()
-        upstream.drop_slot("read")
+        upstream.apply(DropSlot("read"))
         assert connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = 'read'").fetchone() is None

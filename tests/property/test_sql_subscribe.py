@@ -32,7 +32,7 @@ VOCABULARY = """
 SUBSCRIBE TO SELECT FROM WHERE WITH AS OF UP TO WITHIN TIMESTAMP ORDER BY ENVELOPE UPSERT DEBEZIUM KEY SNAPSHOT
 PROGRESS true ( ) ( ) , . = * 1 -1 5L '2024-01-02' 'now' DATE a.b shop.orders t `user` user now() rand( LIMIT OFFSET
 JOIN ON UNION VERSION NULLS LAST DESC /*+ x */ VALUES TABLE IDENTIFIER( STREAM unix_timestamp( aes_encrypt( [ ] -> ::
-RECURSIVE LATERAL VIEW explode( CASE WHEN END |> ALL
+RECURSIVE LATERAL VIEW explode( CASE WHEN END |> ALL |>
 """
 PIECES = st.sampled_from(VOCABULARY.split())
 
@@ -99,7 +99,10 @@ def test_columns_come_first_in_the_select_list(quantifier: str, columns: str, ta
     assert found.over({name: "v"}, columns=" mz_diff, ") == f"SELECT{quantifier} mz_diff, {columns} FROM v"
 
 
-@given(st.sampled_from(["SUBSCRIBE ", "SUBSCRIBE (SELECT ", "SELECT ", "WITH t AS "]), st.lists(PIECES, max_size=20))
+@given(
+    st.sampled_from(["SUBSCRIBE ", "SUBSCRIBE (SELECT ", "SUBSCRIBE (FROM a.b |> ", "SELECT ", "WITH t AS "]),
+    st.lists(PIECES, max_size=20),
+)
 def test_any_text_is_parsed_or_refused_with_a_position(head: str, pieces: list[str]) -> None:
     sql = head + " ".join(pieces)
     try:

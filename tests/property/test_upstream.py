@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehold.upstream.capture_plan import plan_resnapshot
-from lakehold.upstream.found import OPERATIONS
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.found.found import OPERATIONS
+from lakehold.upstream.plan.capture_plan import plan_resnapshot
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 

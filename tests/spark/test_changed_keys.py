@@ -128,6 +128,28 @@ def test_a_table_that_names_its_key_goes_on_without_a_primary_key(shop: Shop, to
     assert shop.rows() == [(1, "b", 0), (4, "a", 0)]
 
 
+@pytest.mark.parametrize(("envelope", "at_once"), [("DEBEZIUM", False), ("DEBEZIUM UPSERT", True)])
+def test_a_column_that_leaves_a_key_of_several_stops_the_table_before_rows_become_one(
+    shop: Shop, topic: Topic, envelope: str, at_once: bool
+) -> None:
+    shop.table(topic, envelope, "KEY (name, n)")
+    topic.snapshot([row(1, "a", 1), row(2, "a", 2)])
+    if not at_once:
+        shop.ingest(topic)
+    topic.columns = {"id": COLUMNS["id"], "name": COLUMNS["name"], "number": COLUMNS["n"]}
+    for id_ in (1, 2):
+        topic.update({"id": id_, "name": "a", "number": id_}, {"id": id_, "name": "a", "number": id_})
+    error = shop.stopped(topic)["s.t"]
+    assert error.code == "key-changed"
+    assert 'Column "n" is neither in rows with the columns (id, name, number) nor in their message keys' in error.detail
+    if not at_once:
+        assert shop.rows() == [(1, "a", 1), (2, "a", 2)]
+    shop.lake.sql("DROP TABLE s.t")
+    shop.table(topic, envelope, "KEY (id, name)")
+    shop.ingest(topic)
+    assert [number for _, _, number, _ in shop.rows()] == [1, 2]
+
+
 @both
 def test_a_truncate_has_no_key_and_needs_none(shop: Shop, topic: Topic, envelope: str) -> None:
     shop.table(topic, envelope)

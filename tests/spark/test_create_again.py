@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from lakehold.errors import SubscriberLapsed
+from lakehold.failpoints import Point
+from lakehold.ingest import batch
 from lakehold.ingest.batch_report import BatchReport
 from lakehold.lake import Lake
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER
@@ -172,7 +176,7 @@ def test_the_remains_of_a_killed_drop_are_not_used_for_the_new_table(
 ) -> None:
     """Kill a DROP TABLE after it deleted the definition: the Iceberg table remains."""
     with monkeypatch.context() as killed:
-        killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
+        killed.setattr(shop.lake, "drop_iceberg_table", lambda *_: True)
         shop.lake.sql("DROP TABLE s.items")
     assert shop.lake.catalog.table_exists("s.items")
     shop.table("items", "items")
@@ -196,7 +200,7 @@ def test_remains_of_a_killed_drop_that_cannot_be_read_stop_no_other_table(
     shop: NumberedShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
-        killed.setattr(shop.lake, "drop_iceberg_table", lambda _: None)
+        killed.setattr(shop.lake, "drop_iceberg_table", lambda *_: True)
         shop.lake.sql("DROP TABLE s.items")
     lose_metadata(shop.lake, "s.items")
     shop.write("orders", 1)
@@ -214,6 +218,23 @@ def test_a_view_whose_metadata_is_lost_is_dropped_and_created_again(shop: Number
     assert not shop.lake.catalog.table_exists("s.count")
 
 
+def test_a_client_of_a_view_that_was_created_again_with_another_query_does_not_read_on(shop: NumberedShop) -> None:
+    """Create the view again while its source is idle: both views begin with the same timestamp."""
+
+    def create(condition: str) -> None:
+        shop.lake.sql(f"CREATE MATERIALIZED VIEW s.some AS SELECT * FROM s.items WHERE {condition}")
+        shop.lake.publish("s.some")
+
+    create("k > 0")
+    client = shop.lake.durable("app", "SUBSCRIBE s.some")
+    client.run(lambda _: None, lambda *_: None)
+    shop.lake.sql("DROP MATERIALIZED VIEW s.some CASCADE")
+    create("k > 1")
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        client.run(lambda _: None, lambda *_: None)
+    assert lapsed.value.code == "table-replaced"
+
+
 def test_a_table_renamed_to_the_name_of_the_dropped_one_remains(shop: NumberedShop) -> None:
     shop.lake.sql("DROP TABLE s.items")
     shop.lake.ingest("shop")
@@ -224,3 +245,60 @@ def test_a_table_renamed_to_the_name_of_the_dropped_one_remains(shop: NumberedSh
         "s.items"
     ] == "table-foreign"
     assert shop.rows("items") == 2 * BATCH
+
+
+def test_a_definition_over_a_table_of_another_tool_is_undone_without_touching_that_table(shop: NumberedShop) -> None:
+    shop.lake.sql("CREATE TABLE s.totals AS SELECT 7 AS total")
+    shop.table("totals", "orders")
+    assert {name: e.code for report in shop.lake.ingest("shop") for name, e in report.stopped.items()} == {
+        "s.totals": "table-foreign"
+    }
+    notices = shop.lake.sql("DROP TABLE s.totals").notices
+    assert notices == ('the Iceberg table "s.totals" stays: the dropped table did not create it',)
+    assert shop.lake.sql("SELECT total FROM s.totals").rows == [(7,)]
+    shop.lake.ingest("shop")
+    assert shop.lake.sql("SELECT total FROM s.totals").rows == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ingest"),
+    [
+        ("items", lambda lake: lake.batches_together(["shop"], turn_s=0)),
+        ("late", lambda lake: lake.batches_together(["shop"], turn_s=0)),
+        ("late", lambda lake: lake.backfill(["s.late"])),
+    ],
+    ids=["in its turn", "catching up in its turn", "backfill"],
+)
+def test_a_source_that_is_dropped_during_its_last_batch_leaves_no_table(
+    make_lake: LakeFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    ingest: Callable[[Lake], Iterable[object]],
+) -> None:
+    """Drop the source after its last batch has begun, which then creates the table."""
+    shop = NumberedShop(make_lake(), tmp_path / "topics")
+    shop.table("items", "items")
+    shop.write("items", BATCH)
+    if name == "late":
+        shop.lake.ingest("shop")
+        shop.table(name, "items")
+
+    dropped: list[Point] = []
+
+    def dropping(point: Point) -> None:
+        if point == "after-intent" and not shop.lake.catalog.table_exists(f"s.{name}"):
+            dropped.append(point)
+            shop.lake.sql("DROP SOURCE shop CASCADE")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch, "failpoint", dropping)
+        assert [*ingest(shop.lake)]
+    assert dropped
+    assert not shop.lake.catalog.table_exists(f"s.{name}")
+    shop = NumberedShop(shop.lake, shop.directory)
+    shop.table(name, "items")
+    reports = shop.lake.ingest("shop")
+    assert [stopped for report in reports for stopped in report.stopped] == []
+    shop.written["items"] = BATCH
+    assert shop.rows(name) == BATCH

@@ -270,3 +270,17 @@ def test_statements_that_a_history_cannot_have_are_refused(shop: Shop) -> None:
     with pytest.raises(DefinitionError, match="for subscriptions") as client:
         shop.lake.durable("c", "SUBSCRIBE shop.t ENVELOPE HISTORY (KEY (id))")
     assert "CREATE SUBSCRIPTION" in client.value.hint
+
+
+@pytest.mark.parametrize("change", ["RENAME COLUMN v TO w", "DROP COLUMN v"])
+@pytest.mark.parametrize("clause", ["TRACK ALL EXCEPT (v)", "TRACK (v)"])
+def test_a_history_goes_on_without_a_column_that_its_clause_names(shop: Shop, clause: str, change: str) -> None:
+    shop.lake.sql("ALTER TABLE shop.t ADD COLUMN n INT")
+    subscribe(shop, f"shop.t ENVELOPE HISTORY (KEY (id)) {clause}")
+    shop.lake.publish("s")
+    shop.lake.sql(f"ALTER TABLE shop.t {change}; UPDATE shop.t SET n = 1 WHERE id = 1")
+    shop.lake.publish("s")
+    found = [(row[0], row[2], row[-1] is None) for row in history(shop)]
+    ends = [] if clause == "TRACK (v)" else [(1, None, False)]
+    assert [row for row in found if not row[-1]] == ends
+    assert {row for row in found if row[-1]} == {(1, 1, True), (2, None, True)}

@@ -11,8 +11,10 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
-from lakehold.errors import NotReadable
+from lakehold.errors import NotReadable, SubscriberLapsed
 from lakehold.lake import Lake
+from lakehold.publish.deliveries import Delivery
+from lakehold.publish.durable import DurableClient
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.waiting import wait_for
@@ -107,3 +109,78 @@ def test_a_reader_reads_on_in_a_table_that_was_empty_replaced_or_emptied(lake: L
     assert [row[1:] for row in next(follower).rows] == [(-1, 1), (1, 2)]
     lake.sql("TRUNCATE TABLE shop.u")
     assert [row[1:] for row in next(follower).rows] == [(-1, 2)]
+
+
+def runs_client(lake: Lake, on_lapse: str) -> Iterator[object]:
+    """Yield the ids that each run of a durable client has."""
+    client = lake.durable("app", "SUBSCRIBE shop.t", on_lapse=on_lapse)
+    while True:
+        yield sorted(row[-1] for delivery in acknowledged(client) for row in delivery)
+
+
+def acknowledged(client: DurableClient) -> Iterator[Delivery]:
+    for delivery in client.deliveries():
+        yield delivery
+        delivery.acknowledge()
+
+
+def publishes(lake: Lake, on_lapse: str, declared: str = "SUBSCRIBE shop.t") -> Iterator[object]:
+    """Yield the ids that a subscription's table has after each run."""
+    lake.sql(f"CREATE SUBSCRIPTION s INTO bi.out WITH (ON LAPSE = '{on_lapse}') AS {declared}")
+    return runs(lake, "s")
+
+
+def keeps_history(lake: Lake, on_lapse: str) -> Iterator[object]:
+    return publishes(lake, on_lapse, "SUBSCRIBE shop.t ENVELOPE HISTORY (KEY (id))")
+
+
+def refreshes(lake: Lake, on_lapse: str) -> Iterator[object]:
+    lake.sql(f"CREATE MATERIALIZED VIEW bi.out WITH (ON LAPSE = '{on_lapse}') AS SELECT id FROM shop.t")
+    return runs(lake, "bi.out")
+
+
+def runs(lake: Lake, name: str) -> Iterator[object]:
+    while True:
+        lake.publish(name)
+        rows = lake.catalog.load_table("bi.out").scan().to_arrow()
+        current = rows.filter(rows["is_current"]) if "is_current" in rows.column_names else rows
+        yield sorted(current["id"].to_pylist())
+
+
+RESUMING = (runs_client, publishes, keeps_history, refreshes)
+
+
+@pytest.mark.parametrize("reader", RESUMING)
+def test_a_reader_that_resumes_notices_that_another_table_has_the_name(
+    lake: Lake, reader: Callable[[Lake, str], Iterator[object]]
+) -> None:
+    create(lake, "shop.next", 1, 3)
+    read = reader(lake, "stop")
+    assert next(read) == [1, 2]
+    swap(lake)
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        next(read)
+    assert (lapsed.value.code, "shop.t" in lapsed.value.detail) == ("table-replaced", True)
+
+
+@pytest.mark.parametrize("reader", RESUMING)
+def test_a_reader_that_resumes_starts_over_with_the_rows_of_the_other_table(
+    lake: Lake, reader: Callable[[Lake, str], Iterator[object]]
+) -> None:
+    create(lake, "shop.next", 1, 3)
+    read = reader(lake, "resnapshot")
+    assert next(read) == [1, 2]
+    swap(lake)
+    assert next(read) == [1, 3, 4]
+    (hold,) = lake.holds.all()
+    assert [table.object_id for table in hold.tables] == [str(lake.catalog.load_table("shop.t").metadata.table_uuid)]
+
+
+def test_a_token_is_refused_once_another_table_has_the_name(lake: Lake) -> None:
+    create(lake, "shop.next", 1, 3)
+    read = lake.read("SUBSCRIBE shop.t", timeout=0)
+    assert sum(len(batch.rows) for batch in read) == 2
+    swap(lake)
+    with pytest.raises(NotReadable) as refused:
+        list(lake.read("SUBSCRIBE shop.t", timeout=0, resume=read.token))
+    assert refused.value.code == "table-replaced"

@@ -180,8 +180,8 @@ def test_prepared_statements_take_parameters_and_run_at_any_server(client: Fligh
     assert pa.ipc.read_schema(pa.py_buffer(prepared.dataset_schema)).names == ["id", "v"]
     assert len(pa.ipc.read_schema(pa.py_buffer(prepared.parameter_schema))) == 2
 
-    def bind(*values: object) -> bytes:
-        command = message("CommandPreparedStatementQuery", prepared_statement_handle=prepared.prepared_statement_handle)
+    def bind(*values: object, handle: bytes = prepared.prepared_statement_handle) -> bytes:
+        command = message("CommandPreparedStatementQuery", prepared_statement_handle=handle)
         sent = pa.table({str(place): [value] for place, value in enumerate(values)})
         answer = message("DoPutPreparedStatementResult")
         answer.ParseFromString(client.put(command, sent))
@@ -193,6 +193,7 @@ def test_prepared_statements_take_parameters_and_run_at_any_server(client: Fligh
 
     assert rows(bind(2, "' OR id = 1 --")) == [{"id": 2, "v": "b"}]
     assert rows(bind("1", "x")) == [{"id": 1, "v": "a"}]
+    assert rows(bind(1, "x", handle=bind(2, "x"))) == [{"id": 1, "v": "a"}]
     with pytest.raises(flight.FlightError, match="code: parameters"):
         bind(1)
     ticket = (
@@ -231,7 +232,8 @@ def test_a_parameter_may_stand_for_a_time_and_for_a_number_of_rows(client: Fligh
         bound = message("CommandPreparedStatementQuery", prepared_statement_handle=answer.prepared_statement_handle)
         assert client.reader(bound).read_all().num_rows == rows, text
     assert [hold.at_ms for hold in shop.lake.holds.all()] == [last]
-    update = message("CommandPreparedStatementUpdate", prepared_statement_handle=b"CREATE HOLD g ON shop.t AT ?")
+    prepared = client.prepare("CREATE HOLD g ON shop.t AT ?").prepared_statement_handle
+    update = message("CommandPreparedStatementUpdate", prepared_statement_handle=prepared)
     client.put(update, pa.table({"at": [str(first)]}))
     assert [hold.at_ms for hold in shop.lake.holds.all() if hold.name == "g"] == [first]
 

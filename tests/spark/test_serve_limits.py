@@ -109,6 +109,26 @@ def test_no_request_gives_a_limited_token_anything_of_other_tables(
         assert unlimited.listed("CommandGetDbSchemas").num_rows == 3
 
 
+def test_an_error_suggests_no_table_that_the_token_may_not_read(
+    address: str, limited: FlightSqlClient, shop: Shop
+) -> None:
+    shop.lake.catalog.create_table("shop.vv", COLUMNS)
+    with closing(FlightSqlClient(address, ALL)) as unlimited:
+        for text in (
+            "SUBSCRIBE shop.v",
+            "SELECT * FROM shop.v AS OF LATEST",
+            "SELECT * FROM CHANGES(shop.v AS OF 1)",
+            "CREATE HOLD h ON shop.v",
+        ):
+            with pytest.raises(flight.FlightError, match=r'mean "shop\.vv"'):
+                unlimited.rows(text)
+            with pytest.raises(flight.FlightError, match=r'"shop\.v"') as raised:
+                limited.rows(text)
+            assert "shop.vv" not in str(raised.value), text
+        with pytest.raises(flight.FlightError, match='Did you mean "id"'):
+            limited.rows("SUBSCRIBE shop.t ENVELOPE UPSERT (KEY (idd))")
+
+
 def test_a_view_passes_on_what_it_reads_to_a_token_that_may_read_the_view(limited: FlightSqlClient, shop: Shop) -> None:
     shop.lake.sql("INSERT INTO other.s VALUES (7, 'x')")
     shop.lake.sql("CREATE VIEW shop.v AS SELECT id FROM other.s")

@@ -17,7 +17,7 @@ from lakehold.iceberg.data_tables import DataTables
 from lakehold.lake import Lake
 from lakehold.progress import NoProgress
 from lakehold.subscribe.file_rows import file_rows
-from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found.columns import FoundColumn
 from lakehold.verify.compared_columns import ComparedColumns
 from lakehold.verify.database_rows import DatabaseRows
 from lakehold.verify.frame_rows import FrameRows, numbered, snapshot_frame
@@ -102,7 +102,7 @@ def _sums(rows: LakeRows | FrameRows) -> dict[str, list[int]]:
 
 
 def test_files_and_spark_give_the_same_digests(lake: Lake) -> None:
-    """Digest each type, deleted rows, a new column with a default, and a file that only Spark can read."""
+    """Digest each type, deleted rows, a new column with a default, a missing one, and a file that only Spark can read."""
     name = _write(lake, 20_000)
     lake.spark.sql(f"DELETE FROM {name} WHERE id % 100 = 7 OR id BETWEEN 13100 AND 13200")
     lake.spark.sql(f"ALTER TABLE {name} RENAME COLUMN real TO share")
@@ -111,6 +111,7 @@ def test_files_and_spark_give_the_same_digests(lake: Lake) -> None:
     lake.spark.sql(f"REFRESH TABLE {name}")
     lake.spark.sql(f"INSERT INTO {name} SELECT -id, * EXCEPT (id) FROM {name} WHERE id < 10")
     by_file = _rows(lake, name)
+    by_file = replace(by_file, columns=(*by_file.columns, "missing"))
     by_spark = FrameRows(numbered(lake.spark.table(name), by_file.columns), 1)
     sums = _sums(by_file)
     assert sum(sums["rows"]) == lake.spark.table(name).count()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lakehold.definitions import ConnectionType
-from lakehold.upstream.captured_columns import columns_of, lost_hints, unsent_columns
-from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.found.columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.types.captured_columns import columns_of, lost_hints, unsent_columns
 
 _POSTGRES, _MARIADB = ConnectionType.POSTGRES, ConnectionType.MARIADB
 

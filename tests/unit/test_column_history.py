@@ -134,7 +134,8 @@ def test_a_column_with_the_number_of_one_that_is_gone_is_that_column() -> None:
     found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, state, upstream(RENAMED_ONCE, id=1, remark=2))
     assert (found.renamed, found.initial) == ({"note": "remark"}, InitialValues())
     again = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
-    assert column_history(messages(ORDERS), TABLE, again, never_called).renamed == {"note": "remark"}
+    found = column_history(messages(ORDERS), TABLE, again, upstream(RENAMED_ONCE, id=1, remark=2))
+    assert (found.renamed, found.initial) == ({"note": "remark"}, InitialValues())
     third = {"id": IntegerType(), "memo": StringType()}
     found = column_history(messages(ORDERS, third), TABLE, again, upstream(third, id=1, memo=2))
     assert found.renamed == {"note": "memo", "remark": "memo"}
@@ -145,7 +146,31 @@ def test_a_crash_between_the_earlier_name_and_the_rename_changes_nothing() -> No
     found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, interrupted, upstream(RENAMED_ONCE, id=1, remark=2))
     assert found.renamed == {"note": "remark"}
     done = stored(RENAMED_ONCE, properties={NUMBERS: OF_ORDERS, RENAMED: {"note": "remark"}})
-    assert column_history(messages(ORDERS, RENAMED_ONCE), TABLE, done, never_called).renamed == {"note": "remark"}
+    found = column_history(messages(ORDERS, RENAMED_ONCE), TABLE, done, upstream(RENAMED_ONCE, id=1, remark=2))
+    assert found.renamed == {"note": "remark"}
+
+
+def test_a_column_that_gets_its_name_back_is_renamed_back() -> None:
+    state = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
+    for decoded in (messages(ORDERS), messages(RENAMED_ONCE, ORDERS)):
+        found = column_history(decoded, TABLE, state, upstream(ORDERS, id=1, note=2))
+        assert (found.renamed, found.initial) == ({"remark": "note"}, InitialValues())
+
+
+def test_another_column_that_gets_an_earlier_name_of_a_dropped_one_does_not_fill_that_one() -> None:
+    state = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
+    found = column_history(messages(ORDERS), TABLE, state, upstream(ORDERS, {"note": "new"}, id=1, note=3))
+    assert (found.renamed, found.initial) == ({}, InitialValues({"note": "new"}))
+
+
+def test_the_database_says_whether_a_column_has_its_name_back_before_a_row_is_written() -> None:
+    def down(_: Table) -> UpstreamColumns:
+        raise UpstreamUnavailable("no answer")
+
+    state = stored(RENAMED_ONCE, properties={NUMBERS: {"id": 1, "remark": 2}, RENAMED: {"note": "remark"}})
+    with pytest.raises(TableStopped, match='new columns "note"'):
+        column_history(messages(ORDERS), TABLE, state, down)
+    assert column_history(messages(RENAMED_ONCE), TABLE, state, never_called).renamed == {"note": "remark"}
 
 
 def test_a_column_that_is_added_under_an_earlier_name_of_another_is_one_of_its_own() -> None:
@@ -161,7 +186,19 @@ def test_a_rename_that_messages_saw_twice_has_its_table_snapshotted() -> None:
     second, third = ({"id": IntegerType(), name: StringType()} for name in ("remark", "memo"))
     state = stored(properties={NUMBERS: OF_ORDERS})
     found = column_history(messages(ORDERS, second, third), TABLE, state, upstream(third, id=1, memo=2))
-    assert (found.renamed, found.initial.unknown) == ({"note": "memo"}, frozenset({"memo"}))
+    assert (found.renamed, found.initial.unknown) == ({"note": "memo"}, frozenset({"memo", "remark"}))
+
+
+def test_a_name_that_a_column_had_for_a_while_has_its_table_snapshotted() -> None:
+    state = stored(properties={NUMBERS: OF_ORDERS})
+    found = column_history(messages(RENAMED_ONCE), TABLE, state, upstream(ORDERS, id=1, note=2))
+    assert (found.renamed, found.initial.unknown) == ({}, frozenset({"remark"}))
+
+
+def test_a_column_that_was_added_and_dropped_again_has_no_table_snapshotted() -> None:
+    state = stored(properties={NUMBERS: OF_ORDERS})
+    found = column_history(messages(ORDERS, WITH_C), TABLE, state, upstream(ORDERS, id=1, note=2))
+    assert found.initial == InitialValues()
 
 
 def test_a_key_and_a_column_of_another_type_are_not_renamed() -> None:

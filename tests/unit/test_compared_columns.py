@@ -17,8 +17,8 @@ from pyiceberg.types import (
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
-from lakehold.upstream.field_names import field_name
-from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.types.field_names import field_name
 from lakehold.verify.compared_columns import ComparedColumns, compared_columns
 
 _AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
@@ -48,7 +48,7 @@ _SCHEMA = Schema(
 )
 
 
-def _compared(key: tuple[str, ...], *, is_captured: bool = True) -> ComparedColumns:
+def _compared(key: tuple[str, ...], *, is_captured: bool = True, is_whole: bool = False) -> ComparedColumns:
     return compared_columns(
         "shop.orders",
         _FOUND,
@@ -58,6 +58,7 @@ def _compared(key: tuple[str, ...], *, is_captured: bool = True) -> ComparedColu
         ["offset"],
         ConnectionType.POSTGRES,
         is_captured=is_captured,
+        is_whole=is_whole,
     )
 
 
@@ -76,6 +77,18 @@ def test_columns_of_both_sides_are_compared_and_others_have_a_reason() -> None:
         "new": "the lake's table does not have it",
         "old": "the database does not have it",
     }
+
+
+def test_a_column_that_the_lake_should_have_is_compared_with_nulls() -> None:
+    found = _compared(("id",), is_whole=True)
+    assert {column.name: column.is_missing for column in found.all} == {
+        "id": False,
+        "note": False,
+        "a_b": False,
+        "new": True,
+    }
+    assert found.others[-1].type == IntegerType()
+    assert {column.name for column in found.skipped} == {"a_b", "place", "twice", "old"}
 
 
 @pytest.mark.parametrize(

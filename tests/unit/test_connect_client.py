@@ -7,7 +7,7 @@ from threading import Timer
 import pytest
 
 from lakehold.errors import ConnectorError, UpstreamUnavailable
-from lakehold.upstream.connect_client import ConnectClient
+from lakehold.upstream.connect.client import ConnectClient
 from tests.registry_server import Answers, registry_server
 
 _WORKER = (200, {"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.upstream.failure import cause_of, with_way_out
+from lakehold.upstream.found.connector_failure import cause_of, with_way_out
 
 _CONNECT = "org.apache.kafka.connect.errors.ConnectException"
 _FRAMES = "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHandler.java:67)\n\t... 5 more\n"

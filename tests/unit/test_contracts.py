@@ -28,7 +28,7 @@ CLAUSES = "FROM SOURCE s (TOPIC 't') ENVELOPE UPSERT"
 class NoTables:
     """Tables whose data may not be dropped."""
 
-    def drop_iceberg_table(self, full_name: str) -> None:
+    def drop_iceberg_table(self, full_name: str, _: str) -> NoReturn:
         pytest.fail(f"{full_name} was dropped")
 
     def forget_source(self, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehold.upstream.logins import mysql_unreachable, postgres_unreachable
+from lakehold.upstream.wanted.logins import mysql_unreachable, postgres_unreachable
 
 _FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 

@@ -9,13 +9,14 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import CreatePublication, CreateTopic, RecordMissed, RequestSnapshot
-from lakehold.upstream.declared_columns import refuse_columns
-from lakehold.upstream.field_names import as_written, field_name
-from lakehold.upstream.found import NOTHING, Found, FoundPublication, FoundTable
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import NOTHING, Found, FoundPublication, FoundTable
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import CreatePublication, CreateTopic, RecordMissed, RequestSnapshot
+from lakehold.upstream.report.declared_columns import missing_hints, refuse_columns
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.types.field_names import as_written, field_name
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 AVRO = {"value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}
@@ -146,6 +147,28 @@ def test_a_key_is_named_as_the_messages_have_it() -> None:
             "Its columns: id, a_b, _.",
             "Did you mean a_b?",
         )
+
+
+def test_a_column_list_names_columns_of_the_database() -> None:
+    columns = _columns("id", "a-b", "state")
+    assert _refused(columns, AVRO, listed=("id", "a_b", "State")) is None
+    refusal = _refused(columns, JSON, listed=("id", "status"))
+    assert refusal is not None
+    assert refusal.code == "column-missing"
+    assert 'no column "status", which is in the column list' in refusal.message
+
+
+def test_a_listed_column_that_is_renamed_upstream_is_reported() -> None:
+    world = World(frozenset({"public.a"}))
+    world.columns = {"public.a": _columns("id", "status")}
+    goal = target({"a": "public.a"})
+    goal = replace(goal, tables=tuple(replace(table, columns=("id", "status")) for table in goal.tables))
+    assert list(missing_hints(goal, world.inspect(goal))) == []
+    world.columns = {"public.a": _columns("id", "state")}
+    for reported in (plan(goal, world.inspect(goal)).hints, tuple(fault_hints(goal, world.inspect(goal)))):
+        (hint,) = (each for each in reported if "column list" in each)
+        assert hint.startswith('column "status" is in the column list of ')
+        assert "DROP TABLE" in hint
 
 
 @pytest.mark.parametrize(

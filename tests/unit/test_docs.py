@@ -33,7 +33,7 @@ from lakehold.sql.text import options
 from lakehold.stack.addresses import StackPorts
 from lakehold.state.schema_files import system_tables
 from lakehold.status import COLUMNS as STATUS_COLUMNS
-from lakehold.upstream import value_options
+from lakehold.upstream.types import value_options
 from tests import runnable_pages, type_tables
 from tests.doc_pages import ROOT, inline_code, page, section, table_rows
 from tests.runnable_pages import parts

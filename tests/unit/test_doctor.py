@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from lakehold.cli.app import app
 from lakehold.lake import connect
 from lakehold.stack import StackPlan, StackPorts
-from lakehold.upstream.account import mysql_lacks, postgres_lacks
+from lakehold.upstream.wanted.account import mysql_lacks, postgres_lacks
 from tests.spark_connect import free_port
 
 

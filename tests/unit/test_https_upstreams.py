@@ -10,8 +10,8 @@ import pytest
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.kafka.registry import registry_of
-from lakehold.upstream.connect_client import ConnectClient
-from lakehold.upstream.connections import connect_address
+from lakehold.upstream.connect.client import ConnectClient
+from lakehold.upstream.wanted.connections import connect_address
 from tests.certificates import Authority, Issued
 from tests.registry_server import registry_server
 

@@ -8,13 +8,12 @@ import pytest
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.found import Found
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.found_values import LossyColumn, LostValues
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.lost_values import lossy_columns, lost_values_hints
-from lakehold.upstream.sent_types import Loss
+from lakehold.upstream.differences.lost_values import lossy_columns, lost_values_hints
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import Found
+from lakehold.upstream.found.values import Loss, LossyColumn, LostValues
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.report.hints import fault_hints
 from tests.upstream_world import World, target
 
 _DAYS = Loss("in a snapshot old dates come as others", "{0} < DATE '0001-01-01'")

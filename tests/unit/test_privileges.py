@@ -126,7 +126,7 @@ def test_a_hold_is_changed_by_its_role_and_by_those_who_may_create_beside_it() -
 class NoTables:
     """Tables that fail the test when data is dropped."""
 
-    def drop_iceberg_table(self, full_name: str) -> None:
+    def drop_iceberg_table(self, full_name: str, _: str) -> NoReturn:
         pytest.fail(f"{full_name} was dropped")
 
     def forget_source(self, name: str) -> None:

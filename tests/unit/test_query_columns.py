@@ -20,7 +20,16 @@ from pyiceberg.types import (
 from lakehold.errors import DefinitionError
 from lakehold.sql.query.queries import parse_query
 from lakehold.sql.text.dialect import split
-from lakehold.subscribe.query_columns import QueryColumns, differences, from_text, query_columns, to_text
+from lakehold.subscribe.query_columns import (
+    TABLE_UUID,
+    QueryColumns,
+    differences,
+    from_text,
+    joined,
+    query_columns,
+    replaced_tables,
+    to_text,
+)
 from lakehold.subscribe.statement import Query
 
 TABLE = Schema(
@@ -157,3 +166,10 @@ def test_a_date_that_is_compared_with_text_for_which_spark_reads_the_clock_is_re
         query.uses.refuse_clock([schema])
     assert refused.value.code == "query-clock"
     parsed("SELECT 'today' AS x FROM s.t WHERE word = 'today' AND upper(day) <> 'now'").uses.refuse_clock([schema])
+
+
+def test_columns_stored_without_their_table_are_taken_once_and_then_know_it() -> None:
+    now: QueryColumns = {"s.t": {"id": 1, TABLE_UUID: "a"}}
+    stored: QueryColumns = {"s.t": {"id": 1}}
+    assert (replaced_tables(stored, now), differences("s.t", stored, now)) == ([], "")
+    assert replaced_tables(joined(stored, now), {"s.t": {"id": 1, TABLE_UUID: "b"}}) == ["s.t"]

@@ -23,6 +23,7 @@ def check(text: str) -> None:
         "SELECT * FROM shop.t.snapshots, lake.shop.t.history, crm.b VERSION AS OF 'tag'",
         "SELECT * FROM shop.t.all_Delete_files, shop.t.tag_hold_h",
         "WITH x AS (SELECT * FROM shop.t), y AS (SELECT * FROM X) SELECT * FROM y, range(3), LATERAL (SELECT * FROM x)",
+        "SELECT * FROM shop.t, LATERAL explode(a) x, (VALUES (1, now())) v, LATERAL VALUES (2) LATERAL VIEW stack(2, a, b) y",
         "SELECT mz_diff FROM CHANGES(shop.t AS OF 1), CHANGES(crm.a AS OF 1) c",
         "SELECT table FROM shop.t LATERAL VIEW explode(array(1)) s AS stream",
         "EXPLAIN FORMATTED SELECT * FROM shop.t",
@@ -110,6 +111,15 @@ def test_nothing_else_can_be_read_in_any_way(text: str) -> None:
         "SELECT (TABLE other.s)",
         "SELECT * FROM STREAM other.s",
         "SELECT * FROM IDENTIFIER('other.s')",
+        "SELECT * FROM LATERAL other.s",
+        "SELECT * FROM shop.t JOIN LATERAL other.s ON true",
+        "SELECT * FROM shop.t, LATERAL elsewhere.a.b",
+        "SELECT * FROM shop.t, LATERAL s",
+        "SELECT * FROM shop.t, LATERAL other.s AS OF LATEST",
+        "SUBSCRIBE (SELECT t.* FROM shop.t, LATERAL other.s)",
+        "FROM shop.t |> JOIN LATERAL other.s",
+        "SELECT * FROM shop.t LATERAL VIEW other.s",
+        "SELECT * FROM VALUES (1), other.s TABLESAMPLE (10 ROWS)",
     ],
 )
 def test_tables_that_the_parser_does_not_see_are_refused_to_everybody(text: str) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import ForgetPosition, RecordFirstSnapshot, RequestSnapshot, Step
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.found_snapshots import FoundAlteration, FoundSnapshot
-from lakehold.upstream.schema_history import SchemaHistory
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.snapshots import FoundAlteration, FoundSnapshot
+from lakehold.upstream.mysql.schema_history import SchemaHistory
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import ForgetPosition, RecordFirstSnapshot, RequestSnapshot, Step
 from tests.upstream_world import OF_MARIADB, World, reconcile, target
 
 _CHANGES, _REMOVES = "changes", "removes"

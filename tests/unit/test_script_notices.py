@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from lakehold.cli.app import app
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.sql.run.script_run import Runner
-from lakehold.upstream.capture_steps import Steps
+from lakehold.upstream.plan.capture_steps import Steps
 from tests.unit.test_sql_run import with_shop
 
 CAPTURED = """
@@ -50,7 +50,7 @@ class SlotStays:
 class FullStore:
     """Tables of a catalog that does not answer any more."""
 
-    def drop_iceberg_table(self, _: str) -> NoReturn:
+    def drop_iceberg_table(self, *_: str) -> NoReturn:
         raise LakeholdError("the catalog does not answer", code="lake-unreachable")
 
     def forget_source(self, _: str) -> None:

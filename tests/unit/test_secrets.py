@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehold
-from lakehold.errors import LakeholdError
+from lakehold.errors import LakeholdError, Place
 
 SECRET = "hunter2-0d8f"
 STATEMENTS = """
@@ -67,3 +67,25 @@ def test_no_secret_is_stored_shown_or_logged(
     assert SECRET not in kept
     assert SECRET not in "\n".join(shown)
     assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("CREATE TABLE a.b OPTIONS ('password' = 'geheim')", "CREATE TABLE a.b OPTIONS ('password' = ********)"),
+        (
+            "ALTER x (\"s3.secret-access-key\"='geheim', 'a' 'b')",
+            "ALTER x (\"s3.secret-access-key\"=********, 'a' 'b')",
+        ),
+        ("OPTIONS (user = a, password = geheim)", "OPTIONS (user = a, password = ******)"),
+        ("SET spark.x.password=geheim", "SET spark.x.password=******"),
+        ("SET `spark.x.secret.key` = ge, heim; SELECT 1", "SET `spark.x.secret.key` = ********; SELECT 1"),
+        ("OPTIONS (password = SECRET 'NAME')", "OPTIONS (password = SECRET 'NAME')"),
+        (
+            "SELECT 'password', 'a' FROM a JOIN b ON a.token = b.token",
+            "SELECT 'password', 'a' FROM a JOIN b ON a.token = b.token",
+        ),
+    ],
+)
+def test_an_error_shows_no_value_of_a_secret_option_however_it_is_written(text: str, shown: str) -> None:
+    assert Place(text, 0, 1).excerpt().splitlines()[0] == shown

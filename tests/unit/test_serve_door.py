@@ -87,6 +87,13 @@ def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> Non
         "WITH x AS (SELECT * FROM spark_catalog.a.b) SELECT * FROM x",
         "SELECT a FROM a.b WHERE `Reflect` /* */ ('java.lang.System', 'exit', 1)",
         "SELECT r'\\', IDENTIFIER('a.b')",
+        "SELECT 1 AS a -- \\\n/*\n, reflect('java.lang.System', 'getenv', 'HOME') AS b -- */\nFROM a.b",
+        "WITH x AS (SELECT 1 AS a) -- \\\nSELECT * FROM x -- \\\n/*\nDELETE FROM a.b -- */\nWHERE true",
+        "SUBSCRIBE (SELECT /*+ a */ /*+ b('*/ 1 AS z -- ') */ reflect('a', 'b') AS y\nFROM a.b)",
+        "SELECT from_avro(a, '\"int\"', map('avroSchemaUrl', '/etc/passwd')) FROM a.b",
+        "SELECT schema_of_avro('\"int\"', map('avroSchemaUrl', '/etc/passwd'))",
+        "SUBSCRIBE (SELECT schema_of_xml(a, map('rowValidationXSDPath', '/etc/passwd')) AS x FROM a.b)",
+        "SELECT * FROM python_worker_logs()",
         "SELECT * FROM a.b AS OF LATEST UNION SELECT from_xml(a, 'b INT', map('rowValidationXSDPath', '/etc/passwd'))",
     ):
         with pytest.raises(StatementError):

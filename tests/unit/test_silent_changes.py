@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import RecordMembers, RecordMissed, RecordShapes, Repeat, RequestSnapshot
-from lakehold.upstream.silent_changes import Shape, SilentChange, filled_columns, shape_to_record, silent_change
+from lakehold.upstream.differences.silent_changes import SilentChange, filled_columns, shape_to_record, silent_change
+from lakehold.upstream.found.shapes import Shape
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import RecordMembers, RecordMissed, RecordShapes, Repeat, RequestSnapshot
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, reconcile, target
 

@@ -38,8 +38,9 @@ class RecordedTables:
         self.done: list[str] = []
         self.forgotten: list[str] = []
 
-    def drop_iceberg_table(self, full_name: str) -> None:
+    def drop_iceberg_table(self, full_name: str, _: str) -> bool:
         self.done.append(f"drop {full_name}")
+        return True
 
     def forget_source(self, name: str) -> None:
         self.forgotten.append(name)
@@ -196,10 +197,7 @@ def test_cascade_drops_all_that_needs_a_connection() -> None:
     lake.run("DROP CONNECTION registry CASCADE")
     definitions = lake.store.definitions()
     assert (list(definitions.connections), dict(definitions.sources), dict(definitions.tables)) == (["kafka"], {}, {})
-    assert tables.done == [
-        "drop shop.customers",
-        "drop shop.orders",
-    ]
+    assert tables.done == ["drop shop.customers", "drop shop.orders"]
 
 
 def test_dropping_a_missing_object_is_reported_when_allowed() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from lakehold.errors import UpstreamError
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.found import Found, FoundTable
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.wanted import InLake, Wanted
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import Found, FoundTable
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.wanted.wanted import InLake, Wanted
 from tests.upstream_world import World, reconcile, target
 
 STEPS = {"t": "public.steps"}

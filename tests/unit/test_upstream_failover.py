@@ -11,13 +11,13 @@ from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTr
 from lakehold.model.high_water_marks import HighWaterMarks, SnapshotProgress
 from lakehold.model.log_positions import WAL
 from lakehold.model.readers import ReaderState, TableProgress
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
-from lakehold.upstream.failover_steps import CopySlot, TakeLog
-from lakehold.upstream.found import Found, FoundSignalTable
-from lakehold.upstream.found_log import FoundFailover, FoundLog
-from lakehold.upstream.postgres_failover import branches_of
-from lakehold.upstream.targets import highest_position
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.found.found import Found, FoundSignalTable
+from lakehold.upstream.found.server_log import FoundFailover, FoundLog
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.plan.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.postgres.failover import branches_of
+from lakehold.upstream.wanted.targets import highest_position
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_world import World, reconcile, target
 
 A = {"a1": "public.a"}

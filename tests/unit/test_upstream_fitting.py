@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
 
 from lakehold.definitions import Capture
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import ConfigureConnector, CreateConnector
-from lakehold.upstream.found_columns import FoundColumn, FoundType
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import ConfigureConnector, CreateConnector
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 _UNSIGNED = "bigint.unsigned.handling.mode"

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
-from lakehold.upstream.capture_steps import (
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.snapshots import FoundSnapshot
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot, plan_snapshot
+from lakehold.upstream.plan.capture_steps import (
     ChangePublication,
     CheckLog,
     RecordMembers,
@@ -18,8 +20,6 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.found_snapshots import FoundSnapshot
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, World, reconcile, target
 

@@ -9,13 +9,13 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import TableGone, UpstreamRefused
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
-from lakehold.upstream.capture_steps import RecordFirstSnapshot, RecordMissed, RequestSnapshot, RestartConnector
-from lakehold.upstream.found import Found, FoundRelation
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.silent_changes import Shape
-from lakehold.upstream.stops import Stops, stops_of
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.found.found import Found, FoundRelation
+from lakehold.upstream.found.shapes import Shape
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.plan.capture_steps import RecordFirstSnapshot, RecordMissed, RequestSnapshot, RestartConnector
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.report.stops import Stops, stops_of
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 _NAMES = {"a": "public.a", "b": "public.b"}

@@ -12,8 +12,9 @@ import pytest
 
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.journal import Journal, new_signal_id, recorded_first_snapshot, requested_snapshot
+from lakehold.upstream.connect.journal import Journal
+from lakehold.upstream.connect.signals import new_signal_id, recorded_first_snapshot, requested_snapshot
+from lakehold.upstream.wanted.connector_config import SideTopics
 
 _TOPICS = SideTopics("shop")
 

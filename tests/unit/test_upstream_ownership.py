@@ -8,11 +8,11 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import DropPublication, ForgetPosition, Steps
-from lakehold.upstream.failure import with_way_out
-from lakehold.upstream.found import FoundSignalTable, FoundTable
-from lakehold.upstream.refusals import publication_lost
+from lakehold.upstream.found.connector_failure import with_way_out
+from lakehold.upstream.found.found import FoundSignalTable, FoundTable
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import DropPublication, ForgetPosition, Steps
+from lakehold.upstream.report.refusals import publication_lost
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 

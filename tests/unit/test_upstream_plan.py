@@ -10,8 +10,12 @@ import pytest
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError, UpstreamError, UpstreamRefused
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
-from lakehold.upstream.capture_steps import (
+from lakehold.upstream.connect.signals import requested_snapshot
+from lakehold.upstream.found.connector_status import ConnectorStatus
+from lakehold.upstream.found.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundTable
+from lakehold.upstream.found.snapshots import FoundSnapshot
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.plan.capture_steps import (
     ChangePublication,
     ConfigureConnector,
     CreateConnector,
@@ -25,13 +29,9 @@ from lakehold.upstream.capture_steps import (
     Steps,
     StopConnector,
 )
-from lakehold.upstream.config_differences import differences
-from lakehold.upstream.connect_client import ConnectorStatus
-from lakehold.upstream.connector_config import SENDS_TRUNCATES
-from lakehold.upstream.found import OPERATIONS, FoundPublication, FoundSignalTable, FoundTable
-from lakehold.upstream.found_snapshots import FoundSnapshot
-from lakehold.upstream.journal import requested_snapshot
-from lakehold.upstream.wanted import MARK
+from lakehold.upstream.plan.config_differences import differences
+from lakehold.upstream.wanted.connector_config import SENDS_TRUNCATES
+from lakehold.upstream.wanted.wanted import MARK
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 

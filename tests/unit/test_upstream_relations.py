@@ -9,9 +9,9 @@ import pytest
 
 from lakehold.definitions import Capture
 from lakehold.errors import UpstreamError, UpstreamRefused
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
-from lakehold.upstream.capture_steps import Steps
-from lakehold.upstream.found import (
+from lakehold.upstream.differences.unfit import TABLE_KINDS
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import (
     HASHED,
     OF_DOTTED_SCHEMA,
     PLAIN,
@@ -24,9 +24,9 @@ from lakehold.upstream.found import (
     FoundRelation,
     FoundTable,
 )
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.unfit import TABLE_KINDS
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.plan.capture_steps import Steps
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_world import CAPTURE, OF_MARIADB, World, reconcile, target
 
 _COLUMNS = tuple(

@@ -8,8 +8,11 @@ from dataclasses import replace
 import pytest
 
 from lakehold.errors import UpstreamRefused
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import (
+from lakehold.upstream.found.found import FoundPublication, FoundSignalTable
+from lakehold.upstream.mysql.grants import rights
+from lakehold.upstream.mysql.gtids import last_gtid
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import (
     ChangePublication,
     CreateSignalTable,
     DropSignalTable,
@@ -18,10 +21,8 @@ from lakehold.upstream.capture_steps import (
     ResumeConnector,
     StopConnector,
 )
-from lakehold.upstream.connector_config import seen_ms, signal_table_of
-from lakehold.upstream.found import FoundPublication, FoundSignalTable
-from lakehold.upstream.mysql import last_gtid, rights
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.wanted.connector_config import seen_ms, signal_table_of
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_meddling import SIGNAL_TABLE
 from tests.upstream_world import OF_MARIADB, World, reconcile, target
 

@@ -17,12 +17,12 @@ from lakehold.state.iceberg_state import IcebergState
 from lakehold.state.upstream_leases import UpstreamLeases
 from lakehold.times import next_timestamp, now_ms
 from lakehold.upstream import sources
-from lakehold.upstream.capture_plan import plan
-from lakehold.upstream.capture_steps import CreateConnector, Steps
-from lakehold.upstream.capturing import Target
 from lakehold.upstream.changing import ChangingSources
-from lakehold.upstream.connect_client import ConnectorStatus
-from lakehold.upstream.gone import gone_hints
+from lakehold.upstream.found.connector_status import ConnectorStatus
+from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.plan.capture_steps import CreateConnector, Steps
+from lakehold.upstream.report.gone import gone_hints
+from lakehold.upstream.wanted.targets import Target
 from tests.upstream_world import World
 from tests.waiting import wait_for
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from lakehold.upstream.capture_plan import plan, plan_resnapshot
-from lakehold.upstream.capture_steps import ConfigureConnector, ForgetPosition, RecordFirstSnapshot, Steps
-from lakehold.upstream.connector_config import included_tables
-from lakehold.upstream.found import HASHED, VERSIONED, Found, FoundRelation
-from lakehold.upstream.found_columns import FoundColumn, FoundType
-from lakehold.upstream.found_snapshots import FoundAlteration
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.unfit import stops_of_left_out
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.differences.unfit import stops_of_left_out
+from lakehold.upstream.found.columns import FoundColumn, FoundType
+from lakehold.upstream.found.found import HASHED, VERSIONED, Found, FoundRelation
+from lakehold.upstream.found.snapshots import FoundAlteration
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot
+from lakehold.upstream.plan.capture_steps import ConfigureConnector, ForgetPosition, RecordFirstSnapshot, Steps
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.wanted.connector_config import included_tables
+from lakehold.upstream.wanted.wanted import Wanted
 from tests.upstream_world import OF_MARIADB, World, reconcile, target
 
 _ID = FoundColumn("id", "int(11)", FoundType("int", "int(11)"), is_key=True)

@@ -87,7 +87,7 @@ class World:
         if name == UPSERTED:
             self.has_view = self.is_refreshed = False
             if self.published_from is not None:
-                self.lake.drop_iceberg_table(OUTPUT)
+                self.lake.tables.drop_table(OUTPUT)
                 self.published_from = None
         else:
             self.client().forget()

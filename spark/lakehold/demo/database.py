@@ -23,7 +23,7 @@ from lakehold.stack import (
     debezium_postgres,
     publication_sql,
 )
-from lakehold.upstream.postgres import UNTIL_RELEASED
+from lakehold.upstream.postgres.database import UNTIL_RELEASED
 
 _TOPICS_WRITTEN_WITHIN_S = 60.0
 _TOPICS_DELETED_WITHIN_S = 30.0

@@ -14,13 +14,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
 from lakehold.errors import CommitConflict
 from lakehold.iceberg.attempts import NO_SUCH_TABLE, answering, read
 from lakehold.iceberg.column_bounds import ColumnBounds, around_all, file_bounds
-from lakehold.iceberg.dropped_tables import drop
+from lakehold.iceberg.dropped_tables import drop, drop_own
 from lakehold.iceberg.namespaces import all_namespaces, create_namespace
 from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
@@ -60,7 +61,7 @@ class TableState:
     @cached_property
     def history(self) -> tuple[SnapshotState, ...]:
         """Return the remaining snapshots of main, newest first: there are thousands if holds keep them."""
-        return tuple(self._newest_first())
+        return tuple(self.branch(MAIN_BRANCH))
 
     @cached_property
     def current(self) -> SnapshotState | None:
@@ -88,19 +89,13 @@ class TableState:
 
     def of_batch(self, source: str, mz_timestamp: int) -> Iterator[SnapshotState]:
         """Yield the snapshots that the batch of `source` at `mz_timestamp` made, newest first."""
-        for snapshot in self._newest_first():
+        for snapshot in self.branch(MAIN_BRANCH):
             if snapshot.is_of(source):
                 # A source's timestamps only grow: snapshots before an earlier batch cannot match.
                 if int(snapshot.summary[TIMESTAMP_PROPERTY]) < mz_timestamp:
                     return
                 if int(snapshot.summary[TIMESTAMP_PROPERTY]) == mz_timestamp:
                     yield snapshot
-
-    def snapshot(self, snapshot_id: int) -> SnapshotState:
-        """Return a snapshot of the table, which may be on another branch than main. It must exist: take its id from a ref."""
-        snapshot = self.table.metadata.snapshot_by_id(snapshot_id)
-        assert snapshot is not None, f"a ref of {self.full_name} names snapshot {snapshot_id}"
-        return _as_state(snapshot)
 
     def staged(self, wap_id: str) -> SnapshotState | None:
         """Find the newest snapshot staged as `wap_id` on top of the current one; None if there is none."""
@@ -112,8 +107,9 @@ class TableState:
         named = (snapshot for snapshot in found if snapshot.summary.get("wap.id") == wap_id)
         return max(named, key=lambda snapshot: snapshot.sequence_number, default=None)
 
-    def _newest_first(self) -> Iterator[SnapshotState]:
-        snapshot = self.table.current_snapshot()
+    def branch(self, name: str) -> Iterator[SnapshotState]:
+        """Yield the snapshots of a branch, newest first; none if it does not exist."""
+        snapshot = self.table.snapshot_by_name(name)
         known = {snapshot.snapshot_id: snapshot for snapshot in self.table.metadata.snapshots}
         while snapshot is not None:
             yield _as_state(snapshot)
@@ -323,6 +319,10 @@ class DataTables:
     def drop_table(self, full_name: str, *, purge: bool = True) -> bool:
         """Drop the table and, with `purge`, its files: see `lakehold.iceberg.dropped_tables`."""
         return drop(self._catalog, full_name, purge=purge)
+
+    def drop_own(self, full_name: str, owner_property: str, owner: str) -> bool:
+        """Drop the table unless it is another's: see `lakehold.iceberg.dropped_tables`."""
+        return drop_own(self._catalog, full_name, owner_property, owner)
 
     def _manifest_bounds(
         self, table: Table, manifest: ManifestFile, fields: Collection[NestedField]

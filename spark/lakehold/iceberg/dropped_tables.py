@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import BadRequestError, ForbiddenError
+from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchTableError
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError
@@ -67,6 +67,31 @@ def drop(catalog: Catalog, full_name: str, *, purge: bool = True) -> bool:
     return True
 
 
+def drop_own(catalog: Catalog, full_name: str, owner_property: str, owner: str) -> bool:
+    """Drop a table with its files unless it is another's; return False if one of this name stays for that reason.
+
+    A table that cannot be read is dropped as well: nothing else would ever remove it.
+
+    Args:
+        catalog: The lake's catalog.
+        full_name: The table's name, which a table of another definition or tool may have.
+        owner_property: The property of tables that names what they were made for.
+        owner: What the table to drop was made for.
+
+    Raises:
+        DefinitionError, UpstreamUnavailable: See `drop`.
+    """
+    try:
+        if read(catalog, full_name, lambda found: found.properties.get(owner_property)) != owner:
+            return False
+    except NO_SUCH_TABLE:
+        return True
+    except DefinitionError as error:
+        logger.info("whose table %s is cannot be read: %s", full_name, error.detail)
+    drop(catalog, full_name)
+    return True
+
+
 def _purge_by_catalog(catalog: Catalog, full_name: str, table: Table | None) -> None:
     try:
         catalog.purge_table(full_name)
@@ -103,6 +128,9 @@ def _purge(catalog: Catalog, full_name: str, table: Table) -> None:
     data = dict.fromkeys(entry.data_file.file_path for entry in entries)
     lists = [snapshot.manifest_list for snapshot in snapshots]
     metadata = [*(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location]
+    # Listing the files of a large table takes minutes, in which another program may have made another table of this name.
+    if read(catalog, full_name, lambda found: found.metadata.table_uuid) != table.metadata.table_uuid:
+        raise NoSuchTableError(full_name)
     catalog.drop_table(full_name)
     refusal = delete(io.delete, [*data, *manifests, *lists, *metadata])
     if unread:

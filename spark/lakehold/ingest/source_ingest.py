@@ -75,6 +75,8 @@ class Ingesting(LeasedSource):
             catching_up = [name for name in self.readers() if name not in {MAIN_READER, *stopped}]
             yield from self._catching_up.run(catching_up)
             yield from self._drain_main(self.fetch_offsets() if catching_up else fetched)
+            # A table that was dropped during the last batch may have been created by it.
+            self.leave_dropped()
 
     def go_on(self) -> Iterator[BatchReport]:
         """Read new records for the tables that are in sync, after a `drain` and while the caller waits for something else."""
@@ -93,6 +95,7 @@ class Ingesting(LeasedSource):
             in_main = self.main().tables
             if any(progress.since_ms is None for name, progress in in_main.items() if name in tables):
                 yield from self._drain_main(self.fetch_offsets())
+            self.leave_dropped()
 
     @contextmanager
     def _errors_reported(self) -> Iterator[None]:

@@ -5,6 +5,9 @@ They are the memory of the exactly-once protocol: never change one, or lakehold 
 
 from __future__ import annotations
 
+OBJECT_ID = "lakehold.object-id"
+"""A property of a table that a source feeds: the definition for which the Iceberg table was created."""
+
 TIMESTAMP_PROPERTY = "lakehold.timestamp"
 """In a snapshot's summary: the `mz_timestamp` of the batch that made it."""
 

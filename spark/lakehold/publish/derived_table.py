@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
 from lakehold.iceberg.attempts import NO_SUCH_TABLE, read
-from lakehold.iceberg.dropped_tables import drop
+from lakehold.iceberg.dropped_tables import drop_own
 from lakehold.subscribe.query_columns import QUERY_COLUMNS, QueryColumns, from_text
 
 
@@ -77,12 +77,7 @@ class DerivedTable(ABC):
 
         A table of this name that cannot be read is dropped as well: nothing else would ever remove it.
         """
-        try:
-            self.table()
-        except DefinitionError as error:
-            if error.code == "output-exists":
-                return
-        drop(self._catalog, self.full_name)
+        drop_own(self._catalog, self.full_name, self.owner_property, self._object_id)
 
     def columns_read(self) -> QueryColumns:
         """Return the columns that its rows come from; none before the first commit, or if an earlier lakehold made the last."""

@@ -7,7 +7,6 @@ that.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
@@ -17,7 +16,8 @@ from threading import Event
 from typing import Any
 
 from lakehold.definitions import OnLapse
-from lakehold.errors import DefinitionError, SubscriberLapsed
+from lakehold.errors import DefinitionError
+from lakehold.publish.beginning import Beginning
 from lakehold.publish.deliveries import ONLY, Delivery, DeliveryPosition, DeliveryRun
 from lakehold.publish.follower import FollowedTogether, Follower
 from lakehold.publish.input_hold import InputHold
@@ -27,10 +27,6 @@ from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.limited_read import Deadline
 from lakehold.subscribe.statement import Subscribe
-from lakehold.subscribe.subscription_opening import Opened
-from lakehold.timeline.as_of import LATEST
-
-logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -68,7 +64,7 @@ class DurableClient:
         self.name = name
         self._text = text_of({each: follower.statement for each, follower in followers.items()})
         self._statements = tuple(followers)
-        self._known = KnownColumns(input_hold.columns_moved)
+        self._known = KnownColumns(input_hold.columns_moved, input_hold.table_replaced)
         checked = (
             replace(follower, check=partial(self._known.check, statement=each)) for each, follower in followers.items()
         )
@@ -76,7 +72,9 @@ class DurableClient:
         self._input_hold = input_hold
         self._store = store
         self._settings = settings
-        self._on_lapse = on_lapse
+        self._beginning = Beginning(
+            f"durable client {name}", input_hold, self._known, starts_over=on_lapse is OnLapse.RESNAPSHOT
+        )
 
     @property
     def position(self) -> int | None:
@@ -134,10 +132,12 @@ class DurableClient:
         self._register()
         with leased(self._store, self.name, self._settings) as lease:
             subscriber = self._register()
-            opened, is_snapshot = self._opened(subscriber)
+            start = self._beginning.at(subscriber.position_ms, lambda: subscriber.columns, self._followed)
             position = DeliveryPosition(self._store, lease, subscriber, self._input_hold, self._known, self._settings)
             ends = stop if timeout is None else Deadline(stop or Event(), timeout)
-            windows = self._followed.windows(opened, ends)
+            windows = self._followed.windows(start.opened, ends)
+            is_first = subscriber.position_ms is None and self._followed.has_snapshot
+            is_snapshot = is_first or start.restarts_at_ms is not None
             run = DeliveryRun(position, subscriber.position_ms)
             try:
                 yield from run.of(self._statements, windows, stop, is_snapshot=is_snapshot, max_rows=max_rows)
@@ -162,27 +162,6 @@ class DurableClient:
                 hint="Use another name, or discard the client's position with forget() and start over.",
             )
         return found
-
-    def _opened(self, subscriber: Subscriber) -> tuple[list[Opened], bool]:
-        """Open the client's SUBSCRIBEs at its position; also return whether a snapshot comes first."""
-        followed = self._followed
-        self._known.columns = subscriber.columns
-        try:
-            if subscriber.position_ms is not None:
-                self._input_hold.resume(subscriber.position_ms)
-                self._input_hold.advance(subscriber.position_ms, at_once=True)
-                return followed.from_position(subscriber.position_ms), False
-            start_ms = self._input_hold.start(followed.as_of.exact_ms, lambda: followed.resolved(followed.as_of))
-            return followed.from_snapshot(start_ms), followed.has_snapshot
-        except SubscriberLapsed:
-            if self._on_lapse is OnLapse.STOP:
-                raise
-            logger.warning("durable client %s starts over from a snapshot", self.name)
-            latest_ms = followed.resolved(LATEST)
-            # The hold moves when the snapshot is acknowledged: a process that dies before leaves the lapse to be seen.
-            self._input_hold.get_or_create(latest_ms)
-            self._known.columns = {}
-            return followed.from_new_snapshot(latest_ms), True
 
 
 def text_of(statements: Mapping[str, Subscribe]) -> str:

@@ -14,7 +14,7 @@ from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
 from lakehold.subscribe.subscription_opening import Opened, Subscribing
-from lakehold.timeline.as_of import LATEST, AsOf
+from lakehold.timeline.as_of import AsOf
 from lakehold.timeline.continuation import check_continues
 from lakehold.timeline.net import net_timelines
 from lakehold.timeline.table_timeline import Timeline
@@ -53,10 +53,6 @@ class Follower:
     def load(self, as_of: AsOf) -> list[Timeline]:
         """Build the timelines of the tables of the SUBSCRIBE, reaching back to `as_of`."""
         return [*as_of.load(self.subscribing.timelines, self.statement.tables).values()]
-
-    def latest_ms(self) -> int:
-        """Return the latest time at which all tables of the SUBSCRIBE are readable."""
-        return LATEST.resolve(self.load(LATEST))
 
     def start_ms(self) -> int:
         """Return the time at which the statement begins to read if it begins now."""
@@ -119,6 +115,11 @@ class FollowedTogether:
     def as_of(self) -> AsOf:
         """Return the time at which the statements begin."""
         return self.followers[0].statement.as_of
+
+    @property
+    def is_net(self) -> bool:
+        """Return whether all changes that can be read at once come as one."""
+        return any(follower.is_net for follower in self.followers)
 
     @property
     def has_snapshot(self) -> bool:

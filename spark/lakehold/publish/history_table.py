@@ -98,8 +98,8 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         Raises:
             DefinitionError: A table cannot have the columns, or a column cannot change to its new type.
         """
-        self.check(columns)
         state = self._writing.tables.table_state(self.full_name)
+        self.check(columns, state.schema.column_names if state is not None else ())
         with unfit_refused(self.full_name):
             try:
                 if state is not None:
@@ -116,13 +116,17 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         made = Evolution(statements, columns_in_order, is_new=True)
         apply_evolution(self._writing.spark(), self._writing.tables, self.full_name, made)
 
-    def check(self, columns: pa.Schema) -> None:
+    def check(self, columns: pa.Schema, stored: Iterable[str] = ()) -> None:
         """Check that what is read has the columns of the envelope, and none that ranges add.
+
+        Args:
+            columns: The columns of what is read.
+            stored: The columns of the table, if it exists.
 
         Raises:
             DefinitionError: A column does not exist or is ambiguous, or a table cannot have it.
         """
-        self._envelope.tracked(columns.names)
+        self._envelope.tracked(columns.names, stored)
         with unfit_refused(self.full_name):
             _with_ranges(columns)
 
@@ -223,7 +227,7 @@ class HistoryChanges(KeyedChanges):
     def _ranges(self, rows: pa.Table) -> Ranges:
         names = value_names(rows.schema, len(self.key))
         try:
-            found = ranges(rows, len(self.key), self.envelope.tracked([*self.key, *names]))
+            found = ranges(rows, len(self.key), self.envelope.tracked([*self.key, *names], self._names))
         except SeveralRows as several:
             raise self._violation([shown_key(several.key)]) from None
         return replace(found, rows=found.rows.rename_columns(stored_names(found.rows.column_names, self._names)))

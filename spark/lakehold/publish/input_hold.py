@@ -140,6 +140,16 @@ class InputHold:
         hint = f"{self.hint} {self.avoided_by}".strip()
         return SubscriberLapsed(f"{self.what} has fallen behind what is kept", detail=detail, hint=hint)
 
+    def table_replaced(self, name: str) -> SubscriberLapsed:
+        """Return the error of a subscriber that cannot read on, because another table has the name of one that it has read."""
+        return SubscriberLapsed(
+            f'{self.what} has read another table "{name}"',
+            code="table-replaced",
+            detail=f"The table {name} whose changes it has read was dropped or renamed. What differs between its rows and those "
+            "of the table that has the name now is unknown.",
+            hint=self.hint,
+        )
+
     def columns_moved(self, changed: str) -> SubscriberLapsed:
         """Return the error of a subscriber that cannot read on, because columns that it has read have changed."""
         return SubscriberLapsed(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError
-from lakehold.subscribe.query_columns import QueryColumns, differences, joined
+from lakehold.subscribe.query_columns import QueryColumns, differences, joined, replaced_tables
 
 if TYPE_CHECKING:  # it loads Spark, which `lakehold status` does not need
     from lakehold.subscribe.subscription_opening import Opened
@@ -19,6 +19,7 @@ class KnownColumns:
 
     Args:
         refused: Makes the error from the text that says what has changed.
+        replaced: Makes the error from the name of a table that another table has now.
 
     Attributes:
         columns: The columns, to be set to those that were stored with its position before it reads on, and to none before it
@@ -26,8 +27,9 @@ class KnownColumns:
             each has read columns of its own.
     """
 
-    def __init__(self, refused: Callable[[str], LakeholdError]) -> None:
+    def __init__(self, refused: Callable[[str], LakeholdError], replaced: Callable[[str], LakeholdError]) -> None:
         self._refused = refused
+        self._replaced = replaced
         self.columns: QueryColumns = {}
 
     def check(self, opened: Opened, statement: str = "") -> None:
@@ -38,11 +40,14 @@ class KnownColumns:
             statement: Its name; empty for an only one.
 
         Raises:
-            LakeholdError: The columns are not those that the subscriber knows, and older rows may have other values now.
+            LakeholdError: The tables are not those that the subscriber knows, or the columns are not, and older rows may have
+                other values now.
         """
         prefix = f"{statement}{_AFTER_STATEMENT}" if statement else ""
         now = opened.read_columns
         known = {key.removeprefix(prefix): ids for key, ids in self.columns.items() if key.startswith(prefix)}
+        if tables := replaced_tables(known, now):
+            raise self._replaced(tables[0])
         if changed := differences(opened.subscription.statement.relation, known, now):
             raise self._refused(changed)
         self.columns = {

@@ -18,8 +18,9 @@ from lakehold.definitions import OnLapse, Subscription, described, name_of
 from lakehold.errors import LakeholdError, SubscriberLapsed
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
+from lakehold.publish.beginning import Beginning
 from lakehold.publish.derived_table import DerivedTable, OutputOfSubscription, Published
-from lakehold.publish.follower import Follower
+from lakehold.publish.follower import FollowedTogether, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.known_columns import KnownColumns
 from lakehold.publish.metrics import COMMITS, FAILURES, ROWS
@@ -110,7 +111,7 @@ class Publisher(ABC):
         settings: Settings,
     ) -> None:
         self._entry = entry
-        self._known = KnownColumns(self._columns_moved)
+        self._known = KnownColumns(self._columns_moved, input_hold.table_replaced)
         self._follower = replace(follower, check=self._known.check)
         self._output = output
         self._input_hold = input_hold
@@ -171,39 +172,22 @@ class Publisher(ABC):
         return self._input_hold.columns_moved(changed)
 
     def _open(self, follower: Follower) -> tuple[Opened, int]:
-        """Open the SUBSCRIBE where the table ends, and move its hold there; also return the epoch of this process.
+        """Open the SUBSCRIBE where the table ends; also return the epoch of this process.
 
-        The first time, open it with its snapshot: at the latest time, if `follower` takes changes as one. After a lapse, start
-        over with a new snapshot, which the next commit puts in place of all earlier rows.
+        After a lapse, the next commit puts a new snapshot in place of all earlier rows.
 
         Raises:
-            SubscriberLapsed: The history is no longer kept, or columns that it has read are gone, and it does not start over by
-                itself.
+            SubscriberLapsed: As `Beginning.at`.
         """
         subscriber = self._store.register(subscriber_of(self._entry))
         self._is_stopped = subscriber.error is not None
-        self._published, self._restarts_at_ms = self._output.published(), None
-        self._known.columns = {}
+        self._published = self._output.published()
         position_ms = position_of(subscriber, self._published.position_ms if self._published is not None else None)
-        try:
-            if position_ms is None:
-                # This can lapse, too: AS OF may be before what is kept by now.
-                start_ms = self._input_hold.start(follower.statement.as_of.exact_ms, follower.start_ms)
-                first_ms = follower.latest_ms() if follower.is_net else start_ms
-                return follower.from_snapshot(first_ms), subscriber.epoch
-            self._input_hold.resume(position_ms)
-            self._input_hold.advance(position_ms, at_once=True)
-            self._known.columns = self._output.columns_read()
-            return follower.from_position(position_ms), subscriber.epoch
-        except SubscriberLapsed:
-            if not self._starts_over:
-                raise
-            logger.warning("%s starts over from a snapshot", described(self._entry.definition))
-            self._restarts_at_ms = follower.latest_ms()
-            # The hold moves with the commit: a process that dies before leaves the lapse to be seen.
-            self._input_hold.get_or_create(self._restarts_at_ms)
-            self._known.columns = {}
-            return follower.from_new_snapshot(self._restarts_at_ms), subscriber.epoch
+        beginning = Beginning(described(self._entry.definition), self._input_hold, self._known, self._starts_over)
+        start = beginning.at(position_ms, self._output.columns_read, FollowedTogether((follower,)))
+        self._restarts_at_ms = start.restarts_at_ms
+        (opened,) = start.opened
+        return opened, subscriber.epoch
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it.

@@ -27,6 +27,7 @@ from lakehold.publish.view_table import ViewTable
 from lakehold.spark_errors import described, is_of_values, readable
 from lakehold.state.lease import HeldLease
 from lakehold.subscribe.output_batches import Complete, OutputChunk
+from lakehold.subscribe.query_columns import QueryColumns
 from lakehold.subscribe.subscription_opening import Opened
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,8 @@ class ViewPublisher(MergingPublisher):
         opened, epoch = self._open(follower)
         fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
         filled = {field.name for field in fields if field.initial_default is not None}
-        self._output.prepare(opened.subscription.relation.columns, opened.read_columns, filled)
+        read = opened.read_columns if self._restarts_at_ms is None else None
+        self._output.prepare(opened.subscription.relation.columns, read, filled)
         return opened, epoch
 
     def _of_columns(self, error: AnalysisException | DefinitionError) -> Exception:
@@ -133,22 +135,26 @@ class ViewPublisher(MergingPublisher):
         self, follower: Follower, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int
     ) -> Iterator[PublishReport]:
         self._begin()
+        read = opened.read_columns
         for timestamp_ms, outputs in groupby(follower.output(opened, stop), key=_timestamp):
             if timestamp_ms is not None:
                 chunks = (each.rows for each in outputs if isinstance(each, OutputChunk))
-                yield self._refresh(timestamp_ms, Counted(chunks, opened.subscription.output.schema), lease, epoch)
+                counted = Counted(chunks, opened.subscription.output.schema)
+                yield self._refresh(timestamp_ms, counted, read, lease, epoch)
                 continue
             for complete in outputs:
                 assert isinstance(complete, Complete)
                 self._complete(complete, stop, lease)
 
-    def _refresh(self, timestamp_ms: int, counted: Counted, lease: HeldLease, epoch: int) -> PublishReport:
+    def _refresh(
+        self, timestamp_ms: int, counted: Counted, read: QueryColumns, lease: HeldLease, epoch: int
+    ) -> PublishReport:
         becomes = Published(timestamp_ms + 1, epoch, lease.holder)
         is_restart = self._restarts_at_ms is not None
         lease.confirm()
         failpoint("before-publication")
         snapshot_id = self._output.refresh(
-            timestamp_ms, counted, self._published, becomes, lease.confirm, replaces=is_restart
+            timestamp_ms, counted, read, self._published, becomes, lease.confirm, replaces=is_restart
         )
         failpoint("after-publication")
         self._committed()

@@ -44,12 +44,12 @@ class ViewTable(MergedTable):
         super().__init__(catalog, view.full_name, object_id, writing)
         self._view = view
 
-    def prepare(self, columns: pa.Schema, read: QueryColumns, filled: Collection[str] = ()) -> None:
+    def prepare(self, columns: pa.Schema, read: QueryColumns | None, filled: Collection[str] = ()) -> None:
         """Create the table with the `columns` of the query's result, or follow their changes.
 
         Args:
             columns: The columns.
-            read: The columns of tables that the query reads.
+            read: The columns of tables that the query reads; None before a restart, whose commit records them.
             filled: Names of columns that have a value in rows which are older than the column.
 
         Raises:
@@ -57,7 +57,9 @@ class ViewTable(MergedTable):
             KeyViolated: The table has kept rows with equal keys, and the view no longer keeps such rows.
         """
         wanted = column_types(self.full_name, columns)
-        properties = {KEY: key_text(spelt(self._view.unique_key, wanted)), QUERY_COLUMNS: to_text(read)}
+        properties = {KEY: key_text(spelt(self._view.unique_key, wanted))}
+        if read is not None:
+            properties[QUERY_COLUMNS] = to_text(read)
         state, spark = self._writing.tables.table_state(self.full_name), self._writing.spark()
         if state is None:
             # The files are ordered by the key, and so found by it, whether it is unique or not.
@@ -92,6 +94,7 @@ class ViewTable(MergedTable):
         self,
         timestamp_ms: int,
         chunks: Iterable[pa.Table],
+        read: QueryColumns,
         after: Published | None,
         becomes: Published,
         confirm: Callable[[], None],
@@ -103,6 +106,7 @@ class ViewTable(MergedTable):
         Args:
             timestamp_ms: The timestamp.
             chunks: The output; `prepare` was called with its columns.
+            read: The columns of tables that the query reads.
             after: The progress that the commit continues from.
             becomes: The progress that it records.
             confirm: Raises `LeaseLost` if another process has the lease.
@@ -119,7 +123,9 @@ class ViewTable(MergedTable):
         if replaces:
             summary[RESTARTED_PROPERTY] = str(timestamp_ms)
         changes = self._changes(state, summary, is_first=after is None or replaces)
-        properties = {SINCE_PROPERTY: str(timestamp_ms)} if after is None else {}
+        properties = {QUERY_COLUMNS: to_text(read)}
+        if after is None:
+            properties[SINCE_PROPERTY] = str(timestamp_ms)
         violations = self._violations(state, changes, is_first=after is None or replaces)
         writes = _writes(changes, chunks, properties, violations, replaces=replaces)
         return self._run_together(writes, properties, becomes, changes, confirm)

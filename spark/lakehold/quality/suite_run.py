@@ -211,7 +211,7 @@ def _silence() -> Iterator[None]:
             "Great Expectations is not installed",
             code="great-expectations-missing",
             detail="Checks run its suites.",
-            hint='Install lakehold with its extra: "lakehold[quality]".',
+            hint="Install lakehold with its extra `quality`: pip install '.[quality]' in the checkout.",
         )
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True

@@ -41,8 +41,12 @@ QUERY_CONF: Mapping[str, str] = {"spark.sql.runSQLOnFiles": "false"}
 
 MAX_CHARACTERS = 1_000_000
 
-_REACHING_FUNCTIONS = frozenset({"reflect", "try_reflect", "java_method", "from_xml", "from_protobuf", "to_protobuf"})
-"""Functions that call any Java method, or read a file that an argument names."""
+_REACHING_FUNCTIONS = frozenset(
+    {"reflect", "try_reflect", "java_method"}
+    | {"from_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "schema_of_xml"}
+    | {"python_worker_logs"}
+)
+"""Functions that call any Java method, read a file that an argument names, or show the server's logs."""
 
 _ANSWERED = (
     ExplainSubscribe | Show | ShowCreate | ShowCreateHold | ShowGrants | ShowHolds | ShowRoles

@@ -49,8 +49,12 @@ _MESSAGES = {
     "ActionClosePreparedStatementRequest": "1 prepared_statement_handle bytes",
     "DoPutUpdateResult": "1 record_count int64",
     "DoPutPreparedStatementResult": "1 prepared_statement_handle bytes?",
+    "PreparedStatement": "1 text string, 2 bound string?",
 }
-"""The fields of each message as number, name and type; `?` marks one that may be missing, `*` one that repeats."""
+"""The fields of each message as number, name and type; `?` marks one that may be missing, `*` one that repeats.
+
+`PreparedStatement` is lakehold's own: the content of a handle, which clients only send back.
+"""
 
 
 def message(name: str, **fields: Any) -> Message:

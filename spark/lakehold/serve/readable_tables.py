@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from lakehold.errors import PermissionDenied
+from lakehold.errors import LakeholdError, PermissionDenied
+from lakehold.nearest import suggested_name
 from lakehold.serve.admission import Admitted, queries_in
 from lakehold.sql.query.queries import COMPUTED_TABLES, is_common_table
 from lakehold.sql.query.query_tree import QueryTree
@@ -57,6 +58,12 @@ class ReadableTables:
     def has(self, full_name: str) -> bool:
         """Return whether a table may be read."""
         return not self.patterns.isdisjoint((full_name, f"{full_name.rpartition('.')[0]}.*"))
+
+    def conceal_others(self, error: LakeholdError) -> None:
+        """Remove the hint of an error that suggests a table which may not be read: columns have no namespace."""
+        name = suggested_name(error.hint)
+        if name is not None and "." in name and not self.has(name):
+            error.hint = ""
 
     def check(self, statement: Admitted, holds: Callable[[], Holds]) -> None:
         """Check that a statement reads these tables only, and concerns only holds on them.

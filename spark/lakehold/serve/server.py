@@ -1,7 +1,8 @@
 """The server: requests of Arrow Flight SQL, each answered by the module that knows how.
 
-The server keeps nothing between two requests: a prepared statement is its text, and a ticket says all that its rows need. So a
-client that goes away leaves nothing behind, and may go on at another server of the same lake.
+The server keeps nothing between two requests. The handle of a prepared statement has its text, and the text with the values of
+its parameters; a ticket says all that its rows need. So a client that goes away leaves nothing behind, and may go on at another
+server of the same lake.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _CREATE_PREPARED, _CLOSE_PREPARED = "CreatePreparedStatement", "ClosePreparedSta
 _STOPS_WITHIN_S = 5.0
 """How long a server that stops waits for its requests: one whose client takes no rows never ends, and gRPC cannot be told to."""
 _STOPPING = "lakehold-stops"
+_FOREIGN_HANDLE = "a handle that this server did not give"
 _NO_ROWS_CHANGED = 0
 """Drivers of JDBC take -1, which means unknown, for a query, and run the statement once more."""
 
@@ -116,9 +118,12 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
             name, command = _command(descriptor)
             text = _needed_text(name, command)
             if name.startswith("CommandPreparedStatement"):
-                text = bound(text, (chunk.data for chunk in reader))
+                # A driver sends the handle that it got last, with other values: they belong into the text as it was prepared.
+                prepared = _statement_of(command.prepared_statement_handle).text
+                text = bound(prepared, (chunk.data for chunk in reader))
             if name == "CommandPreparedStatementQuery":
-                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=text.encode())
+                handle = packed(message("PreparedStatement", text=prepared, bound=text))
+                answer = message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
             else:
                 self._run(context, text)
                 answer = message("DoPutUpdateResult", record_count=_NO_ROWS_CHANGED)
@@ -143,7 +148,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow
         parameters = parameter_schema(text)
         answer = message(
             "ActionCreatePreparedStatementResult",
-            prepared_statement_handle=text.encode(),
+            prepared_statement_handle=packed(message("PreparedStatement", text=text)),
             dataset_schema=columns.serialize().to_pybytes() if len(columns) else b"",
             parameter_schema=parameters.serialize().to_pybytes() if len(parameters) else b"",
             is_update=changes,
@@ -197,8 +202,8 @@ def _command(descriptor: Any) -> tuple[str, Any]:
 _TEXT_FIELDS: dict[str, Callable[[Any], bytes | str]] = {
     "CommandStatementQuery": lambda command: command.query,
     "CommandStatementUpdate": lambda command: command.query,
-    "CommandPreparedStatementQuery": lambda command: command.prepared_statement_handle,
-    "CommandPreparedStatementUpdate": lambda command: command.prepared_statement_handle,
+    "CommandPreparedStatementQuery": lambda command: _text_to_run(command.prepared_statement_handle),
+    "CommandPreparedStatementUpdate": lambda command: _text_to_run(command.prepared_statement_handle),
     "TicketStatementQuery": lambda command: command.statement_handle,
 }
 
@@ -209,7 +214,20 @@ def _text_of(name: str, command: Any) -> str | None:
     try:
         return found.decode() if isinstance(found, bytes) else found
     except UnicodeDecodeError:
-        raise _unsupported("a handle that this server did not give") from None
+        raise _unsupported(_FOREIGN_HANDLE) from None
+
+
+def _text_to_run(handle: bytes) -> str:
+    """Return the text of a prepared statement, with the values of its parameters if it has them."""
+    statement = _statement_of(handle)
+    return str(statement.bound if statement.HasField("bound") else statement.text)
+
+
+def _statement_of(handle: bytes) -> Any:
+    name, statement = unpacked(handle)
+    if name != "PreparedStatement":
+        raise _unsupported(_FOREIGN_HANDLE)
+    return statement
 
 
 def _needed_text(name: str, command: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.serve.admission import Admitted, Kind, admitted
 from lakehold.serve.query_sessions import QuerySessions
@@ -67,7 +68,12 @@ class Statements:
         if access.tables is not None:
             access.tables.check(statement, self.lake.holds.all)
         with self._slots.taken(stop):
-            yield from self._rows(statement, access.role, stop)
+            try:
+                yield from self._rows(statement, access.role, stop)
+            except LakeholdError as error:
+                if access.tables is not None:
+                    access.tables.conceal_others(error)
+                raise
 
     def _rows(self, statement: Admitted, role: str | None, stop: Event) -> Rows:
         match statement.kind:

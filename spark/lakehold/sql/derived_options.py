@@ -14,12 +14,11 @@ _DerivedT = TypeVar("_DerivedT", bound=Subscription | MaterializedView)
 
 def with_options(definition: _DerivedT, options: Mapping[str, OptionValue | None]) -> _DerivedT:
     """Set the options that a statement has; None sets an option to its default."""
-    given = {name.replace(".", "_"): value for name, value in options.items()}
     found: dict[str, Any] = {}
     for field in fields(definition):
         name = field.name.removesuffix("_ms")
-        if name in given:
-            value = given[name]
+        if name in options:
+            value = options[name]
             kind = KINDS.get(name)
             found[field.name] = field.default if value is None else kind(str(value)) if kind is not None else value
     return replace(definition, **found)

@@ -55,10 +55,11 @@ class CreateMaterializedView:
 
 @dataclass(frozen=True)
 class Drop:
-    """A statement `DROP CONNECTION|SOURCE|TABLE|SUBSCRIPTION|MATERIALIZED VIEW [IF EXISTS] name [CASCADE] [KEEP UPSTREAM]`.
+    """A statement `DROP CONNECTION|SOURCE|TABLE|… [IF EXISTS] name [CASCADE | RESTRICT] [KEEP UPSTREAM]`.
 
     Spark drops tables that lakehold does not feed. `keep_upstream` is only for a connection or a source: the objects that
-    its sources created upstream stay. `in_lake` says that the name was written with the lake's catalog.
+    its sources created upstream stay. `in_lake` says that the name was written with the lake's catalog. `restrict` is the
+    default, written out.
     """
 
     kind: ObjectKind
@@ -67,6 +68,7 @@ class Drop:
     cascade: bool = False
     keep_upstream: bool = False
     in_lake: bool = False
+    restrict: bool = False
 
 
 @dataclass(frozen=True)

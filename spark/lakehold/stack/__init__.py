@@ -10,7 +10,7 @@ from lakehold.stack.connectors import ValueFormat, debezium_postgres, publicatio
 from lakehold.stack.errors import StackError
 from lakehold.stack.lifecycle import down, status, up
 from lakehold.stack.shared import shared
-from lakehold.upstream.connect_client import ConnectClient
+from lakehold.upstream.connect.client import ConnectClient
 
 __all__ = [
     "HOST",

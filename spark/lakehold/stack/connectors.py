@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lakehold.stack.addresses import StackAddresses
-from lakehold.upstream import connector_config
-from lakehold.upstream.connector_config import Login
+from lakehold.upstream.wanted import connector_config
+from lakehold.upstream.wanted.connector_config import Login
 
 ValueFormat = Literal["avro", "json"]
 

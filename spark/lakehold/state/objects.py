@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from lakehold.definitions import Connection, MaterializedView, Source, Subscription, Table
+from lakehold.definitions import Connection, MaterializedView, Source, Subscription, Table, plain_option_name
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import AnyEntry, DefinitionReader, Definitions, Entry
 from lakehold.state.rows import Rows
@@ -91,4 +91,9 @@ def _from_row(row: ObjectRow) -> AnyEntry:
             detail=f"Its definition is in {OBJECTS.table}.",
             hint="Use the version of lakehold that created it, or a later one.",
         )
-    return Entry(row.id, _ADAPTERS[row.type].validate_json(row.definition), row.create_sql, row.created_at_ms)
+    definition = _ADAPTERS[row.type].validate_json(row.definition)
+    if isinstance(definition, Connection | Source | Table):
+        # Earlier versions kept dots in the names of options, and then did not find the options.
+        options = {plain_option_name(name): value for name, value in definition.options.items()}
+        definition = replace(definition, options=options)
+    return Entry(row.id, definition, row.create_sql, row.created_at_ms)

@@ -19,7 +19,7 @@ from lakehold.state.rows import Rows
 from lakehold.state.store import State
 from lakehold.times import now_ms
 
-_NONE: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+_NONE: Mapping[str, Mapping[str, int | str]] = MappingProxyType({})
 
 
 class SubscriberKind(StrEnum):
@@ -51,8 +51,9 @@ class Subscriber:
         epoch: The number of times that a process took its lease from another, or from none.
         lease: The lease of the process that runs it.
         error: The error that stopped a view.
-        columns: For a client: the Iceberg field ids of the columns that it has read, by table and name. With several statements,
-            each has its own: its name stands before that of the table. The tables of subscriptions and views record theirs.
+        columns: For a client: the Iceberg field ids of the columns that it has read, by table and name, and the table's UUID by
+            the empty name. With several statements, each has its own: its name stands before that of the table. The tables of
+            subscriptions and views record theirs.
     """
 
     subscriber_id: str
@@ -64,7 +65,7 @@ class Subscriber:
     epoch: int = 0
     lease: Lease | None = None
     error: ReaderError | None = None
-    columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, int | str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f'{self.kind.spoken} "{self.name}"'
@@ -137,7 +138,7 @@ class SubscriberStore(Leases):
         holder: str,
         position_ms: int | None,
         output_ms: int | None = None,
-        columns: Mapping[str, Mapping[str, int]] = _NONE,
+        columns: Mapping[str, Mapping[str, int | str]] = _NONE,
     ) -> None:
         """Record how far `holder` has brought the subscriber, which no error stops then.
 

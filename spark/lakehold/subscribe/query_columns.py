@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, FloatType, IntegerType
 
 from lakehold.spark_sql import quoted
@@ -26,9 +27,12 @@ _WIDENING = (IntegerType, FloatType, DecimalType)
 
 _TYPED = ": "
 
-QueryColumns = Mapping[str, Mapping[str, int]]
+QueryColumns = Mapping[str, Mapping[str, int | str]]
 """Field ids by table, and by the column's name in lowercase. If values that the query computes depend on the type of
-a column that can become wider, its id stands by `name: type`, too."""
+a column that can become wider, its id stands by `name: type`, too. The UUID of the table stands by `TABLE_UUID`."""
+
+TABLE_UUID = ""
+"""The key of a table's UUID beside its columns, as no column is called. Columns that earlier versions stored lack it."""
 
 _ALL_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(
@@ -39,7 +43,18 @@ _ALL_COLUMNS = re.compile(
 )
 
 
-def query_columns(relation: str | Query, tables: Mapping[str, Schema]) -> QueryColumns:
+def tables_and_columns(relation: str | Query, tables: Mapping[str, Table]) -> QueryColumns:
+    """Return the columns of `tables` that a SUBSCRIBE may read, and which tables these are."""
+    found = query_columns(relation, {name: table.schema() for name, table in tables.items()})
+    return {name: {**ids, TABLE_UUID: str(tables[name].metadata.table_uuid)} for name, ids in found.items()}
+
+
+def without_tables(columns: QueryColumns) -> QueryColumns:
+    """Return the columns alone."""
+    return {table: {name: of for name, of in ids.items() if name != TABLE_UUID} for table, ids in columns.items()}
+
+
+def query_columns(relation: str | Query, tables: Mapping[str, Schema]) -> Mapping[str, Mapping[str, int]]:
     """Return the columns of `tables` that a SUBSCRIBE may read, also nested ones.
 
     A query reads those that it names, or all if it may have a `*` for them; a SUBSCRIBE of a table reads all.
@@ -81,6 +96,15 @@ def joined(before: QueryColumns, now: QueryColumns) -> QueryColumns:
     return {table: {**before.get(table, {}), **now.get(table, {})} for table in (*before, *now)}
 
 
+def replaced_tables(before: QueryColumns, now: QueryColumns) -> list[str]:
+    """Return the names that stand for other tables than before. One of which the table is not known may be any."""
+    return [
+        name
+        for name, ids in now.items()
+        if (known := before.get(name, {}).get(TABLE_UUID)) is not None and known != ids.get(TABLE_UUID)
+    ]
+
+
 def differences(relation: str | Query, before: QueryColumns, now: QueryColumns) -> str:
     """Describe why rows that a subscriber has may have other values now, though no diff shows it; empty if they have not.
 
@@ -90,6 +114,7 @@ def differences(relation: str | Query, before: QueryColumns, now: QueryColumns) 
         now: The columns that the tables have.
     """
     uses = relation.uses if isinstance(relation, Query) else ColumnUses()
+    before, now = without_tables(before), without_tables(now)
     moved, taken, other, wider = [], [], [], []
     for table, known in before.items():
         ids = now.get(table, {})

@@ -13,12 +13,15 @@ from hashlib import sha256
 
 import pyarrow as pa
 
-from lakehold.errors import DefinitionError
-from lakehold.subscribe.query_columns import QueryColumns, to_text
+from lakehold.errors import DefinitionError, NotReadable
+from lakehold.subscribe.query_columns import TABLE_UUID, QueryColumns, to_text, without_tables
 from lakehold.subscribe.statement import Subscribe
 from lakehold.timeline.as_of import AsOf
 
-_VERSION = 2
+_VERSION = 3
+
+_WITHOUT_TABLES = 2
+"""The version of tokens that do not say which tables were read."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,19 @@ class Fingerprint:
     Attributes:
         statement: A digest of the SUBSCRIBE as written.
         columns: A digest of the names and types of its output's columns, and of the tables' columns that they come from.
+        tables: A digest of the tables; empty in a token of an earlier version.
     """
 
     statement: str
     columns: str
+    tables: str
 
     @classmethod
     def of(cls, statement: str, read: QueryColumns, columns: pa.Schema) -> Fingerprint:
         """Return the fingerprint of a statement that has `read` columns of tables, and whose output has `columns`."""
-        return cls(_digest(statement), _digest(to_text(read), *(f"{field.name} {field.type}" for field in columns)))
+        names = (f"{field.name} {field.type}" for field in columns)
+        tables = (f"{name} {ids[TABLE_UUID]}" for name, ids in sorted(read.items()))
+        return cls(_digest(statement), _digest(to_text(without_tables(read)), *names), _digest(*tables))
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class ResumeToken:
     fingerprint: Fingerprint
 
     def __str__(self) -> str:
-        found = [_VERSION, self.position_ms, self.fingerprint.statement, self.fingerprint.columns]
+        of = self.fingerprint
+        found = [_VERSION, self.position_ms, of.statement, of.columns, of.tables]
         return base64.urlsafe_b64encode(json.dumps(found).encode()).decode()
 
     @classmethod
@@ -63,9 +71,10 @@ class ResumeToken:
             DefinitionError: The text is none.
         """
         try:
-            version, position_ms, statement, columns = json.loads(base64.urlsafe_b64decode(text.strip()))
-            if version == _VERSION and type(position_ms) is int and 0 < position_ms < 2**63:
-                return cls(position_ms, Fingerprint(str(statement), str(columns)))
+            version, position_ms, statement, columns, *rest = json.loads(base64.urlsafe_b64decode(text.strip()))
+            (tables,) = rest if version == _VERSION else ("", *rest)
+            if version in (_VERSION, _WITHOUT_TABLES) and type(position_ms) is int and 0 < position_ms < 2**63:
+                return cls(position_ms, Fingerprint(str(statement), str(columns), str(tables)))
         except (binascii.Error, ValueError, TypeError, RecursionError):
             pass
         raise DefinitionError(
@@ -89,12 +98,21 @@ class ResumeToken:
             )
         return replace(statement, snapshot=False, as_of=AsOf(self.position_ms - 1))
 
-    def check_columns(self, found: Fingerprint) -> None:
-        """Check that the output still has the columns that it had when the token was given.
+    def check_continues(self, found: Fingerprint) -> None:
+        """Check that the tables and the columns of the output are those of which the token was given.
 
         Raises:
-            DefinitionError: It has others.
+            NotReadable: Another table has the name of one that was read.
+            DefinitionError: The output has other columns.
         """
+        if self.fingerprint.tables and self.fingerprint.tables != found.tables:
+            raise NotReadable(
+                "another table has the name of one that was read before the resume token was given",
+                code="table-replaced",
+                detail=f"The table whose changes were read below {self.position_ms} was dropped or renamed. What differs between "
+                "its rows and those of the other table is unknown.",
+                hint="Discard what was read, and begin without a token.",
+            )
         if self.fingerprint.columns != found.columns:
             raise DefinitionError(
                 "the columns of the output have changed since the resume token was given",

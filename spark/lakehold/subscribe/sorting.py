@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehold.errors import DefinitionError
 from lakehold.subscribe.consolidate import consolidated
 from lakehold.subscribe.on_spark import LargeDiffs, frame_names, frame_of_diffs, ordered, renamed, row_column
 from lakehold.subscribe.row_order import dense_ranks, order_keys
@@ -53,11 +55,18 @@ class Sorting:
         return any(not item.place for item in self.items)
 
     def check(self, diffs: pa.Schema, spark: Callable[[], SparkSession]) -> None:
-        """Let Spark check the expressions, so that errors are reported even if there is nothing to sort."""
-        if any(item.place is None for item in self.items):
+        """Let Spark check the expressions, so that errors are reported even if there is nothing to sort.
+
+        Raises:
+            DefinitionError: An expression has no value of its own for each row.
+        """
+        expressions = self._expressions().values()
+        if expressions:
             columns = renamed(diffs, frame_names(len(diffs) - 2))
-            empty = spark().createDataFrame([], spark_schema(columns))
-            _ = self.on_spark(LargeDiffs(empty, rows=0), diffs.names[2:]).schema
+            empty, names = spark().createDataFrame([], spark_schema(columns)), diffs.names[2:]
+            _ = self.on_spark(LargeDiffs(empty, rows=0), names).schema
+            for expression in expressions:
+                _check_one_value(expression, _visible(empty, names))
 
     def sort_here(self, diffs: pa.Table, spark: Callable[[], SparkSession]) -> pa.Table:
         """Sum and sort `diffs` in this process; Spark computes the expressions of ORDER BY."""
@@ -79,17 +88,18 @@ class Sorting:
         frame = diffs.frame
         if not self.items:
             return ordered(diffs, [row_column(place, frame) for place in self.first])
-        # Expressions refer to columns by their own names, so the timestamp must not share a name with one of them.
-        time = "mz_timestamp" if "mz_timestamp" not in map(str.lower, names) else "lakehold_timestamp"
-        visible = frame.toDF(time, _DIFF, *names)
-        computed = {f"o{n}": item.expression for n, item in enumerate(self.items) if item.place is None}
+        computed = self._expressions()
         keys = [F.expr(expression).alias(key) for key, expression in computed.items()]
-        with_keys = visible.select("*", *keys).toDF(*frame.columns, *computed)
+        with_keys = _visible(frame, names).select("*", *keys).toDF(*frame.columns, *computed)
         by = [
             _directed(F.col(f"o{n}") if item.place is None else _column(item.place, frame), item)
             for n, item in enumerate(self.items)
         ]
         return ordered(LargeDiffs(with_keys, diffs.rows), by, row_columns=len(names)).select(*frame.columns)
+
+    def _expressions(self) -> dict[str, str]:
+        """Return what is more than a column, by the name of the column that has its value."""
+        return {f"o{n}": item.expression for n, item in enumerate(self.items) if item.place is None}
 
     def _sort_by_spark(self, diffs: pa.Table, spark: SparkSession) -> pa.Table:
         found = self.on_spark(
@@ -99,6 +109,25 @@ class Sorting:
             [column.cast(field.type) for column, field in zip(found.columns, diffs.schema, strict=True)],
             schema=diffs.schema,
         )
+
+
+def _check_one_value(expression: str, diffs: DataFrame) -> None:
+    """Refuse what Spark does not sort by, but computes as a column: generators, which repeat and drop rows, and windows."""
+    try:
+        _ = diffs.orderBy(F.expr(expression)).schema
+    except AnalysisException:
+        raise DefinitionError(
+            f"WITHIN TIMESTAMP ORDER BY cannot sort by {expression}",
+            code="order-unfit",
+            detail="It has several values for a row, or one that depends on other rows.",
+            hint="Order by mz_diff and the columns; a SELECT in place of the table can compute more.",
+        ) from None
+
+
+def _visible(diffs: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Give the columns of diffs the names by which expressions refer to them: the timestamp shares none of them."""
+    time = "mz_timestamp" if "mz_timestamp" not in map(str.lower, names) else "lakehold_timestamp"
+    return diffs.toDF(time, _DIFF, *names)
 
 
 def _column(place: int, of: DataFrame) -> Column:

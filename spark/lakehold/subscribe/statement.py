@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehold.errors import DefinitionError
@@ -139,14 +139,19 @@ class HistoryEnvelope:
         """Return the output option whose rows the ranges are made of."""
         return DebeziumEnvelope(self.key)
 
-    def tracked(self, names: Sequence[str]) -> frozenset[str]:
+    def tracked(self, names: Sequence[str], stored: Iterable[str] = ()) -> frozenset[str]:
         """Return which of the columns `names` are tracked.
+
+        Args:
+            names: The columns of what is read.
+            stored: The columns of the history's table: of these, what is read may have lost those that are not in the key.
 
         Raises:
             DefinitionError: A column of the envelope does not exist or is ambiguous.
         """
+        lost = {name.lower() for name in stored} - {name.lower() for name in names}
         of_key = {find_column(name, names) for name in self.key}
-        named = {find_column(name, names) for name in (*self.track, *self.untracked)}
+        named = {find_column(name, names) for name in (*self.track, *self.untracked) if name.lower() not in lost}
         values = set(range(len(names))) - of_key
         return frozenset(names[place] for place in (named if self.track else values - named))
 

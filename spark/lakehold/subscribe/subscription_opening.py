@@ -19,7 +19,7 @@ from lakehold.subscribe import metrics
 from lakehold.subscribe.incremental_opening import QueryOpening
 from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.output_shape import Output
-from lakehold.subscribe.query_columns import QueryColumns, query_columns
+from lakehold.subscribe.query_columns import QueryColumns, tables_and_columns
 from lakehold.subscribe.read_leases import ReadLease, ReadLeases
 from lakehold.subscribe.relation import Relation, TableRelation, TimelinesByName
 from lakehold.subscribe.remembered import Remembered
@@ -155,7 +155,7 @@ class Subscribing:
         Raises:
             DefinitionError: A table or column does not exist, the statement is for subscriptions only, or its resume token is
                 none, or belongs to another statement or other columns.
-            NotReadable: AS OF is outside the readable window.
+            NotReadable: AS OF is outside the readable window, or another table has the name of one that a token's reader read.
             StatementBounds: UP TO is before AS OF.
         """
         refuse_history(statement)
@@ -174,7 +174,7 @@ class Subscribing:
         tokens_of = fingerprint if statement.tokens else None
         output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms, tokens_of)
         if token is not None:
-            token.check_columns(fingerprint(output.schema))
+            token.check_continues(fingerprint(output.schema))
         output.sorting.check(output.diffs, self.reading.spark.session)
         metrics.count(statement)
         return Opened(
@@ -202,4 +202,4 @@ class Subscribing:
 
 
 def _read_columns(statement: Subscribe, timelines: TimelinesByName) -> QueryColumns:
-    return query_columns(statement.relation, {name: timeline.table.schema() for name, timeline in timelines.items()})
+    return tables_and_columns(statement.relation, {name: timeline.table for name, timeline in timelines.items()})

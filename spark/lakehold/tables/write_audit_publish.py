@@ -93,17 +93,21 @@ class Publishing:
             The table's snapshot afterwards.
 
         Raises:
-            CommitConflict: See `stage`.
+            CommitConflict: See `stage`. Or another writer removed the branch.
         """
         branch = f"{_BRANCH}{uuid4().hex}"
+        # A writer that lost its lease while it was suspended would remove its successor's branch.
+        self.confirm_lease()
         self.tables.make_branch(decided_on, branch, removed=lambda name: name.startswith(_BRANCH))
+        now, head = decided_on, decided_on.current
+        assert head is not None, f"{decided_on.full_name} has a snapshot"
         for write in writes:
             with configured(self.spark, _staging(branch=branch)):
                 write()
-        now = self._unmoved(decided_on)
-        staged = now.snapshot(now.table.metadata.refs[branch].snapshot_id)
-        self.publish(Staged(now, staged), branch, properties)
-        return staged
+            now = self._unmoved(decided_on)
+            head = _head(now, branch, head)
+        self.publish(Staged(now, head), branch, properties)
+        return head
 
     def stage(self, write: Callable[[], None], decided_on: TableState, wap_id: str) -> Staged | None:
         """Run `write`, whose commit becomes a snapshot that no reader sees; None if it committed nothing.
@@ -125,10 +129,7 @@ class Publishing:
     def _unmoved(self, decided_on: TableState) -> TableState:
         now = self.tables.table_state(decided_on.full_name)
         if now is None or now.snapshot_id != decided_on.snapshot_id:
-            raise CommitConflict(
-                f'another writer changed table "{decided_on.full_name}" first',
-                hint="Ingest again: nothing was published.",
-            )
+            raise _changed_first(decided_on)
         return now
 
     def publish(self, staged: Staged, branch: str | None = None, properties: Mapping[str, str] | None = None) -> None:
@@ -143,3 +144,23 @@ class Publishing:
         self.confirm_lease()
         tag = f"mz_{staged.snapshot.summary[TIMESTAMP_PROPERTY]}" if self.is_held(staged.table.full_name) else None
         self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag, branch, properties)
+
+
+def _head(state: TableState, branch: str, before: SnapshotState) -> SnapshotState:
+    """Return the newest snapshot of a branch, whose newest one was `before`.
+
+    If another writer removed the branch, the next statement makes it again from main: without the earlier statements.
+
+    Raises:
+        CommitConflict: The branch was removed.
+    """
+    found = next(state.branch(branch), None)
+    if found is None or before not in state.branch(branch):
+        raise _changed_first(state)
+    return found
+
+
+def _changed_first(state: TableState) -> CommitConflict:
+    return CommitConflict(
+        f'another writer changed table "{state.full_name}" first', hint="Ingest again: nothing was published."
+    )

@@ -8,13 +8,12 @@ say: requests to the connector, its reports, and what lakehold recorded at earli
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyiceberg.types import IcebergType
 
-from lakehold.definitions import ConnectionType
 from lakehold.errors import ConnectorError
 from lakehold.failpoints import failpoint
 from lakehold.iceberg.data_tables import DataTables
@@ -25,43 +24,36 @@ from lakehold.kafka.registry import registry_of
 from lakehold.model.log_positions import LogPosition
 from lakehold.tables.stored_key import is_keyless
 from lakehold.times import next_timestamp, now_ms
-from lakehold.upstream.capture_plan import plan, plan_resnapshot, plan_snapshot
-from lakehold.upstream.capture_steps import CreateConnector, RestartConnector, Step, Steps
-from lakehold.upstream.captured_columns import Columns, columns_of
-from lakehold.upstream.connect_client import ConnectClient, ConnectorStatus
-from lakehold.upstream.connections import UpstreamConnections
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.failover import is_on_other_timeline
-from lakehold.upstream.field_names import as_written, field_name
-from lakehold.upstream.fitting import fitted
-from lakehold.upstream.found import PLAIN, Found, FoundConnector, FoundRelation
-from lakehold.upstream.found_log import FoundLog
-from lakehold.upstream.found_values import LostValues
-from lakehold.upstream.gaps import is_in_lake, repairs, tables_to_snapshot, tables_with_deferrable_key
-from lakehold.upstream.hints import fault_hints
-from lakehold.upstream.journal import Journal
-from lakehold.upstream.lost_values import lossy_columns
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.own_requests import with_others_failed
-from lakehold.upstream.postgres import Names, PostgresUpstream
-from lakehold.upstream.relations import declared
-from lakehold.upstream.silent_changes import filled_columns
+from lakehold.upstream.connect.client import ConnectClient
+from lakehold.upstream.connect.journal import Journal
+from lakehold.upstream.connect.own_requests import with_others_failed
+from lakehold.upstream.database import Names
+from lakehold.upstream.databases import database_of
+from lakehold.upstream.differences.failover import is_on_other_timeline
+from lakehold.upstream.differences.fitting import fitted
+from lakehold.upstream.differences.gaps import is_in_lake, repairs, tables_to_snapshot, tables_with_deferrable_key
+from lakehold.upstream.differences.lost_values import lossy_columns
+from lakehold.upstream.differences.silent_changes import filled_columns
+from lakehold.upstream.found.connector_status import ConnectorStatus
+from lakehold.upstream.found.found import PLAIN, Found, FoundConnector, FoundRelation
+from lakehold.upstream.found.server_log import FoundLog
+from lakehold.upstream.found.values import LostValues
+from lakehold.upstream.plan.capture_plan import plan, plan_resnapshot, plan_snapshot
+from lakehold.upstream.plan.capture_steps import CreateConnector, RestartConnector, Step, Steps
+from lakehold.upstream.report.hints import fault_hints
+from lakehold.upstream.report.relations import declared
+from lakehold.upstream.report.stops import Stops, stops_of
 from lakehold.upstream.step_effects import Systems, apply_step, record_log
-from lakehold.upstream.stops import Stops, stops_of
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.types.captured_columns import Columns, columns_of
+from lakehold.upstream.types.field_names import as_written, field_name
+from lakehold.upstream.wanted.connector_config import SideTopics
+from lakehold.upstream.wanted.targets import Target
+from lakehold.upstream.wanted.wanted import Wanted
 
 log = logging.getLogger(__name__)
 
 _ROUNDS = 5
 """How many times one call plans at most, so that it ends even if others keep changing what exists upstream."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """The upstream objects that one source wants, and the connections to its systems."""
-
-    wanted: Wanted
-    connections: UpstreamConnections
 
 
 class Capturing:
@@ -166,7 +158,7 @@ class Capturing:
         """Return what `plan` returns, and a sentence about each fault of captured tables."""
         with self._systems(target) as systems:
             found = self._inspect(target, systems, with_backoff=True)
-            found = replace(found, acting_keys=_acting_keys(target.wanted.upstream_tables, systems))
+            found = replace(found, acting_keys=systems.database.acting_keys(target.wanted.upstream_tables))
         return plan(target.wanted, found), tuple(fault_hints(target.wanted, found))
 
     def snapshots(self, target: Target) -> Snapshots:
@@ -246,15 +238,11 @@ class Capturing:
         journal.refresh()
         names = [topic.name for topic in wanted.topics]
         capture = wanted.capture
-        database = None
-        if isinstance(systems.database, PostgresUpstream):
-            database, signals = systems.database.inspect(
-                Names(capture.publication or "", capture.slot or "", wanted.signal_table),
-                wanted.source_id,
-                wanted.upstream_tables,
-            )
-        else:
-            signals = systems.database.inspect(wanted.signal_table)
+        database, signals = systems.database.inspect(
+            Names(capture.publication or "", capture.slot or "", wanted.signal_table),
+            wanted.source_id,
+            wanted.upstream_tables,
+        )
         connector = _connector(systems.connect, wanted.connector)
         relations = systems.database.relations(sorted({table.upstream for table in declared(wanted)}))
         columns = systems.database.columns(wanted.upstream_tables)
@@ -269,15 +257,16 @@ class Capturing:
             self._has_transactions(target, systems, is_new=connector is None),
             systems.connect.plugin_version(wanted.config["connector.class"]),
             signals=signals,
-            relations=_kinds(wanted.upstream_tables, systems) | relations,
+            relations=systems.database.kinds(wanted.upstream_tables) | relations,
             columns=columns,
             lost=self._lost_values(wanted, relations, columns, systems),
             lake_types=_lake_types(wanted, systems) if connector is None else {},
             now_ms=now_ms() if with_backoff else None,
             log=journal.log,
             altered=journal.schema_history.altered,
-            acting_keys=_acting_keys([table.upstream for table in declared(wanted)], systems),
+            acting_keys=systems.database.acting_keys([table.upstream for table in declared(wanted)]),
             shapes=journal.shapes,
+            log_settings=systems.database.log_settings(),
             undefined=frozenset(journal.schema_history.undefined),
         )
         if not is_on_other_timeline(found):
@@ -287,8 +276,6 @@ class Capturing:
         inspected = {*tables_to_snapshot(wanted, found), *tables_with_deferrable_key(wanted, found)}
         found = replace(found, multisets=self._multisets(wanted, inspected))
         self._stops[wanted.source_id] = stops_of(wanted, found)
-        if isinstance(systems.database, MysqlUpstream):
-            found = replace(found, log_settings=systems.database.log_settings())
         return replace(found, objections=self._objections(fitted(wanted, found), connector, systems))
 
     def _multisets(self, wanted: Wanted, upstream: Collection[str]) -> frozenset[str]:
@@ -349,9 +336,9 @@ class Capturing:
 
     @contextmanager
     def _systems(self, target: Target) -> Iterator[Systems]:
-        connections, is_postgres = target.connections, target.wanted.capture.database is ConnectionType.POSTGRES
+        connections = target.connections
         with ConnectClient(**vars(connections.connect), timeout_s=self._timeout_s) as connect:
-            database = (PostgresUpstream if is_postgres else MysqlUpstream)(connections.login, self._timeout_s)
+            database = database_of(target.wanted.capture.database, connections.login, self._timeout_s)
             kafka = shared_client(connections.kafka, self._timeout_s)
             yield Systems(connect, kafka, database, self._tables)
 
@@ -372,18 +359,6 @@ def _connector(connect: ConnectClient, name: str) -> FoundConnector | None:
         if error.code == "connector-missing":  # it was deleted after its configuration was read
             return None
         raise
-
-
-def _acting_keys(names: Sequence[str], systems: Systems) -> Mapping[str, tuple[str, ...]]:
-    """Fetch foreign keys that change rows without messages; PostgreSQL logs such changes."""
-    database = systems.database
-    return database.acting_keys(names) if isinstance(database, MysqlUpstream) else {}
-
-
-def _kinds(names: Sequence[str], systems: Systems) -> dict[str, FoundRelation]:
-    """Fetch the kinds of captured tables, at some of which a connector of MySQL or MariaDB would fail."""
-    database = systems.database
-    return database.kinds(names) if isinstance(database, MysqlUpstream) else {}
 
 
 def _lake_types(wanted: Wanted, systems: Systems) -> dict[str, dict[str, IcebergType]]:

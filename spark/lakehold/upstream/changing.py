@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from lakehold.model.lake_definitions import Definitions
 from lakehold.settings import Settings
 from lakehold.state.lease import HeldLease, Leases, leased
-from lakehold.upstream.capture_steps import Steps
 from lakehold.upstream.capturing import Capturing
-from lakehold.upstream.targets import Targets
+from lakehold.upstream.plan.capture_steps import Steps
+from lakehold.upstream.wanted.targets import Targets
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from lakehold.model.readers import Readers
 from lakehold.object_names import object_text
 from lakehold.settings import Settings
 from lakehold.state.lease import Leases
-from lakehold.upstream.capture_steps import RecordMembers, RecordShapes, RestartConnector, Steps
-from lakehold.upstream.capturing import Capturing, Target
+from lakehold.upstream.capturing import Capturing
 from lakehold.upstream.changing import ChangingSources, changing
-from lakehold.upstream.failure import with_way_out
-from lakehold.upstream.targets import Targets
+from lakehold.upstream.found.connector_failure import with_way_out
+from lakehold.upstream.plan.capture_steps import RecordMembers, RecordShapes, RestartConnector, Steps
+from lakehold.upstream.wanted.targets import Target, Targets
 
 log = logging.getLogger(__name__)
 

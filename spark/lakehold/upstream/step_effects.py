@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from typing import assert_never
 
-from lakehold.errors import UpstreamRefused
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.ingest.envelope.column_history import NUMBERS
 from lakehold.kafka.client import KafkaClient
 from lakehold.model.offsets import TopicPartition
-from lakehold.upstream.capture_steps import (
+from lakehold.upstream.connect.client import ConnectClient
+from lakehold.upstream.connect.own_requests import REQUESTED
+from lakehold.upstream.connect.signals import (
+    new_signal_id,
+    recorded_first_snapshot,
+    recorded_log,
+    recorded_members,
+    recorded_missed,
+    recorded_shapes,
+    recorded_sync_point,
+    requested_snapshot,
+)
+from lakehold.upstream.database import Database
+from lakehold.upstream.found.server_log import FoundLog
+from lakehold.upstream.plan.capture_steps import (
     ChangePublication,
     CheckLog,
     CompletePublication,
@@ -39,26 +51,8 @@ from lakehold.upstream.capture_steps import (
     Step,
     StopConnector,
 )
-from lakehold.upstream.connect_client import ConnectClient
-from lakehold.upstream.connector_config import SideTopics
-from lakehold.upstream.failover_steps import CopySlot, TakeLog
-from lakehold.upstream.found_log import FoundLog
-from lakehold.upstream.journal import (
-    new_signal_id,
-    recorded_first_snapshot,
-    recorded_log,
-    recorded_members,
-    recorded_missed,
-    recorded_shapes,
-    recorded_sync_point,
-    requested_snapshot,
-)
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.own_requests import REQUESTED
-from lakehold.upstream.postgres import PostgresUpstream
-from lakehold.upstream.refusals import publication_lost
-
-log = logging.getLogger(__name__)
+from lakehold.upstream.plan.failover_steps import CopySlot, TakeLog
+from lakehold.upstream.wanted.connector_config import SideTopics
 
 _NOT_FOR_THE_CONNECTOR = "noted"
 """The key of a signal that the connector ignores in the topic: it takes signals whose key is its topic prefix."""
@@ -71,17 +65,17 @@ class Systems:
     Attributes:
         connect: Kafka Connect.
         kafka: The brokers.
-        database: The database; steps for PostgreSQL only occur with a PostgreSQL.
+        database: The database that the source captures.
         tables: The tables of the lake.
     """
 
     connect: ConnectClient
     kafka: KafkaClient
-    database: PostgresUpstream | MysqlUpstream
+    database: Database
     tables: DataTables
 
 
-def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one a step
+def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912 - one a step
     """Apply a step.
 
     Raises:
@@ -93,33 +87,22 @@ def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one
             on.kafka.create_topic(topic.name, topic.partitions, topic.options)
         case DeleteTopics(names):
             on.kafka.delete_topics(names)
-        case CreatePublication():
-            _postgres(on).create_publication(step)
-        case ChangePublication():
-            _postgres(on).change_publication(step)
-        case CompletePublication():
-            _postgres(on).complete_publication(step)
-        case DropPublication(name):
-            _postgres(on).drop_publication(name)
-        case CreateSignalTable(name, publication):
-            on.database.create_signal_table(name, publication)
-        case DropSignalTable(name):
-            on.database.drop_signal_table(name)
-        case DropSlot(name):
-            _postgres(on).drop_slot(name)
-        case CopySlot(name):
-            try:
-                _postgres(on).have_slot_copied(name)
-            except UpstreamRefused as refusal:
-                # The connector reads the slot as well as before, and a hint says what is missing.
-                log.warning("replication slot %s is not copied to standbys: %s", name, refusal.detail)
+        case (
+            CreatePublication()
+            | ChangePublication()
+            | CompletePublication()
+            | DropPublication()
+            | CreateSignalTable()
+            | DropSignalTable()
+            | DropSlot()
+            | CopySlot()
+            | CheckLog()
+        ):
+            on.database.apply(step)
         case TakeLog(prefix, source_id, found, signal_table, seen_ms):
             if seen_ms is not None:
                 on.database.record_seen(signal_table, seen_ms)
             record_log(on.kafka, prefix, source_id, found)
-        case CheckLog(slot, publication, source):
-            if not _postgres(on).can_read(slot, publication):
-                raise publication_lost(publication, source)
         case CreateConnector(name, config):
             on.connect.create_stopped(name, config)
         case ConfigureConnector(name, config):
@@ -152,12 +135,6 @@ def apply_step(step: Step, on: Systems) -> None:  # noqa: PLR0912, PLR0915 - one
 def record_log(kafka: KafkaClient, prefix: str, source_id: str, log: FoundLog) -> None:
     """Record the log of PostgreSQL that fills the topics."""
     kafka.send(SideTopics(prefix).signals, prefix, [recorded_log(source_id, log)])
-
-
-def _postgres(on: Systems) -> PostgresUpstream:
-    if not isinstance(on.database, PostgresUpstream):
-        raise AssertionError("a step of PostgreSQL")
-    return on.database
 
 
 def _signals(
@@ -196,7 +173,7 @@ def _signals(
             altered_until = _altered_until(prefix, on)
             return [recorded_missed(object_id, upstream, altered_until) for object_id, upstream in tables.items()]
         case RecordMembers(_, source_id, publication, names, shapes):
-            members = _postgres(on).members(publication)
+            members = on.database.members(publication)
             present = {name: members[name] for name in names if name in members}
             return [recorded_members(source_id, publication, present), *recorded_shapes(source_id, shapes)]
         case RecordSyncPoint(_, tables, signal_table):
@@ -212,9 +189,7 @@ def _has_other_numbers(state: TableState, upstream: str, on: Systems) -> bool:
 
 
 def _altered_until(prefix: str, on: Systems) -> int:
-    """Return the end of the schema history; 0: PostgreSQL has none."""
-    if isinstance(on.database, PostgresUpstream):
-        return 0
+    """Return the end of the schema history; 0: there is none, as for PostgreSQL."""
     history = TopicPartition(SideTopics(prefix).schema_history, 0)
     marks = on.kafka.watermarks([history]).get(history)
     return marks.end_exclusive if marks is not None else 0

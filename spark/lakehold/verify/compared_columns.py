@@ -10,27 +10,29 @@ from pyiceberg.types import IcebergType, IntegerType, ListType, LongType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
-from lakehold.upstream.captured_columns import sent_type
-from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.types.captured_columns import columns_of, sent_type
 from lakehold.verify.database_texts import TIMES, ColumnText, text_of
 from lakehold.verify.text_values import can_be_text
 
 
 @dataclass(frozen=True)
 class ComparedColumn:
-    """A column that both sides have.
+    """A column that both sides have, or that only the database has.
 
     Attributes:
         name: Its name in the lake.
-        type: Its type in the lake.
+        type: Its type in the lake, or the one that it would have there.
         text: The expression by which the database writes its values as texts.
         found: The column in the database.
+        is_missing: Whether the lake's table does not have it, and so shows a null in each row.
     """
 
     name: str
     type: IcebergType
     text: ColumnText
     found: FoundColumn
+    is_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,12 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     database: ConnectionType,
     *,
     is_captured: bool = True,
+    is_whole: bool = False,
 ) -> ComparedColumns:
     """Pair the columns of a table in the database with those of the lake.
+
+    If the lake should have all columns, one that it lacks counts as null there. So the table differs as soon as a row of the
+    database has a value in it, but not because of a new column that is null everywhere.
 
     Args:
         full_name: Full name of the lake's table.
@@ -83,15 +89,17 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
         included: The lake's columns that hold parts of messages, from INCLUDE of CREATE TABLE; the database has no such columns.
         database: The kind of database.
         is_captured: Whether a connector of lakehold fills the table: then columns that the connector does not send are skipped.
+        is_whole: Whether the lake should have all columns that the connector sends, as no column list leaves any out.
 
     Raises:
         DefinitionError: The table has no key, or the key cannot be compared.
     """
     in_database = _by_sent_name(found, name_of)
-    types = {column.name: column.field_type for column in schema.fields}
+    in_lake = {column.name: column.field_type for column in schema.fields}
+    types = {**(_sent_types(in_database, database) if is_whole else {}), **in_lake}
     skipped = {column.name: column for column in _skipped(in_database, types, included, database, is_captured)}
     paired = [
-        ComparedColumn(name, types[name], text, column)
+        ComparedColumn(name, types[name], text, column, is_missing=name not in in_lake)
         for name, column in in_database.items()
         if name not in skipped and (text := text_of(column, database)) is not None
     ]
@@ -126,6 +134,12 @@ def _by_sent_name(found: Sequence[FoundColumn], name_of: Callable[[str], str]) -
     for column in sorted(found, key=lambda column: not column.is_key):
         named.setdefault(name_of(column.name), column)
     return named
+
+
+def _sent_types(in_database: Mapping[str, FoundColumn], database: ConnectionType) -> dict[str, IcebergType]:
+    """Return the types that the lake has for columns that are sent, and whose values can be compared."""
+    sent = {name: columns_of([column], database) for name, column in in_database.items()}
+    return {name: found[0].type for name, found in sent.items() if found and can_be_text(found[0].type)}
 
 
 def _colliding(found: Sequence[FoundColumn], in_database: Mapping[str, FoundColumn]) -> Iterator[SkippedColumn]:

@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakehold.progress import Task
-from lakehold.upstream.found_columns import FoundColumn
+from lakehold.upstream.found.columns import FoundColumn
 from lakehold.verify.compared_columns import ComparedColumns
 from lakehold.verify.digest import BucketSums, Numbers, column_digests, row_digests
 from lakehold.verify.selected_rows import FirstKey, Selection

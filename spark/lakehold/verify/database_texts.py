@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakehold.definitions import ConnectionType
-from lakehold.upstream.found_columns import FoundColumn, FoundType, TypeKind
+from lakehold.upstream.found.columns import FoundColumn, FoundType, TypeKind
 from lakehold.verify.text_values import TextForm
 
 

@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError, UpstreamRefused, UpstreamUnavailable
-from lakehold.upstream.logins import LOST_CONNECTION
+from lakehold.upstream.wanted.logins import LOST_CONNECTION
 from lakehold.verify.database_texts import quoted_table
 
 

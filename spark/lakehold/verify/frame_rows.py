@@ -57,8 +57,13 @@ def snapshot_frame(spark: SparkSession, table: str, snapshot_id: int) -> DataFra
 
 
 def numbered(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Select `columns`, the key's first, and call them `c0`, `c1`, …: their own names may be anything."""
-    return frame.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
+    """Select `columns`, the key's first, and call them `c0`, `c1`, …: their own names may be anything.
+
+    Columns that the frame does not have are null.
+    """
+    null, present = F.lit(None).cast("int"), {*frame.columns}
+    found = (F.col(quoted(name)) if name in present else null for name in columns)
+    return frame.select(*(column.alias(f"c{place}") for place, column in enumerate(found)))
 
 
 def _summing(key: int, *, one_zero: bool) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -7,7 +7,7 @@ to Python takes five times as long as to read and digest it here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -45,7 +45,7 @@ class LakeRows:
     Args:
         table: The table, with the snapshot.
         snapshot_id: The snapshot; None: the table has no rows.
-        columns: The compared columns, the key's first.
+        columns: The compared columns, the key's first. Those that the table does not have are null in each row.
         key: How many columns the key has, at least one: all of them in a table without a key.
         frame: Returns the rows of a snapshot, read by Spark: for single keys, and for files that only Spark can read.
         go_on: Called now and then, by several threads; what it raises ends the read.
@@ -108,12 +108,14 @@ class LakeRows:
             UpstreamUnavailable: The object store does not work.
         """
         fields = {field.name: field for field in self.table.schema().fields}
-        rows = file_rows(self.table, Schema(*(fields[name] for name in self.columns)))
+        present = [name for name in self.columns if name in fields]
+        rows = file_rows(self.table, Schema(*(fields[name] for name in present)))
 
         ended = Event()
 
         def read_file(selection: RowSelection) -> _Read:
-            return read(self._until(ended, rows.batches(selection)))
+            batches = self._until(ended, rows.batches(selection))
+            return read(self._with_missing(batch, present) for batch in batches)
 
         threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="lakehold-verify")
         try:
@@ -149,6 +151,12 @@ class LakeRows:
             if ended.is_set():
                 return
             yield batch
+
+    def _with_missing(self, batch: pa.RecordBatch, present: Sequence[str]) -> pa.RecordBatch:
+        if len(present) == len(self.columns):
+            return batch
+        found, null = dict(zip(present, batch.columns, strict=True)), pa.nulls(batch.num_rows, pa.int32())
+        return pa.RecordBatch.from_arrays([found.get(name, null) for name in self.columns], names=[*self.columns])
 
     def _by_spark(self, first_key: FirstKey | None = None) -> FrameRows:
         assert self.snapshot_id is not None

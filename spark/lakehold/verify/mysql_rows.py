@@ -12,10 +12,10 @@ from pymysql.cursors import SSCursor
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import LakeholdError, UpstreamRefused
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.mysql_connection import connect, number_and_text
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.mysql.connection import connect, number_and_text
+from lakehold.upstream.mysql.database import MysqlUpstream
+from lakehold.upstream.wanted.connector_config import Login
 from lakehold.verify.csv_rows import text_batches
 from lakehold.verify.database_texts import quoted_name, quoted_table
 from lakehold.verify.failed_reads import mysql_read_failed

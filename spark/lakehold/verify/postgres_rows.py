@@ -15,10 +15,10 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn
 
 from lakehold.definitions import ConnectionType
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.postgres_columns import columns_of
-from lakehold.upstream.postgres_refusals import unreachable
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.postgres.columns import columns_of
+from lakehold.upstream.postgres.connection_faults import unreachable
+from lakehold.upstream.wanted.connector_config import Login
 from lakehold.verify.csv_rows import text_batches
 from lakehold.verify.database_texts import quoted_name, quoted_table
 from lakehold.verify.failed_reads import postgres_read_failed

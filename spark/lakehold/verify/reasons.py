@@ -10,7 +10,7 @@ from lakehold.iceberg.data_tables import SnapshotState
 from lakehold.model.readers import TableProgress
 from lakehold.object_names import full_name_text
 from lakehold.times import iso
-from lakehold.upstream.captured_columns import sent_type
+from lakehold.upstream.types.captured_columns import sent_type
 from lakehold.verify.compared_columns import ComparedColumn
 from lakehold.verify.comparison import Difference, Side
 
@@ -75,7 +75,12 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
     for column in columns:
         if not differing[column.name]:
             continue
-        if nulls[column.name] == differing[column.name] and column.found.has_default:
+        if column.is_missing:
+            yield (
+                f"column {column.name} is in the database and not in the lake's table: it comes with the next change of a row, "
+                f"or with ALTER SOURCE {full_name_text(table.source)} RESNAPSHOT."
+            )
+        elif nulls[column.name] == differing[column.name] and column.found.has_default:
             yield (
                 f"column {column.name} is null in the lake and has a default in the database: rows that are older than the "
                 f"column get their values with ALTER SOURCE {full_name_text(table.source)} RESNAPSHOT."

@@ -13,10 +13,10 @@ from lakehold.model.readers import MAIN_READER, TableProgress
 from lakehold.object_names import object_text
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.timeline.timelines import Timelines
-from lakehold.upstream.connections import login_of
-from lakehold.upstream.connector_config import Login
-from lakehold.upstream.targets import Targets
-from lakehold.upstream.wanted import Wanted
+from lakehold.upstream.wanted.connections import login_of
+from lakehold.upstream.wanted.connector_config import Login
+from lakehold.upstream.wanted.targets import Targets
+from lakehold.upstream.wanted.wanted import Wanted
 
 DATABASES = (ConnectionType.POSTGRES, ConnectionType.MYSQL, ConnectionType.MARIADB)
 """The kinds of databases that can be compared."""

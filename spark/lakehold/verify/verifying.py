@@ -30,10 +30,9 @@ from lakehold.state.batch_protocol import BatchStore
 from lakehold.subscribe.read_leases import ReadLeases
 from lakehold.tables.stored_key import stored_key
 from lakehold.timeline.timelines import Timelines
-from lakehold.upstream.field_names import field_name
-from lakehold.upstream.found_columns import FoundColumn
-from lakehold.upstream.mysql import MysqlUpstream
-from lakehold.upstream.postgres import PostgresUpstream
+from lakehold.upstream.databases import database_of
+from lakehold.upstream.found.columns import FoundColumn
+from lakehold.upstream.types.field_names import field_name
 from lakehold.verify.compared_columns import ComparedColumns, compared_columns
 from lakehold.verify.comparison import KEYS_SHOWN, Comparison, Difference, in_order
 from lakehold.verify.database_rows import DatabaseRows, TableRows
@@ -202,6 +201,7 @@ class Verifying:
             subject.included,
             subject.database,
             is_captured=subject.table is not None,
+            is_whole=subject.table is not None and not subject.table.columns,
         )
 
     def open_rows(self, subject: Subject) -> AbstractContextManager[TableRows]:
@@ -215,8 +215,7 @@ class Verifying:
         The database's log gets a sync point, and the source is ingested up to it, unless another process does that.
         """
         if subject.table is not None and subject.wanted is not None:
-            kind = PostgresUpstream if subject.database is ConnectionType.POSTGRES else MysqlUpstream
-            database = kind(subject.login, self.timeout_s)
+            database = database_of(subject.database, subject.login, self.timeout_s)
             self._reach(subject.table, database.write_sync_point(subject.wanted.signal_table), progress)
         return snapshot_at(self.timelines, subject.full_name)
 

@@ -6,7 +6,8 @@ column's initial default, which messages and files without the column then show.
 
 In messages, `RENAME COLUMN` looks like one column that is dropped and another that is added. PostgreSQL numbers its columns, and
 a table of the lake keeps these numbers among its properties. So a new column with the number of one that is gone is the same
-column.
+column. An earlier name in messages counts as new: they may be older than the rename, or the column has its name back, or another
+column has it now.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def column_history(
     present = {f.name: f.initial_default for f in state.schema.fields} if state is not None else {}
     kept = {name: value for name, value in present.items() if value is not None}
     renamed = _renamed_before(decoded, state)
-    new = {c.name for c in decoded.columns} - present.keys() - renamed.keys()
+    # Columns whose earlier names come count as new.
+    new = {c.name for c in decoded.columns} - present.keys()
     # A table without rows needs values only for messages that lack a column, but always the numbers of its columns.
     needed = new if state is not None and state.row_count != 0 else new & decoded.partial
     if not new:
@@ -89,7 +91,7 @@ def column_history(
         return ColumnHistory(InitialValues(kept), renamed)
     if not upstream.columns:
         # Messages that are no change events say all that there is to know about a row.
-        unfilled = frozenset(needed) if table.envelope.wraps_rows else frozenset()
+        unfilled = frozenset(needed - renamed.keys()) if table.envelope.wraps_rows else frozenset()
         return ColumnHistory(InitialValues(kept), renamed, unfilled=unfilled)
     if upstream.numbers:
         # If the database has a column of such an earlier name now, that is a column of its own.
@@ -101,9 +103,9 @@ def column_history(
     added = {each.column.name for each in included_columns(table, decoded.key_columns, (), ())}
     unknown = values.unknown | _older_than_known(state, renamed, needed - {*now.values()}, upstream, added)
     unknown |= {n for n, number in _stored_numbers(state, renamed).items() if upstream.numbers.get(n, number) != number}
-    if now and not new <= upstream.numbers.keys():
-        # A column of the messages is gone: it may be the renamed column under a name in between, with some of its values.
-        unknown |= {*now.values()}
+    between = _names_in_between(decoded, new, upstream)
+    if between:
+        unknown |= {*now.values()} | between
     known = {name: value for name, value in values.known.items() if name not in unknown}
     renamed = {**{old: now.get(name, name) for old, name in renamed.items()}, **now}
     return ColumnHistory(InitialValues({**kept, **known}, unknown), renamed, upstream.numbers)
@@ -232,6 +234,19 @@ def _renamed_now(
         and not _have_both(decoded, old, name)
         and all(same(kind, incoming[name]) for kind in (types[old], incoming.get(old, types[old])))
     }
+
+
+def _names_in_between(decoded: Decoded, new: Collection[str], upstream: UpstreamColumns) -> frozenset[str]:
+    """Return new columns that the database does not have any more, if messages with them lack another column.
+
+    Such a column may be the other one under a name that it had for a while, with some of its values.
+    """
+    if not upstream.numbers:
+        return frozenset()
+    present = {column.name for column in upstream.columns}
+    return frozenset(
+        name for version in decoded.versions if present - version for name in version & {*new} - upstream.numbers.keys()
+    )
 
 
 def _older_than_known(

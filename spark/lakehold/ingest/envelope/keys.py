@@ -124,7 +124,9 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
     if not names or (not in_row and any(name not in in_key and name not in stored for name in names)):
         # Each message is an error, or has no key: `require_keys` decides by the messages.
         return Key({}, frozenset(in_key), only_in_messages=True)
-    if not table.key:
+    if table.key:
+        _require_whole(decoded, table)
+    else:
         _require_one(decoded.keys, table, stored)
     if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
         only = next(iter(in_key.values()))
@@ -300,6 +302,22 @@ def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collect
         table,
         f"Its rows, and the messages of topic {table.topic}, are identified by {found}: the primary key upstream has changed.",
     )
+
+
+def _require_whole(decoded: Decoded, table: Table) -> None:
+    """Refuse rows that lack some columns of the table's own key: rows that differ only there would become one.
+
+    Rows that lack all of them are errors, each by itself: there is no key by which they could be mixed up.
+    """
+    in_all_keys = frozenset.intersection(*decoded.keys) if decoded.keys else frozenset[str]()
+    for version in sorted(decoded.versions, key=sorted):
+        missing = [name for name in table.key if name not in version | in_all_keys]
+        if version and 0 < len(missing) < len(table.key):
+            raise key_changed(
+                table,
+                f'It has KEY ({", ".join(table.key)}). Column "{missing[0]}" is neither in rows with the columns '
+                f"({', '.join(sorted(version))}) nor in their message keys: it was renamed or dropped upstream.",
+            )
 
 
 def key_changed(table: Table, found: str) -> TableStopped:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from lakehold.errors import LakeholdError
-from lakehold.ingest.write.evolve import OBJECT_ID
 from lakehold.ingest.write.writing import Writing
+from lakehold.model.summary_keys import OBJECT_ID
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +25,8 @@ def clear(writing: Writing, source: str, full_name: str, object_id: str) -> None
     """
     writing.errors.forget(source, {full_name})
     try:
-        state = writing.tables.table_state(full_name)
-        if state is not None and state.properties.get(OBJECT_ID) == object_id:
-            log.info("dropping what was left of table %s", full_name)
-            writing.tables.drop_table(full_name)
+        # One that cannot be read stays: by now it may be another table's.
+        if writing.tables.table_state(full_name) is not None:
+            writing.tables.drop_own(full_name, OBJECT_ID, object_id)
     except LakeholdError as error:
         log.warning("what is left of table %s stays: %s. %s", full_name, error.message, error.detail)

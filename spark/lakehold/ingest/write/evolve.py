@@ -22,7 +22,7 @@ from lakehold.ingest.envelope.unfilled_columns import UNFILLED, with_unfilled
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import TableProgress
-from lakehold.model.summary_keys import SOURCE_PROPERTY
+from lakehold.model.summary_keys import OBJECT_ID, SOURCE_PROPERTY
 from lakehold.object_names import full_name_text, object_text
 from lakehold.spark_sql import alter_table, quoted, table_properties
 from lakehold.table_layout import Layout
@@ -32,9 +32,6 @@ from lakehold.tables.evolution import Evolution, altered, create_statement
 from lakehold.tables.file_layout import LayoutUnfit, file_layout
 from lakehold.tables.stored_key import KEY, key_text, stored_key
 from lakehold.tables.unify import TypeConflict, same, unify
-
-OBJECT_ID = "lakehold.object-id"
-"""Table property: the definition for which the Iceberg table was created."""
 
 
 def creation(  # noqa: PLR0913 - a table, its columns, and how it is made
@@ -114,7 +111,8 @@ def require_own(entry: Entry[Table], properties: Mapping[str, str]) -> None:
         table=name,
         code="table-foreign",
         detail="Another definition or another tool created it; merging into it would mix their rows.",
-        hint=f"Rename {name} or drop it with Spark or PyIceberg (DROP TABLE removes defined tables only); ingest again.",
+        hint=f"Rename the Iceberg table with another tool, and ingest again. Or undo the definition: DROP TABLE {name} leaves "
+        "the Iceberg table as it is.",
     )
 
 

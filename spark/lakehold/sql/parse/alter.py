@@ -29,9 +29,7 @@ def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
         retained_ms = parse_options(cursor, RETENTION)[RETAIN_HISTORY]
         statement = RetainHistory(name, int(str(retained_ms)), in_lake)
     else:
-        cursor.expect_symbol("(")
-        cursor.expect("RETAIN", "HISTORY")
-        cursor.expect_symbol(")")
+        parse_option_names(cursor, RETENTION)
         statement = RetainHistory(name, None, in_lake)
     cursor.expect_end()
     return statement

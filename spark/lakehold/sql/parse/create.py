@@ -23,7 +23,7 @@ from lakehold.sql.statements import CreateConnection, CreateTable
 from lakehold.sql.text.column_types import parse_type
 from lakehold.sql.text.cursor import Cursor
 from lakehold.sql.text.layout import refused_format
-from lakehold.sql.text.names import new_table_name
+from lakehold.sql.text.names import new_table_name, spark_table_reference
 from lakehold.sql.text.options import CONNECTIONS, TABLE, parse_options
 from lakehold.table_layout import FORMAT_VERSION, NEWEST_FORMAT, PARTITIONED_BY
 from lakehold.tables.column_names import name_fault
@@ -111,11 +111,15 @@ def _check_layout(cursor: Cursor, token: Token, envelope: Envelope, options: Map
 
 
 def _is_fed(cursor: Cursor) -> bool:
-    """Return whether FROM SOURCE, INCLUDE or ENVELOPE comes outside of parentheses and before any query.
+    """Return whether FROM SOURCE, INCLUDE or ENVELOPE comes after the name, outside of parentheses and before any query.
 
     Spark's CREATE TABLE has none of these words there.
     """
-    depth = offset = 0
+    at = cursor.position
+    cursor.accept("IF", "NOT", "EXISTS")
+    spark_table_reference(cursor)
+    depth, offset = 0, cursor.position - at
+    cursor.rewind(at)
     while text := cursor.source_text(cursor.peek(offset)):
         depth += (text == "(") - (text == ")")
         word = cursor.word(offset) if depth == 0 else ""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from lakehold.errors import StatementError
 from lakehold.sql.query.changes import find_changes
 from lakehold.sql.statements import ForSpark, PlacedChanges
 from lakehold.sql.text.cursor import Cursor
 from lakehold.sql.text.dialect import StatementText, split
-from lakehold.sql.text.names import table_reference
+from lakehold.sql.text.names import spark_table_reference
 
 # fmt: off
 SPARK_WORDS = (
@@ -55,8 +54,24 @@ def parse_foreign(cursor: Cursor) -> ForSpark:
         return _inserted(cursor)
     if cursor.accept("ALTER", "TABLE"):
         target = _target(cursor)
-        return ForSpark("RENAME", target) if target and cursor.at_words("RENAME", "TO") else ForSpark()
+        return ForSpark("RENAME" if cursor.at_words("RENAME", "TO") else "ALTER", target) if target else ForSpark()
+    if cursor.accept("EXECUTE", "IMMEDIATE"):
+        return _executed(cursor)
     return _changed(cursor)
+
+
+def _executed(cursor: Cursor) -> ForSpark:
+    """Find the table that the statement in the text of `EXECUTE IMMEDIATE '…' [INTO …] [USING …]` would change.
+
+    Raises:
+        StatementError: The text is computed, so lakehold cannot tell which table the statement would change.
+    """
+    after = cursor.source_text(cursor.peek(1)).upper()
+    if not cursor.is_text() or after not in ("", "INTO", "USING"):
+        hint = "write the statement itself, or its whole text after EXECUTE IMMEDIATE"
+        raise cursor.error_at(cursor.peek(), "expected a statement in single quotes", hint=hint)
+    written = split(cursor.peek().text, cursor.catalog)
+    return parse_foreign(Cursor(written[0])) if len(written) == 1 else ForSpark()
 
 
 def _inserted(cursor: Cursor) -> ForSpark:
@@ -88,11 +103,9 @@ def _target(cursor: Cursor) -> tuple[str, ...]:
         StatementError: IDENTIFIER has another expression, so lakehold cannot tell which table the statement would change.
     """
     if cursor.at_words("IDENTIFIER") and cursor.source_text(cursor.peek(1)) == "(":
-        return (_without_branch(_named_by_text(cursor), cursor.catalog),)
-    try:
-        return (_without_branch(table_reference(cursor), cursor.catalog),)
-    except StatementError:
-        return ()
+        return (_without_branch(_named_by_text(cursor)),)
+    name = spark_table_reference(cursor)
+    return (_without_branch(name),) if name else ()
 
 
 def _named_by_text(cursor: Cursor) -> str:
@@ -102,8 +115,8 @@ def _named_by_text(cursor: Cursor) -> str:
     written = split(cursor.peek().text, cursor.catalog) if cursor.is_text() else ()
     if len(written) == 1 and cursor.source_text(cursor.peek(1)) == ")" and cursor.source_text(cursor.peek(2)) != ".":
         name = Cursor(written[0])
-        target = table_reference(name)
-        if name.at_end:
+        target = spark_table_reference(name)
+        if target and name.at_end:
             cursor.advance()
             cursor.expect_symbol(")")
             return target
@@ -114,12 +127,10 @@ def _named_by_text(cursor: Cursor) -> str:
     )
 
 
-def _without_branch(name: str, catalog: str) -> str:
+def _without_branch(name: str) -> str:
     """Return the name of the table whose branch `name` is: a write to `branch_main` is one to the table."""
     table, _, last = name.rpartition(".")
-    if not last.startswith("branch_") or "." not in table:
-        return name
-    return table.removeprefix(f"{catalog}.") if table.count(".") > 1 else table
+    return table if last.startswith("branch_") and "." in table else name
 
 
 def _skip_common_tables(cursor: Cursor) -> None:

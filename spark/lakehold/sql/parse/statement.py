@@ -117,11 +117,12 @@ def _drop(cursor: Cursor, kind: ObjectKind) -> Statement | None:
     if_exists = cursor.accept("IF", "EXISTS")
     in_lake, name = names_lake(cursor, kind), object_reference(cursor, kind)
     cascade = cursor.accept("CASCADE")
+    restrict = not cascade and cursor.accept("RESTRICT")
     keep_upstream = kind in (ObjectKind.CONNECTION, ObjectKind.SOURCE) and cursor.accept("KEEP", "UPSTREAM")
     if kind is ObjectKind.TABLE and not cursor.at_end:
         return None
     cursor.expect_end()
-    return Drop(kind, name, if_exists, cascade, keep_upstream, in_lake)
+    return Drop(kind, name, if_exists, cascade, keep_upstream, in_lake, restrict)
 
 
 def _alter_source(cursor: Cursor) -> AlterSource:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
+from lakehold.spark_sql import quoted
 from lakehold.sql.query.queries import missing_namespace, parse_query
 from lakehold.sql.text.as_of import parse_as_of, parse_timestamp
 from lakehold.sql.text.cursor import Cursor
@@ -194,6 +195,9 @@ def _order_item(cursor: Cursor) -> OrderItem:
 def _ordered(cursor: Cursor, expression: Sequence[Token], direction: str) -> OrderItem:
     first, last = expression[0], expression[-1]
     text = cursor.sql[first.start : last.end + 1]
+    if len(expression) == 1 and text.startswith('"'):
+        # Spark would read the name as text, and so sort by nothing.
+        text = quoted(first.text)
     if len(expression) > 1 or first.token_type is not TokenType.NUMBER or not text.isdecimal():
         return OrderItem(text, direction=direction)
     if int(text) == 0:

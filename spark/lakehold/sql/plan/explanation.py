@@ -29,7 +29,7 @@ def describe(effect: Effect) -> Iterator[str]:
             yield f"declare {_name(definition)}"
         case DropDefinitions(definitions):
             yield from (f"forget {_name(definition)}" for definition in definitions)
-        case DropIcebergTable(full_name):
+        case DropIcebergTable(full_name, _):
             yield f"drop the data of table {full_name}"
         case PutHold(hold):
             yield f"create hold {hold.effective_namespace}.{hold.wanted_name} on {', '.join(hold.tables)}"

@@ -60,9 +60,10 @@ class ExplainPlan:
 
 @dataclass(frozen=True)
 class DropIcebergTable:
-    """The drop of an Iceberg table and its data, if it exists."""
+    """The drop of the Iceberg table of a definition with its data, if it exists."""
 
     full_name: str
+    object_id: str
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,12 @@ from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.reserved_namespaces import refuse_reserved
 from lakehold.nearest import did_you_mean
+from lakehold.sql.plan.by_hand import check_by_hand, check_not_own, known_name
 from lakehold.sql.plan.capture import altered, reconciling, releasing, with_topic
 from lakehold.sql.plan.holds import (
     create_hold,
     drop_hold,
     drop_holds_on,
-    refuse_held,
     show_create_hold,
 )
 from lakehold.sql.plan.retention import retain_history
@@ -173,9 +173,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((ExplainChanges(subscribe),))
         case ForSpark(verb, targets, changes):
             for target in targets:
-                _check_not_fed(verb, target, definitions)
-                check_no_output(verb, target, definitions)
-                refuse_held(verb, target, holds)
+                check_by_hand(verb, target, definitions, holds)
             return Plan((replace(_on_spark(parsed), changes=changes),))
         case other:
             assert_never(other)
@@ -271,11 +269,12 @@ def _drop(parsed: ParsedStatement, drop: Drop, definitions: Definitions, holds: 
     }[drop.kind]
     if drop.name not in found:
         if drop.kind is ObjectKind.TABLE:
-            check_no_output("DROP TABLE", drop.name, definitions)
-            readers = definitions.readers_of(drop.name)
+            name = known_name(drop.name, definitions, holds)
+            check_not_own("DROP", name, definitions)
+            readers = definitions.readers_of(name)
             _refuse_used(drop, readers)
-            effects = _dropping(drop, readers, definitions, holds, [drop.name])
-            return Plan((*effects, _on_spark(parsed, drop.cascade)))
+            effects = _dropping(drop, readers, definitions, holds, [name])
+            return Plan((*effects, _on_spark(parsed, drop.cascade or drop.restrict)))
         if drop.if_exists:
             return Plan((Notice(f'{drop.kind} "{drop.name}" does not exist: nothing to drop'),))
     target = find(drop.kind, drop.name, definitions)
@@ -310,7 +309,7 @@ def _dropping(
     tables = [definition.full_name for definition in dropped if isinstance(definition, Table)]
     views = [definition.full_name for definition in dropped if isinstance(definition, MaterializedView)]
     yield from drop_holds_on([*tables, *views, *foreign], holds, cascade=drop.cascade)
-    yield from (DropIcebergTable(name) for name in tables)
+    yield from (DropIcebergTable(name, definitions.table(name).object_id) for name in tables)
 
 
 def _users(definition: Definition, definitions: Definitions) -> tuple[Definition, ...]:
@@ -340,27 +339,7 @@ def _with_users(tables: Sequence[Table], definitions: Definitions) -> tuple[Defi
     return (*in_order, *tables)
 
 
-def _check_not_fed(verb: str, target: str, definitions: Definitions) -> None:
-    """Refuse to change a fed table by hand: its rows would no longer equal its topic's."""
-    if not verb or target not in definitions.tables:
-        return
-    table = definitions.tables[target].definition
-    if verb == "RENAME":
-        raise DefinitionError(
-            f'table "{target}" is fed by source "{table.source}"',
-            code="table-fed",
-            detail="Under another name, its source would not find it.",
-            hint="Create another table from the same topic under the new name, and drop this one once that one is in sync.",
-        )
-    raise DefinitionError(
-        f'table "{target}" is fed by source "{table.source}"',
-        code="table-fed",
-        detail=f"{verb} by hand would make it differ from topic '{table.topic}'.",
-        hint=f"Change the rows upstream; DROP TABLE {target} removes the table and its data.",
-    )
-
-
 def _on_spark(parsed: ParsedStatement, less_last_word: bool = False) -> RunOnSpark:
-    """Pass the statement to Spark as written, or without its last word: Spark's `DROP TABLE` has no CASCADE."""
+    """Pass the statement to Spark as written, or without its last word: Spark's `DROP TABLE` has no CASCADE or RESTRICT."""
     tokens = parsed.written.tokens[: -1 if less_last_word else None]
     return RunOnSpark(parsed.written.sql, tokens[0].start, tokens[-1].end + 1)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlglot import Token, exp
 
 from lakehold.errors import StatementError
+from lakehold.spark_sql import quoted
 from lakehold.sql.query.changes import at_changes
 from lakehold.sql.query.column_reading import column_uses
 from lakehold.sql.query.group_key import group_key
@@ -41,7 +42,9 @@ def parse_query(written: StatementText, *, repeatable: bool) -> Query:
             or must be repeatable and is not.
     """
     _refuse_changes(written)
-    query = without_namespaces(read_tree(written))
+    tree = read_tree(written)
+    _refuse_double_quotes(tree)
+    query = without_namespaces(tree)
     cursor = Cursor(written)
     while not cursor.at_end:
         if cursor.peek().start not in query.named:
@@ -80,6 +83,15 @@ def _refuse_changes(written: StatementText) -> None:
             hint = "CHANGES can be read in a query without AS OF at its end: SELECT … FROM CHANGES(…)"
             raise cursor.error_at(cursor.peek(), message, hint=hint)
         cursor.advance()
+
+
+def _refuse_double_quotes(query: QueryTree) -> None:
+    """Refuse names in double quotes: sqlglot takes them, but what Spark reads in double quotes is text."""
+    for token in query.written.tokens:
+        if token.start in query.named and query.written.sql[token.start] == '"':
+            cursor = Cursor(query.written)
+            hint = f"write {quoted(token.text)}: in a query double quotes are text, also in place of a column"
+            raise cursor.error_at(token, f"expected a name, found {cursor.source_text(token)}", hint=hint)
 
 
 def _refuse_computed_table(cursor: Cursor) -> None:

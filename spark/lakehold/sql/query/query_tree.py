@@ -50,12 +50,14 @@ def read_tree(written: StatementText) -> QueryTree:
         TypeError,
         LookupError,
         AttributeError,
+        AssertionError,
     ):  # sqlglot built a node from unfit arguments
         raise _error(written, written.start, written.end_exclusive, _UNREADABLE) from None
     if not isinstance(tree, exp.Query | exp.Values):
         first = written.tokens[0]
         text = written.sql[first.start : first.end + 1]
         raise _error(written, first.start, first.end + 1, f"expected a query, found {text}")
+    _refuse_unknown_relations(written, tree)
     for select in tree.find_all(exp.Select):
         select.set("hint", None)
     named = {
@@ -64,6 +66,32 @@ def read_tree(written: StatementText) -> QueryTree:
         if "start" in identifier.meta and (node := identifier.parent) is not None
     }
     return QueryTree(written, tree, named)
+
+
+def _refuse_unknown_relations(written: StatementText, tree: exp.Expr) -> None:
+    """Refuse what a query reads other than by a table's own name, a subquery or a function: sqlglot knows no table there.
+
+    `LATERAL a.b` and `VALUES (1), a.b VERSION AS OF 1` are tables for Spark, and no tables for sqlglot.
+    """
+    for node in tree.find_all(exp.From, exp.Join, exp.Lateral, exp.Table, exp.Values):
+        read = node.this
+        if isinstance(node, exp.Values):
+            is_known = node.find(exp.Column) is None
+        elif isinstance(node, exp.Table):
+            is_known = isinstance(read, exp.Identifier | exp.Dot | exp.Func)
+        elif isinstance(node, exp.Lateral):
+            function = read.expression if isinstance(read, exp.Dot) else read
+            is_known = isinstance(function, exp.Subquery | exp.Values | exp.Func)
+        else:
+            is_known = isinstance(read, exp.Table | exp.Subquery | exp.Lateral | exp.Values | exp.Unnest)
+        if not is_known:
+            named = next(
+                (found.meta for found in node.find_all(exp.Identifier, bfs=False) if "start" in found.meta), None
+            )
+            start = written.start + named["start"] if named else written.start
+            end_exclusive = written.start + named["end"] + 1 if named else written.end_exclusive
+            message = "expected a table's own name, a subquery or a function"
+            raise _error(written, start, end_exclusive, message, "write FROM namespace.table")
 
 
 def _unreadable(written: StatementText, error: ParseError) -> StatementError:

@@ -69,8 +69,8 @@ if TYPE_CHECKING:
 class FedTables(Protocol):
     """The state of fed tables (those that sources fill) and of sources outside of the definitions, which a drop removes."""
 
-    def drop_iceberg_table(self, full_name: str) -> None:
-        """Drop the Iceberg table with its data, if it exists."""
+    def drop_iceberg_table(self, full_name: str, object_id: str) -> bool:
+        """Drop the Iceberg table with its data, if it exists; return False if one of this name stays, as it is another's."""
 
     def forget_source(self, name: str) -> None:
         """Remove the reader state of a source that is not declared, unless an ingest runs the source."""
@@ -286,8 +286,8 @@ class Runner:
                     | Release()
                 ):
                     pass  # done around the commit
-                case DropIcebergTable(full_name):
-                    self.tables.drop_iceberg_table(full_name)
+                case DropIcebergTable():
+                    notices += self._drop_iceberg_table(effect)
                 case PutHold() | MoveHold() | NameHold() | DropHolds():
                     notices += self._change_holds(effect)
                 case EndSubscription() | ListSubscriptions() | ListViews():
@@ -311,6 +311,11 @@ class Runner:
                     assert_never(other)
         notices += result.notices
         return result
+
+    def _drop_iceberg_table(self, effect: DropIcebergTable) -> tuple[str, ...]:
+        if self.tables.drop_iceberg_table(effect.full_name, effect.object_id):
+            return ()
+        return (f'the Iceberg table "{effect.full_name}" stays: the dropped table did not create it',)
 
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:

@@ -21,7 +21,7 @@ from lakehold.sql.result import Result
 from lakehold.sql.run.definition_change import DefinitionChange
 
 if TYPE_CHECKING:
-    from lakehold.upstream.capture_steps import Steps
+    from lakehold.upstream.plan.capture_steps import Steps
 
 
 class Changing(Protocol):

@@ -13,6 +13,7 @@ from sqlglot.errors import TokenError
 
 from lakehold.errors import Place, StatementError
 from lakehold.settings import DEFAULT_CATALOG
+from lakehold.sql.text.spark_lexer import check_same_pieces
 
 # sqlglot warns of text that it reads as a command. lakehold refuses such text itself, with its place.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -109,7 +110,8 @@ def tokenize(sql: str) -> list[Token]:
     """Split `sql` into tokens.
 
     Raises:
-        StatementError: A string, quoted name or comment is not closed, or the text has half of a character.
+        StatementError: A string, quoted name or comment is not closed, the text has half of a character, or Spark reads other
+            tokens.
     """
     if (half := _SURROGATE.search(sql)) is not None:
         raise StatementError(
@@ -121,9 +123,11 @@ def tokenize(sql: str) -> list[Token]:
         )
     try:
         # Without the space sqlglot does not report a string that the last character opens.
-        return [word for token in LakeholdDialect().tokenize(f"{sql} ") for word in _words(sql, token)]
+        tokens = [word for token in LakeholdDialect().tokenize(f"{sql} ") for word in _words(sql, token)]
     except TokenError as error:
         raise _unreadable(sql, error) from None
+    check_same_pieces(sql, tokens)
+    return tokens
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -1,10 +1,12 @@
 """Names of objects: unquoted ones are lowercase, quoted ones (backquotes, or double quotes) stay as written.
 
 Spark matches names in any case, but Iceberg's catalogs do not. With one spelling both always find the same table.
+In statements that Spark runs, names stay as written, and what is no name for lakehold (`shop.2024`, `shop.to`) may be one.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import Token
@@ -14,6 +16,10 @@ from lakehold.sql.text.cursor import Cursor
 
 _LONGEST_NAME = 255
 """In bytes, of a folder."""
+
+_SPARK_PART = r"`(?:[^`]|``)+`|\w+"
+_SPARK_PARTS = re.compile(_SPARK_PART)
+_SPARK_NAME = re.compile(rf"(?:{_SPARK_PART})(?:\.(?:{_SPARK_PART}))*")
 
 _UNFIT = "./\\?#`\x7f"
 _TWO_PARTS = 2
@@ -34,6 +40,27 @@ def names_lake(cursor: Cursor, kind: ObjectKind) -> bool:
 def table_reference(cursor: Cursor) -> str:
     """Read the name of a table, with as many parts as are written, but without the session's own catalog."""
     return ".".join(_table_parts(cursor))
+
+
+def spark_table_reference(cursor: Cursor) -> str:
+    """Read the name of a table as Spark reads it, without the session's own catalog; empty if no name comes next."""
+    written = ""
+    while not cursor.at_end and (not written or "." in (written[-1], cursor.source_text(cursor.peek())[0])):
+        token = cursor.advance()
+        # sqlglot has several tokens for one text such as `1d`.
+        while cursor.peek().start == token.start:
+            cursor.advance()
+        written += cursor.source_text(token)
+    if not _SPARK_NAME.fullmatch(written):
+        return ""
+    parts = [_unquoted(part) for part in _SPARK_PARTS.findall(written)]
+    if len(parts) >= _THREE_PARTS and parts[0].lower() == cursor.catalog.lower():
+        del parts[0]
+    return ".".join(parts)
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace("``", "`") if part[0] == "`" else part
 
 
 def new_table_name(cursor: Cursor) -> tuple[str, str]:

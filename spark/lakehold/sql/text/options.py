@@ -9,7 +9,15 @@ from urllib.parse import urlsplit
 
 from sqlglot import TokenType
 
-from lakehold.definitions import ConnectionType, OnKeyViolation, OnLapse, OptionValue, Refresh, Secret
+from lakehold.definitions import (
+    ConnectionType,
+    OnKeyViolation,
+    OnLapse,
+    OptionValue,
+    Refresh,
+    Secret,
+    plain_option_name,
+)
 from lakehold.errors import StatementError
 from lakehold.holds.retention import RETAIN_HISTORY
 from lakehold.secret_names import SECRET_NAME, URL_PASSWORD
@@ -194,13 +202,13 @@ def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
     while more:
         first = cursor.peek()
         name = _name(cursor, options)
-        if _plain(name) in {_plain(n) for n in found}:
+        if name in found:
             raise cursor.error_at(first, f"{spoken(name)} is given twice")
         cursor.accept_symbol("=")
-        found[name] = _value(cursor, name, options.known[_plain(name)])
+        found[name] = _value(cursor, name, options.known[name])
         more = cursor.more(after_last=True)
     for name in options.required:
-        if name not in {_plain(n) for n in found}:
+        if name not in found:
             raise cursor.error_at(opening, f"expected the option {spoken(name)}", hint=f"write {spoken(name)} '…'")
     return found
 
@@ -220,26 +228,25 @@ def parse_option_names(cursor: Cursor, options: OptionSet) -> tuple[str, ...]:
 
 def spoken(name: str) -> str:
     """Write a stored name of an option as in a statement."""
-    return f'"{name}"' if "." in name else name.replace("_", " ").upper()
-
-
-def _plain(name: str) -> str:
-    """Convert a stored name to its form in `OptionSet.known`."""
-    return name.replace(".", "_")
+    return name.replace("_", " ").upper()
 
 
 def _name(cursor: Cursor, options: OptionSet) -> str:
-    """Parse the name of an option: `WORD …`, `dotted.word` or `"quoted"`; words end where the value begins."""
+    """Parse the name of an option: `WORD …`, `dotted.word` or `"quoted"`; words end where the value begins.
+
+    Returns:
+        The name in `options.known`, however it is written.
+    """
     first, start = cursor.peek(), cursor.position
     quoted = cursor.quoted_name()
-    name = _words(cursor) if quoted is None else quoted.lower()
-    if _plain(name) in options.known:
+    name = plain_option_name(_words(cursor) if quoted is None else quoted.lower())
+    if name in options.known:
         return name
     leading = _leading_option(cursor, start, options) if quoted is None else None
     if leading is not None:
         return leading
     known = [spoken(n) for n in options.known]
-    meant, last = did_you_mean(spoken(_plain(name)), known), cursor.last
+    meant, last = did_you_mean(spoken(name), known), cursor.last
     cursor.accept_symbol("=")
     # A password after a misspelled PASSWORD is one, too.
     sql = _without_value(cursor) if SECRET_NAME.search(meant.lower().replace(" ", "_")) else cursor.sql
@@ -262,8 +269,8 @@ def _leading_option(cursor: Cursor, start: int, options: OptionSet) -> str | Non
     while cursor.position < end:
         joined = "" if not name or name.endswith(".") or cursor.source_text(cursor.peek()) == "." else "_"
         name += joined + cursor.source_text(cursor.advance()).lower()
-        if _plain(name) in options.known:
-            found = name, cursor.position
+        if plain_option_name(name) in options.known:
+            found = plain_option_name(name), cursor.position
     cursor.rewind(end if found is None else found[1])
     return None if found is None else found[0]
 

@@ -1,0 +1,1 @@
+"""Kafka Connect: its REST interface, and the topics through which lakehold and a connector exchange signals."""

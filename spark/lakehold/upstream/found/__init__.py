@@ -1,0 +1,1 @@
+"""Values: the state of everything upstream of a source at one moment."""

@@ -1,0 +1,1 @@
+"""Plans the steps from what was found to what is wanted."""

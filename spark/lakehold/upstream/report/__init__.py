@@ -1,0 +1,1 @@
+"""Reports differences to people: refusals, hints, and stops of tables."""

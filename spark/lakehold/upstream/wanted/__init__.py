@@ -1,0 +1,1 @@
+"""Definitions -> wanted: what a source needs upstream, and the connections to it."""
