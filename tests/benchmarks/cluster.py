@@ -8,15 +8,19 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from multiprocessing import get_context
 from multiprocessing.managers import BaseManager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from pyarrow.fs import FileSelector
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from rich.console import Console
 
 from lakehold.lake import Lake, connect
@@ -35,6 +39,10 @@ _COMMAND_S = 2.0
 _STATEMENT = "SELECT count(*) AS rows FROM many.t0"
 _CHANGES = 100
 _WARM_UP = 3
+_READERS = 64
+_SMALL_BYTES = 1 << 16
+_FILES_A_TIMESTAMP = 9
+"""Files that SUBSCRIBE reads of each timestamp; PyArrow makes two requests for each, one of them for its size."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,11 @@ def cluster(lake: Lake, directory: Path, sizes: Sizes, runs: int) -> list[Figure
         far = elsewhere.Work(settings, directory / "there", sizes)
         works: dict[str, dict[str, Callable[[], float]]] = {
             "merge": {"far": far.merge, "here": here.merge},
-            "subscribe first": {"far": far.subscribe_first, "here": here.subscribe_first},
+            "subscribe first": {
+                "far": far.subscribe_first,
+                "here": here.subscribe_first,
+                "bare": partial(_bare_reads, settings, sizes.timestamps),
+            },
             "subscribe again": {"far": far.subscribe_again, "here": here.subscribe_again},
             "tables": {"all": far.all_tables, "one": far.one_table},
             "command": {"command": partial(_command, settings, directory), "statement": far.statement},
@@ -129,6 +141,13 @@ def cluster(lake: Lake, directory: Path, sizes: Sizes, runs: int) -> list[Figure
             for how, shown in (("first", "the first time"), ("again", "again"))
         ),
         _figure(
+            f"{timestamps}, the first time",
+            took["subscribe first"]["far"],
+            f"{_READERS} bare readers of {_FILES_A_TIMESTAMP * sizes.timestamps:,} files",
+            took["subscribe first"]["bare"],
+            None,
+        ),
+        _figure(
             f"{_CHANGES} changes in each of {sizes.tables} tables on a cluster, plan to commit",
             took["tables"]["all"],
             "in one of them",
@@ -145,7 +164,7 @@ def cluster(lake: Lake, directory: Path, sizes: Sizes, runs: int) -> list[Figure
     ]
 
 
-def _figure(name: str, values: list[float], floor: str, floors: list[float], goal: float) -> Figure:
+def _figure(name: str, values: list[float], floor: str, floors: list[float], goal: float | None) -> Figure:
     return Figure(name, "s", tuple(values), floor, tuple(floors), goal)
 
 
@@ -166,6 +185,22 @@ def _in_turn(
                     f" {requests.store_bytes / 2**20:.1f} MiB, {requests.catalog} statements in the catalog"
                 )
     return {name: values[_WARM_UP:] for name, values in took.items()}
+
+
+def _bare_reads(settings: dict[str, Any], timestamps: int) -> float:
+    """Read as many files of the lake as a first SUBSCRIBE to `timestamps`, and nothing else: a limit of store and client."""
+    io = PyArrowFileIO(settings["catalog_properties"])
+    bucket = settings["warehouse"].split("/")[2]
+    within = FileSelector(f"{bucket}/lake", recursive=True)
+    small = [each.path for each in io.fs_by_scheme("s3", bucket).get_file_info(within) if 0 < each.size <= _SMALL_BYTES]
+    paths = list(islice(cycle(small), _FILES_A_TIMESTAMP * timestamps))
+
+    def read(path: str) -> None:
+        with io.new_input(f"s3://{path}").open() as stream:
+            stream.read()
+
+    with ThreadPoolExecutor(_READERS) as readers:
+        return seconds(lambda: list(readers.map(read, paths)))
 
 
 def _command(settings: dict[str, Any], directory: Path) -> float:

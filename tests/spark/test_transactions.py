@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from lakehold.errors import IngestFailed, TransactionIncomplete, UpstreamError
+from lakehold.ingest import whole_transactions
 from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.planning import Planned
+from lakehold.ingest.read import edge_records
+from lakehold.ingest.read.reader import Reader
 from lakehold.ingest.whole_transactions import WholeTransactions
 from lakehold.lake import Lake
+from lakehold.model.offsets import OffsetRange
 from lakehold.status import COLUMNS, status_of
 from tests.conftest import LakeFactory
 from tests.transaction_files import Connector, define, define_table, record, states
@@ -278,3 +283,29 @@ def test_topics_missing_from_every_end_are_refused(lake: Lake, tmp_path: Path) -
     with pytest.raises(UpstreamError, match=r"shop\.public\.a") as refused:
         lake.ingest("shop")
     assert refused.value.code == "transaction-counts"
+
+
+def test_only_topics_of_tables_that_load_are_sampled(
+    make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(make_lake(driver_read_max_records=0), tmp_path / "topics")
+    sampled: list[str] = []
+
+    def edges(reader: Reader, ranges: Collection[OffsetRange]) -> pa.Table:
+        sampled.extend(r.topic_partition.topic for r in ranges)
+        return edge_records.edges(reader, ranges)
+
+    monkeypatch.setattr(whole_transactions, "edges", edges)
+    shop.connector.snapshot("a", [(1, 1), (2, 2)], is_last=False)
+    shop.ingest()
+    assert sampled.pop() == "shop.public.a"
+    sampled.clear()
+    shop.connector.snapshot("b", [(1, 1)])
+    shop.connector.transaction(("a", 1, 3), ("b", 1, 3))
+    shop.ingest()
+    assert {*sampled} == {"shop.public.b"}, "table a has its snapshot"
+    sampled.clear()
+    shop.connector.transaction(("a", 2, 4), ("b", 1, 4))
+    shop.ingest()
+    assert not sampled
+    assert shop.rows() == ([(1, 3), (2, 4)], [(1, 4)])

@@ -142,6 +142,26 @@ def test_bounds_show_which_keys_a_table_cannot_hold(catalog: Catalog) -> None:
     assert bounds()["id"] == ColumnBounds(3, 2**40)
 
 
+def test_bounds_that_were_read_last_are_known_without_reading(catalog: Catalog) -> None:
+    catalog.create_table("shop.orders", SCHEMA)
+    append(catalog, rows(10, 12))
+    tables = DataTables(catalog)
+    first = tables.table_state("shop.orders")
+    assert first is not None
+    assert tables.last_column_bounds(first, ["id", "name"]) is None
+    read = tables.column_bounds(first, ["id", "name"])
+    append(catalog, rows(15, 20))
+    second = tables.table_state("shop.orders")
+    assert second is not None
+    assert tables.last_column_bounds(second, ["id", "name"]) == read
+    assert tables.last_column_bounds(second, ["id", "day"]) is None
+    catalog.drop_table("shop.orders")
+    catalog.create_table("shop.orders", SCHEMA)
+    other = tables.table_state("shop.orders")
+    assert other is not None
+    assert tables.last_column_bounds(other, ["id"]) is None, "it is another table of the name"
+
+
 def test_a_column_without_statistics_has_unknown_bounds(catalog: Catalog) -> None:
     catalog.create_table("shop.orders", SCHEMA, properties={"write.metadata.metrics.column.id": "none"})
     append(catalog, rows(1, 3))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
@@ -139,6 +140,7 @@ class DataTables:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._remembered: LRUCache[tuple[str, int], ColumnBounds | None] = LRUCache(MANIFESTS_REMEMBERED)
+        self._last_bounds: LRUCache[tuple[UUID, int], ColumnBounds | None] = LRUCache(MANIFESTS_REMEMBERED)
         self._remembering = threading.Lock()
 
     def read_ahead(self, full_names: Collection[str]) -> None:
@@ -217,9 +219,23 @@ class DataTables:
                 for manifest in manifests
                 if manifest.content == ManifestContent.DATA and added_by in (None, manifest.added_snapshot_id)
             ]
-        return {
-            column: around_all(bounds[field.field_id] for bounds in of_manifests) for column, field in wanted.items()
+            found = {
+                column: around_all(bounds[field.field_id] for bounds in of_manifests)
+                for column, field in wanted.items()
+            }
+            if added_by is None:
+                table = state.table.metadata.table_uuid
+                self._last_bounds.update({(table, field.field_id): found[column] for column, field in wanted.items()})
+        return found
+
+    def last_column_bounds(self, state: TableState, columns: Iterable[str]) -> dict[str, ColumnBounds | None] | None:
+        """Return the bounds of an earlier state of the table, as `column_bounds` read them last; None if it did not."""
+        keys = {
+            column: (state.table.metadata.table_uuid, state.schema.find_field(column).field_id) for column in columns
         }
+        with self._remembering:
+            known = all(key in self._last_bounds for key in keys.values())
+            return {column: self._last_bounds[key] for column, key in keys.items()} if known else None
 
     def nulls_added(self, state: TableState, column: str, snapshot_id: int) -> int | None:
         """Count the nulls of `column` in the data files that a snapshot added; None if some file has no count.

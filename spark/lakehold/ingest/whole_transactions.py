@@ -71,7 +71,7 @@ class WholeTransactions(Planner):
         committed = replace(committed, cut_off=committed.cut_off | first_read)
         while True:
             plan = self.reader.plan(fetched, state.position, limits)
-            candidate = self._candidate(plan, fetched, arriving, state)
+            candidate = self._candidate(plan, fetched, arriving, state, self._shown(state, fetched))
             found = find_boundary(candidate, committed)
             if found.uncounted:
                 raise self._uncounted(min(found.uncounted))
@@ -105,7 +105,7 @@ class WholeTransactions(Planner):
         committed = replace(_committed(state), commits=_committed(main).commits)
         while True:
             plan, own = self._range_of_catching_up(state, main, fetched, limits)
-            candidate = self._candidate(plan, own, arriving)
+            candidate = self._candidate(plan, own, arriving, state, {})
             # If the position of a transaction is unknown, it is also unknown whether `main` has committed it.
             found = find_boundary(replace(candidate, runs=candidate.runs.with_known_commit), committed)
             planned = self._plan_batch(plan, found, state, own)
@@ -142,12 +142,16 @@ class WholeTransactions(Planner):
         return self._replacing(replace(planned, transactions=committed), committed)
 
     def _candidate(
-        self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords, state: ReaderState | None = None
+        self,
+        plan: ReadPlan,
+        fetched: FetchedOffsets,
+        arriving: ArrivingRecords,
+        state: ReaderState,
+        shown: Mapping[str, Position | None],
     ) -> Candidate:
-        """Read the records of `plan` as a candidate; a re-snapshot would replace the readable tables of `state`."""
+        """Read the records of `plan` as a candidate; a re-snapshot would replace the tables that are `shown`."""
         partitions, ends = [tp for tp in plan.position if tp.topic in fetched.topics], ends_of(fetched)
         begins = {**plan.position, **starts(plan.ranges)}
-        shown = {} if state is None else self._shown(state, fetched)
         topics = self.topics & fetched.topics
         extent = Extent(
             starts={tp: begins[tp] for tp in partitions},
@@ -159,16 +163,19 @@ class WholeTransactions(Planner):
             shown=shown,
             joining=topics - shown.keys() if shown and self.is_captured else frozenset(),
         )
-        headers, records = self._read(plan, fetched, arriving)
+        headers, records = self._read(plan, fetched, arriving, self._loading(state))
         return candidate_of(extent, headers, records, topics, self.records.transaction_topic)
 
-    def _read(self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords) -> tuple[pa.Table, pa.Table]:
+    def _read(
+        self, plan: ReadPlan, fetched: FetchedOffsets, arriving: ArrivingRecords, loading: frozenset[str]
+    ) -> tuple[pa.Table, pa.Table]:
         """Read `HEADERS` and `RECORDS` of a plan; events are counted in the topics that are read now."""
         if not plan.ranges:
             return HEADERS.empty_table(), RECORDS.empty_table()
         topics, transaction_topic = self.topics & fetched.topics, self.records.transaction_topic
         arriving.read(plan)
-        snapshots = {} if arriving.are_few else self._snapshots(plan, topics)
+        # Of topics that only go on, the sample would be read for nothing.
+        snapshots = {} if arriving.are_few else self._snapshots(plan, topics & loading)
         wanted = sorted({r.topic_partition.topic for r in plan.ranges if r.topic_partition not in snapshots})
         work = {topic: partial(arriving.headers, topic) for topic in wanted if topic in topics}
         if transaction_topic in wanted:
@@ -193,6 +200,8 @@ class WholeTransactions(Planner):
         While the connector reads a snapshot it writes nothing else, so that only its rows are between the samples.
         """
         ranges = {r.topic_partition: r for r in plan.ranges if r.topic_partition.topic in topics}
+        if not ranges:
+            return {}
         raw = edges(self.reader, list(ranges.values()))
         sampled = Counter(zip(raw["topic"].to_pylist(), raw["partition"].to_pylist(), strict=True))
         headers, _ = self.records.headers(raw, topics)
@@ -210,6 +219,14 @@ class WholeTransactions(Planner):
             if is_whole and _are_of_one_snapshot(own):
                 found[tp] = own
         return found
+
+    def _loading(self, state: ReaderState) -> frozenset[str]:
+        """Return the topics of tables that do not have a complete connector snapshot: in them its rows may follow each other."""
+        return frozenset(
+            self.topics_of[name]
+            for name, progress in state.tables.items()
+            if name in self.topics_of and (progress.since_ms is None or not progress.high_water_marks.is_whole)
+        )
 
     def _shown(self, state: ReaderState, fetched: FetchedOffsets) -> Mapping[str, Position | None]:
         """Return the connector snapshots that readable tables show, see `Extent`."""

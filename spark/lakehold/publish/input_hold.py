@@ -14,7 +14,10 @@ from lakehold.state.subscribers import SubscriberKind
 from lakehold.times import iso
 
 _PAUSE_S = 1.0
-"""Least time between two moves of a hold: a hold may lag, and each move is a commit that may also move tags."""
+"""Least time between two moves of a hold: a hold may lag, and each move is a commit that may also move tags.
+
+The first move waits as long, so that a subscriber which runs for a moment moves its hold once, when it ends.
+"""
 
 
 def has_lapsed(hold: Hold | None, position_ms: int | None) -> bool:
@@ -44,7 +47,7 @@ class InputHold:
     what: str
     hint: str
     avoided_by: str = ""
-    _moved_at_s: float = field(default=0.0, init=False)
+    _moved_at_s: float = field(default_factory=time.monotonic, init=False)
 
     def find(self) -> Hold | None:
         """Return the current hold; None if it does not exist."""

@@ -119,6 +119,7 @@ class Publisher(ABC):
         self._settings = settings
         self._published: Published | None = None
         self._restarts_at_ms: int | None = None
+        self._is_stopped = False
 
     def publish(self, stop: Event | None = None) -> Iterator[PublishReport]:
         """Publish what can be read now; with `stop` follow the lake and publish changes until it is set.
@@ -180,6 +181,7 @@ class Publisher(ABC):
             SubscriberMissing: It was dropped.
         """
         subscriber = self._store.get(self._entry.object_id)
+        self._is_stopped = subscriber.error is not None
         self._published = self._output.published()
         position_ms = position_of(subscriber, self._published.position_ms if self._published is not None else None)
         beginning = Beginning(described(self._entry.definition), self._input_hold, self._known, self._starts_over)
@@ -199,9 +201,14 @@ class Publisher(ABC):
             lease.confirm_in_lake()
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
-        """Store the position while there is nothing to publish, and advance the hold to it."""
+        """Store the position while there is nothing to publish, and advance the hold to it.
+
+        The table records the position of its last commit itself.
+        """
         output_ms = self._published.position_ms if self._published is not None else None
-        self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
+        if complete.until_ms != output_ms or self._is_stopped:
+            self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
+            self._is_stopped = False
         self._input_hold.advance(complete.until_ms)
 
     def _remove_old_rows(self) -> None:

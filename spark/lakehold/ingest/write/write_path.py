@@ -40,7 +40,7 @@ def path_of(
             distribution=merge.distribution_of(state),
         )
     if not (statistics.deletes or statistics.null_key_parts or found.replaces_all):
-        disjoint = _disjoint(statistics.key_bounds, tables.column_bounds(state, statistics.key_bounds))
+        disjoint = _disjoint(statistics.key_bounds, state, tables)
         if disjoint is not None:
             return merge.Append(
                 name,
@@ -61,8 +61,20 @@ def path_of(
     )
 
 
-def _disjoint(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> SparkColumn | None:
-    """Return a key column's range that contains the batch and no row of the table."""
+def _disjoint(bounds: Mapping[str, Bounds], state: TableState, tables: DataTables) -> SparkColumn | None:
+    """Return a key column's range that contains the batch and no row of the table.
+
+    If the batch overlaps what the table had before, it most likely overlaps what the table has now: then MERGE, which is correct
+    in any case, needs no bounds.
+    """
+    before = tables.last_column_bounds(state, bounds)
+    if before is not None and _outside(bounds, before) is None:
+        return None
+    return _outside(bounds, tables.column_bounds(state, bounds))
+
+
+def _outside(bounds: Mapping[str, Bounds], stored: Mapping[str, ColumnBounds | None]) -> SparkColumn | None:
+    """Return a key column's range that contains the batch and lies outside of the stored bounds."""
     for name, b in bounds.items():
         known = stored[name]
         if known is not None and known.excludes(b.lowest, b.highest):
