@@ -34,7 +34,11 @@ def shop(make_lake: LakeFactory) -> Shop:
 
 def published_often(shop: Shop) -> None:
     """Publish single changes until there are enough small files for a compaction."""
-    for number in range(SMALL_FILES_MOST + 1):
+    published(shop, SMALL_FILES_MOST + 1)
+
+
+def published(shop: Shop, times: int) -> None:
+    for number in range(times):
         shop.write((1, f"a{number}"))
         shop.lake.publish("s")
 
@@ -92,7 +96,7 @@ def test_files_of_a_killed_publisher_are_searched_for(shop: Shop, monkeypatch: p
 
 def test_an_output_may_say_how_much_of_its_history_it_keeps(shop: Shop) -> None:
     shop.subscribe()
-    published_often(shop)
+    published(shop, 2)
     shop.lake.sql(f"ALTER TABLE {OUTPUT} SET (RETAIN HISTORY = '1 day')")
     assert maintained(shop).snapshots == 0
     shop.lake.sql(f"ALTER TABLE {OUTPUT} RESET (RETAIN HISTORY)")
@@ -113,6 +117,7 @@ def test_a_history_is_maintained_and_shows_what_it_did(shop: Shop) -> None:
 
 def test_an_output_is_left_to_its_new_owner_when_its_subscription_is_dropped(shop: Shop) -> None:
     shop.subscribe()
-    published_often(shop)
+    published(shop, 2)
+    assert OUTPUT in {report.table for report in shop.lake.maintain()}
     shop.lake.sql("DROP SUBSCRIPTION s")
     assert OUTPUT not in {report.table for report in shop.lake.maintain()}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import threading
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from lakehold.cli.publish import run_publish
 from lakehold.lake import Lake
 from lakehold.model.summary_keys import SOURCE_PROPERTY
 from lakehold.progress import NoProgress
+from lakehold.state.lease import leased
 from tests.conftest import LakeFactory
 from tests.materialized_views import assert_equal_at_every_timestamp
 from tests.published_shop import Shop
@@ -35,15 +39,22 @@ def _publish_all(lake: Lake) -> list[str]:
     return [json.loads(line)["table"] for line in shown.getvalue().splitlines()]
 
 
-def test_views_are_refreshed_side_by_side(make_lake: LakeFactory) -> None:
+def test_views_are_refreshed_side_by_side(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(make_lake, tables_at_once=3)
     lake = shop.lake
     shop.write((1, "a"), (2, "b"), (3, "long"))
     for view, (key, query, _) in _VIEWS.items():
         lake.sql(f"CREATE MATERIALIZED VIEW {view} {key} AS {query}")
-    before = threading.active_count()
-    committed = _publish_all(lake)
-    assert threading.active_count() > before
+    numbers, met = itertools.count(), threading.Barrier(2)
+
+    def meeting(*arguments: Any) -> AbstractContextManager[Any]:
+        if next(numbers) < met.parties:
+            met.wait(60)
+        return leased(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakehold.publish.publisher.leased", meeting)
+        committed = _publish_all(lake)
     assert committed.index("bi.counts") < committed.index("bi.totals")
     assert committed.index("bi.names") < committed.index("bi.named")
     for changes in (((1, "b"), (4, "a")), ((2, None), (3, "c"))):

@@ -30,8 +30,7 @@ class Shop:
         self.lake = lake
         define(lake, directory, TABLES, "WITH (MAX RECORDS = 4)")
         self.connector = Connector(directory)
-        for key in range(1, 5):
-            self.change(key, 1)
+        self.connector.transaction(*((table, key, 1) for key in range(1, 5) for table in TABLES))
         self.ingest()
         self.connector.lose_position(unseen=3)
 
@@ -101,8 +100,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("table", ["a", "b"])
-@pytest.mark.parametrize("later", [{}, {2: 9}])
+@pytest.mark.parametrize(("table", "later"), [("a", {}), ("b", {2: 9})])
 @pytest.mark.usefixtures("captured")
 def test_a_table_that_was_stopped_shows_a_resnapshot_without_rows_of_it(
     shop: Shop, table: str, later: dict[int, int]
@@ -127,19 +125,18 @@ def test_a_table_that_was_stopped_shows_a_resnapshot_without_rows_of_it(
     assert shop.rows(other) == {1: 3, 5: 3}
 
 
-@pytest.mark.parametrize("table", ["a", "b"])
 @pytest.mark.usefixtures("captured")
-def test_rows_of_an_abandoned_transaction_are_not_in_a_table_that_a_resnapshot_empties(shop: Shop, table: str) -> None:
+def test_rows_of_an_abandoned_transaction_are_not_in_a_table_that_a_resnapshot_empties(shop: Shop) -> None:
     """Kill the connector amid a transaction, whose END never comes, and empty the table while nobody sees it."""
-    (other,) = TABLES.keys() - {table}
-    shop.connector.transaction((table, 7, 2), (table, 8, 2), end=False)
-    shop.connector.lose_position(unseen=3)
-    shop.connector.snapshot(other, [(1, 3)])
-    shop.ingest()
-    assert shop.rows(table) == {}
-    shop.connector.transaction((table, 9, 4))
-    shop.ingest()
-    assert shop.rows(table) == {9: 4}
+    for table, other in (("a", "b"), ("b", "a")):
+        shop.connector.transaction((table, 7, 2), (table, 8, 2), end=False)
+        shop.connector.lose_position(unseen=3)
+        shop.connector.snapshot(other, [(1, 3)])
+        shop.ingest()
+        assert shop.rows(table) == {}
+        shop.connector.transaction((table, 9, 4))
+        shop.ingest()
+        assert shop.rows(table) == {9: 4}
 
 
 @pytest.mark.usefixtures("captured")
