@@ -51,7 +51,7 @@ class HistoryPublisher(MergingPublisher):
 
     def _merges(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
         self._confirm_creation(lease)
-        self._output.prepare(opened.subscription.relation.columns)
+        self._output.prepare(opened.subscription.relation.columns, lease.confirm)
         self._remove_old_rows()
         self._begin()
         columns = opened.subscription.output.schema

@@ -92,8 +92,12 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         super().__init__(catalog, full_name, object_id, writing)
         self._envelope = envelope
 
-    def prepare(self, columns: pa.Schema) -> None:
+    def prepare(self, columns: pa.Schema, confirm: Callable[[], None]) -> None:
         """Create the table with the `columns` of what is read and those of ranges, or add columns that it lacks.
+
+        Args:
+            columns: The columns of what is read.
+            confirm: Raises `LeaseLost` if another process has the lease.
 
         Raises:
             DefinitionError: A table cannot have the columns, a column cannot change to its new type, or the table lost one of its
@@ -113,7 +117,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
                 raise ColumnsUnfit(str(error)) from None
 
         with unfit_refused(self.full_name):
-            self._evolve(plan)
+            self._evolve(plan, confirm)
 
     def _creation(self, wanted: Sequence[ColumnType]) -> Evolution:
         key, named = spelt(self._envelope.key, wanted), {column.name: column for column in wanted}

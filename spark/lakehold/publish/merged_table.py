@@ -70,10 +70,10 @@ class MergedTable(DerivedTable, ABC):
         found = table.properties
         return Published(int(found[POSITION_PROPERTY]), int(found[EPOCH_PROPERTY]), found[PUBLISHER_PROPERTY])
 
-    def _evolve(self, plan: Callable[[TableState | None], Evolution]) -> None:
+    def _evolve(self, plan: Callable[[TableState | None], Evolution], confirm: Callable[[], None]) -> None:
         """Create the table, or change its columns: see `Evolving.evolve`."""
         tables = self._writing.tables
-        Evolving(self._writing.spark, tables, self.full_name).evolve(tables.table_state(self.full_name), plan)
+        Evolving(self._writing.spark, tables, self.full_name, confirm).evolve(tables.table_state(self.full_name), plan)
 
     def _run_together(
         self,

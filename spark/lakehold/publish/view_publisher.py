@@ -117,7 +117,7 @@ class ViewPublisher(MergingPublisher):
         filled = {field.name for field in fields if field.initial_default is not None}
         read = opened.read_columns if self._restarts_at_ms is None else None
         self._confirm_creation(lease)
-        self._output.prepare(opened.subscription.relation.columns, read, filled)
+        self._output.prepare(opened.subscription.relation.columns, read, lease.confirm, filled)
         return opened, epoch
 
     def _of_columns(self, error: AnalysisException | DefinitionError) -> Exception:

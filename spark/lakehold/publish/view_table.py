@@ -44,12 +44,19 @@ class ViewTable(MergedTable):
         super().__init__(catalog, view.full_name, object_id, writing)
         self._view = view
 
-    def prepare(self, columns: pa.Schema, read: QueryColumns | None, filled: Collection[str] = ()) -> None:
+    def prepare(
+        self,
+        columns: pa.Schema,
+        read: QueryColumns | None,
+        confirm: Callable[[], None],
+        filled: Collection[str] = (),
+    ) -> None:
         """Create the table with the `columns` of the query's result, or follow their changes.
 
         Args:
             columns: The columns.
             read: The columns of tables that the query reads; None before a restart, whose commit records them.
+            confirm: Raises `LeaseLost` if another process has the lease.
             filled: Names of columns that have a value in rows which are older than the column.
 
         Raises:
@@ -74,7 +81,7 @@ class ViewTable(MergedTable):
                 statements += (alter_table(self._name, f"SET TBLPROPERTIES {table_properties(new)}"),)
             return Evolution(statements, wanted)
 
-        self._evolve(plan)
+        self._evolve(plan, confirm)
 
     def _create_statements(
         self, key: Sequence[str], wanted: Sequence[ColumnType], properties: Mapping[str, str]

@@ -137,7 +137,7 @@ class Evolving:
     spark: Callable[[], SparkSession]
     tables: DataTables
     full_name: str
-    confirm_lease: Callable[[], None] = lambda: None
+    confirm_lease: Callable[[], None]
 
     def evolve(self, state: TableState | None, plan: Callable[[TableState | None], Evolution]) -> Evolution:
         """Plan the changes of the table and make them; plan them again if another writer commits first.
