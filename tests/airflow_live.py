@@ -87,7 +87,9 @@ class LiveAirflow:
         assert scheduler is not None
         self.orphans += scheduler.children(recursive=True)
         log = log_file(servers, Scheduler.name)
-        command = ServerCommand(scheduler.cmdline(), Path(scheduler.cwd()), log, scheduler.environ())
+        # Its successor retries the task that waits for an answer of it after less time than the demo's scheduler.
+        variables = scheduler.environ() | {"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20"}
+        command = ServerCommand(scheduler.cmdline(), Path(scheduler.cwd()), log, variables)
         scheduler.kill()
         wait_for(lambda: processes.has_ended(scheduler), "the scheduler ends")
         processes.start(command, record)

@@ -23,5 +23,10 @@ def assert_equal_at_every_timestamp(lake: Lake, view: str, query: str, tables: S
     times = {version.mz_timestamp for timeline in timelines.values() for version in timeline.versions}
     compared = [at for at in sorted({*times, since_ms, upper_ms - 1}) if since_ms <= at < upper_ms]
     for at_ms in compared:
-        assert shown(lake, f"SELECT * FROM {view}", at_ms) == shown(lake, query, at_ms), at_ms
+        # One statement takes half the time of two.
+        both = f"SELECT true AS is_view, * FROM {view} UNION ALL SELECT false, * FROM ({query}) AS OF {at_ms}"
+        of_view, of_query = Counter[Row](), Counter[Row]()
+        for is_view, *row in lake.sql(both).rows:
+            (of_view if is_view else of_query)[tuple(row)] += 1
+        assert of_view == of_query, at_ms
     return len(compared)

@@ -179,11 +179,13 @@ def tried(chance: Random, spark: SparkSession | None = None) -> Iterator[Tried]:
         subjects = {f"/schemas/ids/{n}": (200, {"schema": json.dumps(schema)}) for n, schema in _SCHEMAS.items()}
         registry = opened.enter_context(registry_server(subjects))
         while True:
-            with tempfile.TemporaryDirectory() as directory:
+            with tempfile.TemporaryDirectory() as directory, ExitStack() as of_lake:
                 # A limit of 0 lets Spark's executors decode, where else the driver does.
                 limit = chance.choice([0, 100_000])
                 name = f"fuzz{chance.randrange(10**9)}"
                 lake = connect(f"{directory}/lake", spark=spark, driver_read_max_records=limit, catalog_name=name)
+                # The first lake keeps the session that it started for all later ones.
+                (of_lake if spark else opened).callback(lake.close)
                 spark = spark or lake.spark
                 topics = {name: _written(feed, chance) for name, feed in _FEEDS.items()}
                 faults, counts = _ingested(lake, Path(directory), topics, registry.url)

@@ -179,7 +179,7 @@ def _produced(broker: Broker, topic: str, ids: range, meanwhile: Callable[[], No
         if error is None:
             acknowledged.add(json.loads(message.value() or b"")["id"])
 
-    producer = Producer({"bootstrap.servers": broker.address, "message.timeout.ms": 20_000, "log_level": 0})
+    producer = Producer({"bootstrap.servers": broker.address, "message.timeout.ms": 5_000, "log_level": 0})
     for number in ids:
         if number == ids[len(ids) // 2]:
             producer.flush()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,15 +51,38 @@ def ingest_together(lake: Lake, *sources: str) -> None:
 
 
 def assert_balanced_at_each_timestamp(lake: Lake, source: str, at_least: int) -> None:
-    """Check the source's tables at each timestamp at which both are readable."""
+    """Check the source's tables at each timestamp at which both are readable.
+
+    One SUBSCRIBE a table has all of them. SELECT shows the same at the first and the last one.
+    """
     since_ms = max(line.since_ms for line in lake.timelines.of([f"{source}.accounts", f"{source}.entries"]).values())
     changed = {b.mz_timestamp for b in lake.batches.history(source) if b.mz_timestamp >= since_ms and b.records}
     times = sorted({since_ms, *changed})
     assert len(times) >= at_least
-    for time_ms in times:
-        accounts = lake.sql(f"SELECT id, balance FROM {source}.accounts AS OF {time_ms}").rows
-        entries = lake.sql(f"SELECT account, amount FROM {source}.entries AS OF {time_ms}").rows
+    of_accounts, of_entries = (
+        f"SELECT id, balance FROM {source}.accounts",
+        f"SELECT account, amount FROM {source}.entries",
+    )
+    for time_ms, accounts, entries in zip(
+        times, _states(lake, of_accounts, times), _states(lake, of_entries, times), strict=True
+    ):
         assert_balanced(accounts, entries)
+        if time_ms in (times[0], times[-1]):
+            for query, rows in ((of_accounts, accounts), (of_entries, entries)):
+                assert Counter(lake.sql(f"{query} AS OF {time_ms}").rows) == Counter(rows)
+
+
+def _states(lake: Lake, query: str, times: Sequence[int]) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of a query at each of the times, from its changes since the first one."""
+    changes = lake.sql(f"SUBSCRIBE ({query}) AS OF {times[0]}").rows
+    rows: Counter[tuple[Any, ...]] = Counter()
+    done = 0
+    for time_ms in times:
+        while done < len(changes) and changes[done][0] <= time_ms:
+            _, diff, *row = changes[done]
+            rows[tuple(row)] += diff
+            done += 1
+        yield [*rows.elements()]
 
 
 def test_transactions_overlap_and_a_killed_connector_repeats_them(

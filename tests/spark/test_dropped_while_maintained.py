@@ -31,8 +31,9 @@ STEPS: list[tuple[type[Any], str]] = [
 def table_of(lake: Lake, name: str) -> None:
     lake.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg; ALTER TABLE {name} SET (RETAIN HISTORY = '1 ms')")
     table = lake.catalog.load_table(name)
-    for number in range(SMALL_FILES_MOST):
-        table.append(pa.table({"id": [number]}))
+    with table.transaction() as transaction:
+        for number in range(SMALL_FILES_MOST):
+            transaction.append(pa.table({"id": [number]}))
     newest = table.metadata.last_updated_ms
     while lake.timelines.of([name])[name].upper_ms <= newest + 1:
         pass

@@ -103,9 +103,22 @@ def replayed(batches: Iterable[Batch]) -> Counter[Row]:
     return +found
 
 
-def batches_of(follower: Iterator[Batch], stop: Event) -> list[Batch]:
-    """Return the batches of a follower that polls the lake once or twice more."""
-    Timer(1.2, stop.set).start()
+class StopAfterPolls(Event):
+    """An event that ends a follower once it has polled the lake a number of times more; the follower waits before each poll."""
+
+    polls: int | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self.polls == 0:
+            self.set()
+        elif self.polls is not None:
+            self.polls -= 1
+        return super().wait(timeout)
+
+
+def batches_of(follower: Iterator[Batch], stop: StopAfterPolls) -> list[Batch]:
+    """Return the batches of a follower that polls the lake twice more."""
+    stop.polls = 2
     return list(follower)
 
 
@@ -268,7 +281,7 @@ def test_an_uncommitted_batch_is_not_visible(
     feed.send("t", (1, "a"))
     first = feed.ingest("u", (1, "A"))
     both = "SUBSCRIBE (SELECT t.v AS t, u.v AS u FROM s.t AS t FULL JOIN s.u AS u ON t.id = u.id)"
-    follower, stop = feed.lake.follow(both), Event()
+    follower, stop = feed.lake.follow(both), StopAfterPolls()
     of_t = feed.lake.follow("SUBSCRIBE s.t", stop)
     assert shown(next(follower)) == [(1, "a", "A")]
     assert shown(next(of_t)) == [(1, 1, "a")]
@@ -327,7 +340,7 @@ def test_a_follower_of_the_whole_history_ends_with_the_rows_of_the_table(feed: F
     for n in range(5):
         feed.ingest("t", (n, None), (n + 10, f"changed {n}"), (100 + n, "new"), (n, "back" if n % 2 else None))
         feed.ingest()
-    stop = Event()
+    stop = StopAfterPolls()
     batches = batches_of(feed.lake.follow(f"SUBSCRIBE s.t {clause} AS OF {first}", stop), stop)
     assert len(batches) == 6
     assert [batch.timestamp for batch in batches] == sorted({batch.timestamp for batch in batches})

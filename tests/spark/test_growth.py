@@ -49,7 +49,7 @@ def test_work_on_one_table_costs_the_same_beside_few_and_many_tables(
     place: CountedPlace, spark: SparkSession, tmp_path: Path, grow: Callable[[GrowingLake, int], None]
 ) -> None:
     found = []
-    for beside in (4, 24):
+    for beside in (2, 10):
         of = GrowingLake(spark, place.new_lake(tmp_path), tmp_path / str(beside))
         grow(of, beside)
         found.append(requests(place, of))

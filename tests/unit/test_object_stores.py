@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyiceberg.io import load_file_io
 
 from lakehold import artifacts
 from lakehold.errors import UpstreamUnavailable
+from lakehold.iceberg import store_file_io
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_file_io, java_options, store_properties
 from lakehold.iceberg.properties import pyiceberg_properties, spark_catalog_conf
 from lakehold.iceberg.store_errors import store_hint
@@ -154,13 +156,15 @@ def test_a_store_without_credentials_or_an_answer_is_named_within_seconds(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))  # may have credentials of the user
     monkeypatch.setenv("GCE_METADATA_ROOT", NOBODY)
+    assert store_file_io.RETRIES_FOR.total_seconds() <= 10
+    monkeypatch.setattr(store_file_io, "RETRIES_FOR", timedelta(seconds=1))
     settings = load_settings(
         warehouse=warehouse, catalog_uri=f"sqlite:///{tmp_path}/catalog.db", catalog_properties=properties
     )
     began_s = time.monotonic()
     with pytest.raises(UpstreamUnavailable) as refused:
         open_catalog(settings)
-    assert time.monotonic() - began_s < 60
+    assert time.monotonic() - began_s < 30
     assert (refused.value.code, f'the lake in "{warehouse}"' in refused.value.message) == ("store-failed", True)
     assert words in refused.value.detail
     assert to_set in refused.value.hint
