@@ -14,8 +14,8 @@ URL_PASSWORD = re.compile(r"\w[\w+.-]*://[^/@\s]*:[^/@\s]+@")
 
 _VALUE = re.compile(
     r"""--[^\n]*|/\*.*?(?:\*/|\Z)|`[^`]*`
-    |(?P<quoted>'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)
-    |=\s*(?P<bare>[^\s'"`,;()=][^\s,;()]*)""",
+    |(?P<quoted>(?<!\w)[rR](?:'[^']*'?|"[^"]*"?)|'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)
+    |=\s*(?P<bare>(?!--|/\*|[rR]['"])[^\s'"`,;()=][^\s,;()]*)""",
     re.DOTALL | re.VERBOSE,
 )
 """Matches comments and quoted names, which hold no values, values in quotes, and words after `=`."""
@@ -60,4 +60,6 @@ def _secret_end(sql: str, start: int, end_exclusive: int, *, is_bare: bool) -> i
         return rest.end()
     # Elsewhere a word after `=` may be a column that is compared, but in a list of options it is a value.
     is_option = sql[: searched_from + before.start()].rstrip().endswith(("(", ","))
-    return end_exclusive if is_option and sql[start:end_exclusive].lower() != "secret" else 0
+    value = sql[start:end_exclusive].lower()
+    is_same_column = "." in value and value.rpartition(".")[2] == words[-1].rpartition(".")[2]
+    return end_exclusive if is_option and value != "secret" and not is_same_column else 0

@@ -81,6 +81,10 @@ def test_no_secret_is_stored_shown_or_logged(
         ("SET spark.x.password=geheim", "SET spark.x.password=******"),
         ("SET `spark.x.secret.key` = ge, heim; SELECT 1", "SET `spark.x.secret.key` = ********; SELECT 1"),
         ("OPTIONS (password = SECRET 'NAME')", "OPTIONS (password = SECRET 'NAME')"),
+        ("(BROKER = -- it's\n 'b', PASSWORD = 'geheim')", "(BROKER = -- it's"),
+        ("(BROKER = /* it's */ 'b', SASL PASSWORD = 'geheim')", "(BROKER = /* it's */ 'b', SASL PASSWORD = ********)"),
+        ("(PASSWORD = r'ge heim', SSL KEY PASSWORD = 'x')", "(PASSWORD = **********, SSL KEY PASSWORD = ***)"),
+        ("SELECT 1 FROM a JOIN b ON (a.token = b.token)", "SELECT 1 FROM a JOIN b ON (a.token = b.token)"),
         (
             "SELECT 'password', 'a' FROM a JOIN b ON a.token = b.token",
             "SELECT 'password', 'a' FROM a JOIN b ON a.token = b.token",
@@ -89,3 +93,4 @@ def test_no_secret_is_stored_shown_or_logged(
 )
 def test_an_error_shows_no_value_of_a_secret_option_however_it_is_written(text: str, shown: str) -> None:
     assert Place(text, 0, 1).excerpt().splitlines()[0] == shown
+    assert "geheim" not in Place(text, text.rindex(text[-1]), len(text)).excerpt()

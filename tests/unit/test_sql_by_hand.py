@@ -7,7 +7,7 @@ import pytest
 from lakehold.errors import DefinitionError, StatementError
 from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.parse.statement import parse_script
-from lakehold.sql.plan.statement_effects import DropHolds
+from lakehold.sql.plan.statement_effects import DropHolds, RunOnSpark
 from lakehold.sql.plan.statement_plan import plan
 from lakehold.state.holds import Check, HeldTable, Hold
 from tests.unit.test_sql_run import with_shop
@@ -116,6 +116,14 @@ def test_tables_of_the_lake_itself_are_not_changed_by_hand(sql: str) -> None:
     with pytest.raises(DefinitionError, match="is the lake's own") as refused:
         lake.run(sql)
     assert refused.value.code == "namespace-reserved"
+
+
+@pytest.mark.parametrize(
+    "sql", ["DROP TABLE sys.events", "ALTER TABLE sys.events RENAME TO a.b", "DELETE FROM other.mz_catalog.t"]
+)
+def test_tables_that_others_have_in_reserved_namespaces_are_theirs(sql: str) -> None:
+    (parsed,) = parse_script(sql)
+    assert [type(effect) for effect in plan(parsed, Definitions()).effects] == [RunOnSpark]
 
 
 @pytest.mark.parametrize("text", ["'DELETE FROM ' || 'shop.orders'", "s", "'DELETE FROM ' 'shop.orders'", "upper('x')"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lakehold.errors import DefinitionError
 
-_RESERVED = frozenset({"information_schema", "mz_catalog", "mz_internal", "sys"})
+_OWN = "mz_catalog"
+_RESERVED = frozenset({"information_schema", _OWN, "mz_internal", "sys"})
 
 
 def is_reserved(namespace: str) -> bool:
@@ -28,16 +29,17 @@ def refuse_reserved(namespace: str, of: str) -> None:
 
 
 def refuse_changed_by_hand(verb: str, full_name: str) -> None:
-    """Refuse a statement that would change a table in a reserved namespace.
+    """Refuse a statement that would change one of the lake's own tables; Spark may have others in reserved namespaces.
 
     Args:
         verb: The kind of change, for the error.
         full_name: Full name of the table.
 
     Raises:
-        DefinitionError: The namespace is reserved.
+        DefinitionError: The table is the lake's own.
     """
-    if is_reserved(full_name.partition(".")[0]) and "." in full_name:
+    namespace, *table = full_name.split(".")
+    if namespace.lower() == _OWN and len(table) == 1:
         raise DefinitionError(
             f'table "{full_name}" is the lake\'s own',
             code="namespace-reserved",
