@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import httpx
 import pytest
@@ -12,8 +13,11 @@ from lakehold.status import status_of
 from tests.captured_shop import Shop
 from tests.conftest import LakeFactory
 from tests.live_source import execute
+from tests.runnable_pages import checked
 from tests.stack_fixtures import SourceDatabase
 from tests.waiting import wait_for
+
+_SHOWN_ADDRESS = "http://registry:8081/config/shop.public.orders-value"
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -46,7 +50,11 @@ def test_a_schema_that_the_registry_refuses_is_named_with_the_way_out(
     way_out = re.search(r'PUT (/config/\S+) with \{"compatibility": "(\w+)"\}', notice)
     assert way_out is not None, notice
 
-    _set_level(f"{database.addresses.registry}{way_out[1]}", way_out[2])
+    assert way_out.groups() == (f"/config/{subject}", "NONE")
+
+    (command,) = checked("docs/reference/types.md", __file__)
+    address = f"{everywhere}/{subject}"
+    subprocess.run(command.replace(_SHOWN_ADDRESS, address), shell=True, check=True, capture_output=True)
     shop.reopen()
     shop.follow_until_equal("orders")
     shop.close()
