@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakehold.errors import SubscriberLapsed
+from lakehold.errors import DefinitionError, SubscriberLapsed
 from lakehold.lake import Lake
+from lakehold.state.subscribers import Subscriber, SubscriberKind
 from tests.conftest import LakeFactory
 
 pytestmark = pytest.mark.spark
@@ -61,3 +62,16 @@ def test_a_client_ends_if_one_of_its_statements_computes_from_a_wider_column(lak
     with pytest.raises(SubscriberLapsed, match="columns") as ended:
         read(lake, statements)
     assert "shop.orders.amount" in ended.value.detail
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "other")])
+def test_a_client_that_is_stored_with_the_catalog_before_columns_goes_on(lake: Lake, names: tuple[str, ...]) -> None:
+    catalog = lake.settings.catalog_name
+    stored = f"SUBSCRIBE (SELECT {catalog}.shop.orders.id FROM shop.orders)"
+    texts = "; ".join(f"{name}: {stored}" for name in names)
+    lake.subscriptions.store.register(Subscriber("app", SubscriberKind.CLIENT, "app", texts, epoch=1))
+    statement = f"SUBSCRIBE (SELECT {catalog}.shop.orders.id FROM {catalog}.shop.orders)"
+    assert read(lake, dict.fromkeys(names, statement)) == dict.fromkeys(names, 1)
+    with pytest.raises(DefinitionError) as refused:
+        read(lake, dict.fromkeys(names, "SUBSCRIBE (SELECT status FROM shop.orders)"))
+    assert refused.value.code == "client-statement"

@@ -70,6 +70,8 @@ def test_queries_read_tables_now_and_at_a_time(client: FlightSqlClient, shop: Sh
     found = client.rows(f"SELECT mz_diff, v FROM CHANGES(shop.t AS OF {before}, NET) ORDER BY v")
     assert [(row["mz_diff"], row["v"]) for row in found] == [(-1, "b"), (1, "c"), (1, "d")]
     assert client.rows("SHOW TABLES IN shop")[0]["tableName"] == "t"
+    assert client.rows("SHOW TBLPROPERTIES shop.t ('format-version')")[0]["key"] == "format-version"
+    assert client.rows("DESCRIBE (SELECT id AS session FROM shop.t)")[0]["col_name"] == "session"
     assert "BatchScan" in client.rows("EXPLAIN SELECT * FROM shop.t")[0]["plan"]
 
 

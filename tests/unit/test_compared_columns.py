@@ -107,6 +107,9 @@ def test_a_key_must_be_there_and_compared(key: tuple[str, ...], code: str, detai
 def test_all_columns_identify_the_equal_rows_of_a_captured_table_without_a_key() -> None:
     found = _compared(())
     assert ([column.name for column in found.key], found.others) == (["id", "note", "a_b"], ())
+    whole = _compared((), is_whole=True)
+    assert whole.key == found.key
+    assert [(column.name, column.is_missing) for column in whole.others] == [("new", True)]
     with pytest.raises(DefinitionError) as refused:
         _compared((), is_captured=False)
     assert refused.value.code == "key-missing"

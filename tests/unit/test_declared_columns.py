@@ -155,7 +155,7 @@ def test_a_column_list_names_columns_of_the_database() -> None:
     refusal = _refused(columns, JSON, listed=("id", "status"))
     assert refusal is not None
     assert refusal.code == "column-missing"
-    assert 'no column "status", which is in the column list' in refusal.message
+    assert 'no column "status", which is in the column list, or the contract "shop.a.json", of' in refusal.message
 
 
 def test_a_listed_column_that_is_renamed_upstream_is_reported() -> None:
@@ -167,7 +167,7 @@ def test_a_listed_column_that_is_renamed_upstream_is_reported() -> None:
     world.columns = {"public.a": _columns("id", "state")}
     for reported in (plan(goal, world.inspect(goal)).hints, tuple(fault_hints(goal, world.inspect(goal)))):
         (hint,) = (each for each in reported if "column list" in each)
-        assert hint.startswith('column "status" is in the column list of ')
+        assert hint.startswith('column "status" is in the column list, or the contract "shop.a.json", of ')
         assert "DROP TABLE" in hint
 
 

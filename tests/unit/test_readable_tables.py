@@ -85,6 +85,8 @@ def test_its_tables_can_be_read_in_every_way(text: str) -> None:
         "SUBSCRIBE (SELECT * FROM shop.t WHERE id IN (SELECT id FROM other.s))",
         "EXPLAIN SUBSCRIBE other.s",
         "DESCRIBE other.s",
+        "DESCRIBE QUERY SELECT * FROM other.s",
+        "DESCRIBE (SELECT * FROM shop.t, other.s)",
         "DESCRIBE shop.t",
         "SHOW TABLES IN other",
         "SHOW COLUMNS IN other.s",

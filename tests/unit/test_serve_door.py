@@ -87,11 +87,32 @@ def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> Non
     assert kind("show holds") is Kind.ANSWER
     assert kind("DROP HOLD week") is Kind.HOLD_CHANGE
     assert kind("DESCRIBE EXTENDED lake.a.other") is kind("SHOW TABLES IN a LIKE 'other'") is Kind.QUERY
-    assert kind("SHOW SYSTEM FUNCTIONS") is Kind.QUERY
+    for text in (
+        "SHOW SYSTEM FUNCTIONS",
+        "SHOW TBLPROPERTIES shop.visits ('format-version')",
+        "SHOW PARTITIONS shop.visits PARTITION (session = 1)",
+        "DESCRIBE shop.visits PARTITION (day = 1)",
+        "DESCRIBE shop.visits session",
+        "DESC EXTENDED shop.visits `system`",
+        "DESCRIBE TABLE shop.other",
+        "DESCRIBE QUERY SELECT session, count(*) AS other FROM shop.visits AS system GROUP BY session",
+        "DESCRIBE (SELECT session.id FROM shop.visits AS session)",
+        "DESC WITH other AS (SELECT 1 AS a) SELECT other.a FROM other",
+    ):
+        assert kind(text) is Kind.QUERY
     for text in (
         "DESCRIBE EXTENDED other.a.b",
         "DESC `other`.a",
         "DESCRIBE SELECT * FROM OTHER.a.b",
+        "DESCRIBE QUERY (SELECT * FROM a.b JOIN other.a.b)",
+        "DESCRIBE QUERY TABLE other.a.b",
+        "DESCRIBE TABLE other.a.b",
+        "DESCRIBE TABLE a.b UNION SELECT * FROM other.a.b",
+        "DESCRIBE TABLE a.b UNION SELECT reflect('java.lang.System', 'exit', 1)",
+        "DESCRIBE QUERY SELECT schema_of_avro('\"int\"', map('avroSchemaUrl', '/etc/passwd'))",
+        "DESC DATABASE other",
+        "DESCRIBE NAMESPACE EXTENDED `other`",
+        "DESCRIBE FUNCTION other.a.f",
         "SHOW TABLES IN other.a",
         "SHOW TABLES IN spark_catalog.default",
         "SHOW SCHEMAS IN /* */ other",

@@ -36,6 +36,13 @@ def test_a_column_that_the_lake_does_not_have_yet_has_a_way_to_get_there() -> No
     assert text is not None
     missing = ComparedColumn("c", IntegerType(), text, column, is_missing=True)
     table = Table("shop", "orders", "shop", "", Envelope.DEBEZIUM, upstream="public.orders")
-    differences = [Difference(("1",), Side.VALUES_DIFFER, columns=("c",), nulls=("c",))]
-    (reason,) = reasons(table, differences, [missing], ConnectionType.POSTGRES, TableProgress(), [])
-    assert reason.startswith("column c is in the database and not in the lake's table: it comes with the next change")
+    for difference in (
+        Difference(("1",), Side.VALUES_DIFFER, columns=("c",), nulls=("c",)),
+        Difference(("1",), Side.SEVERAL_ROWS),
+    ):
+        (reason,) = reasons(table, [difference], [missing], ConnectionType.POSTGRES, TableProgress(), [])
+        assert reason.startswith(
+            "column c is in the database and not in the lake's table: it comes with the next change"
+        )
+    only = [Difference(("1",), Side.ONLY_IN_LAKE)]
+    assert list(reasons(table, only, [missing], ConnectionType.POSTGRES, TableProgress(), [])) == []

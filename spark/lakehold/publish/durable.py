@@ -8,7 +8,7 @@ that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any
 
 from lakehold.definitions import OnLapse
-from lakehold.errors import DefinitionError, SubscriberLapsed
+from lakehold.errors import DefinitionError, LakeholdError, SubscriberLapsed
 from lakehold.publish.beginning import Beginning
 from lakehold.publish.deliveries import ONLY, Delivery, DeliveryPosition, DeliveryRun
 from lakehold.publish.follower import FollowedTogether, FollowedWindow, Follower
@@ -49,6 +49,7 @@ class DurableClient:
         input_hold: The client's hold.
         store: Stores the client's position, and the lease of the process that runs it.
         settings: Says how long a lease lasts.
+        parse: Parses the text of a SUBSCRIBE.
         on_lapse: What to do if the hold was moved past the acknowledged position.
     """
 
@@ -59,6 +60,7 @@ class DurableClient:
         input_hold: InputHold,
         store: SubscriberStore,
         settings: Settings,
+        parse: Callable[[str], Subscribe],
         on_lapse: OnLapse,
     ) -> None:
         _check(name, followers)
@@ -73,6 +75,7 @@ class DurableClient:
         self._input_hold = input_hold
         self._store = store
         self._settings = settings
+        self._parse = parse
         self._beginning = Beginning(
             f"durable client {name}", input_hold, self._known, starts_over=on_lapse is OnLapse.RESNAPSHOT
         )
@@ -175,7 +178,7 @@ class DurableClient:
         # Positions that were acknowledged late must not be taken for those of a client forgotten since: epochs never repeat.
         new = Subscriber(self.name, SubscriberKind.CLIENT, self.name, self._text, epoch=now_ms())
         found = self._store.register(new)
-        if found.statement != self._text:
+        if self._text not in (found.statement, _as_kept_now(found.statement, self._statements, self._parse)):
             raise DefinitionError(
                 f'durable client "{self.name}" already exists with another statement',
                 code="client-statement",
@@ -190,6 +193,18 @@ def text_of(statements: Mapping[str, Subscribe]) -> str:
     if statements.keys() == {ONLY}:
         return statements[ONLY].text
     return "; ".join(f"{name}: {statement.text}" for name, statement in statements.items())
+
+
+def _as_kept_now(stored: str, names: Sequence[str], parse: Callable[[str], Subscribe]) -> str:
+    """Return a stored text as `text_of` writes it: earlier versions kept the catalog's name before columns."""
+    labels = [f"{name}: " if tuple(names) != (ONLY,) else "" for name in names]
+    texts = re.fullmatch("; ".join(f"{label}(.*)" for label in labels), stored, re.DOTALL)
+    if texts is None:
+        return stored
+    try:
+        return "; ".join(f"{label}{parse(text).text}" for label, text in zip(labels, texts.groups(), strict=True))
+    except LakeholdError:
+        return stored
 
 
 def _check(client: str, followers: Mapping[str, Follower]) -> None:

@@ -213,7 +213,7 @@ class Subscriptions:
         )
         hint = "Run it with on_lapse='resnapshot' to start over from a snapshot, or discard its position with forget()."
         input_hold = InputHold(self.holds, hold, f'durable client "{name}"', hint)
-        return DurableClient(name, followers, input_hold, self.store, self.settings, on_lapse)
+        return DurableClient(name, followers, input_hold, self.store, self.settings, self.parse, on_lapse)
 
     def published_below(self, name: str) -> int | None:
         """Return the timestamp below which (exclusive) the table of a subscription or view is complete; None: it has none.

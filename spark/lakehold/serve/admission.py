@@ -54,6 +54,8 @@ _ANSWERED = (
 _ON_HOLDS = CreateHold | AdvanceHold | RenameHold | DropHold
 _EXPLAIN_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
 _DESCRIBING = ("SHOW", "DESCRIBE", "DESC")
+_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES")
+_BEFORE_NAMESPACES = ("IN", "FROM", "NAMESPACE", "DATABASE", "SCHEMA", "CATALOG")
 _ALWAYS_OTHERS = frozenset({"spark_catalog", "global_temp", "session", "system"})
 
 
@@ -106,10 +108,10 @@ def admitted(text: str, catalog: str, is_other_catalog: Callable[[str], bool]) -
     (parsed,) = script
     kind = _kind(parsed)
     _refuse_what_reaches_further(parsed)
-    if isinstance(parsed.statement, ForSpark):
-        for tree in queries_in(parsed):
-            _refuse_other_catalogs(tree, is_other_catalog)
-    if Cursor(parsed.written).word() in _DESCRIBING:
+    queries = queries_in(parsed) if isinstance(parsed.statement, ForSpark) else []
+    for tree in queries:
+        _refuse_other_catalogs(tree, is_other_catalog)
+    if not queries and Cursor(parsed.written).word() in _DESCRIBING:
         _refuse_names_of_catalogs(parsed.written, is_other_catalog)
     return Admitted(parsed, kind)
 
@@ -154,34 +156,43 @@ def _is_query(parsed: ParsedStatement) -> bool:
     try:
         query_tree(parsed)
     except StatementError:
-        if Cursor(parsed.written).word() in ("SELECT", "WITH", "FROM", "VALUES"):
+        if Cursor(parsed.written).word() in _QUERY_WORDS:
             raise
         return False
     return True
 
 
 def queries_in(parsed: ParsedStatement) -> list[QueryTree]:
-    """Return the query that a statement of Spark's is or explains; what else it describes has none."""
+    """Return the query that a statement of Spark's is, explains or describes; other descriptions have none."""
     if not describes(parsed):
         return [query_tree(parsed)]
     cursor = Cursor(parsed.written)
-    if not cursor.accept("EXPLAIN"):
+    if cursor.accept("EXPLAIN"):
+        any(cursor.accept(mode) for mode in _EXPLAIN_MODES)
+        if cursor.at_end:
+            raise cursor.error("a query")
+    elif cursor.accept("SHOW") or not _steps_to_described_query(cursor):
         return []
-    any(cursor.accept(mode) for mode in _EXPLAIN_MODES)
-    if cursor.at_end:
-        raise cursor.error("a query")
-    explained = replace(parsed.written, tokens=parsed.written.tokens[cursor.position :])
-    return [query_tree(replace(parsed, written=explained))]
+    described = replace(parsed.written, tokens=parsed.written.tokens[cursor.position :])
+    return [query_tree(replace(parsed, written=described))]
+
+
+def _steps_to_described_query(cursor: Cursor) -> bool:
+    """Step over `DESCRIBE [QUERY]`; return whether a query follows."""
+    cursor.advance()
+    cursor.accept("QUERY")
+    return cursor.source_text(cursor.peek()) == "(" or cursor.word() in _QUERY_WORDS
 
 
 def _refuse_what_reaches_further(parsed: ParsedStatement) -> None:
     cursor = Cursor(parsed.written)
-    has_query = isinstance(parsed.statement, ForSpark | SelectAsOf | SubscribeTo | ExplainSubscribe)
+    may_call = isinstance(parsed.statement, ForSpark | SelectAsOf | SubscribeTo | ExplainSubscribe)
+    may_call = may_call and not cursor.at_words("SHOW")  # in which brackets hold properties or values of partitions
     while not cursor.at_end:
         token, opens = cursor.peek(), cursor.source_text(cursor.peek(1)) == "("
         if opens and cursor.at_words("IDENTIFIER"):
             raise _reaches(cursor, token, "a client must write the names of tables and functions themselves")
-        if opens and has_query and not _may_be_called(cursor):
+        if opens and may_call and not _may_be_called(cursor):
             raise _reaches(
                 cursor,
                 token,
@@ -227,17 +238,19 @@ def _refuse_other_catalogs(tree: QueryTree, is_other_catalog: Callable[[str], bo
 
 
 def _refuse_names_of_catalogs(written: StatementText, is_other_catalog: Callable[[str], bool]) -> None:
-    """Refuse another catalog at the beginning of any name in a statement that describes what there is."""
+    """Refuse another catalog before a dot, or as a namespace, in a statement that describes what exists."""
     cursor = Cursor(written)
-    follows_dot = False
+    before = ""
     while not cursor.at_end:
         token, text = cursor.peek(), cursor.source_text(cursor.peek())
-        is_name = not follows_dot and not cursor.is_text() and (text.startswith("`") or cursor.word() != "")
-        if is_name and token.text != written.catalog and not cursor.at_words("SYSTEM", "FUNCTIONS"):
+        is_name = before != "." and not cursor.is_text() and (text.startswith("`") or cursor.word() != "")
+        may_be_catalog = cursor.source_text(cursor.peek(1)) == "." or before in _BEFORE_NAMESPACES
+        if is_name and may_be_catalog and token.text != written.catalog:
             for name in {token.text, token.text.lower()}:
                 if name in _ALWAYS_OTHERS or is_other_catalog(name):
                     raise _reaches(cursor, token, f"{token.text} is not in the lake")
-        follows_dot = text == "."
+        if text.upper() != "EXTENDED" or before not in _BEFORE_NAMESPACES:
+            before = text.upper()
         cursor.advance()
 
 

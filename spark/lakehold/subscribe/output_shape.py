@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
+from lakehold.spark_sql import literal, quoted
 from lakehold.subscribe.envelope import debezium, upsert
 from lakehold.subscribe.output_batches import OutputChunk
 from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
@@ -173,7 +174,21 @@ def _sort_item(item: OrderItem, names: Sequence[str]) -> SortItem:
             code="column-missing",
             detail=f"1 is mz_diff; the columns are 2 to {len(names) + 1}.",
         )
+    _refuse_quoted_columns(item, names)
     return SortItem(place, item.expression, descending, nulls_first)
+
+
+def _refuse_quoted_columns(item: OrderItem, names: Sequence[str]) -> None:
+    """Refuse a column in double quotes inside an expression: Spark would sort by the text, which all rows share."""
+    known = {name.lower() for name in ("mz_diff", *names)}
+    named = next((text for text in item.texts if text.lower() in known), None)
+    if named is not None:
+        raise DefinitionError(
+            f"WITHIN TIMESTAMP ORDER BY cannot sort by {item.expression}",
+            code="order-unfit",
+            detail=f'"{named}" is a text there, and the output has a column of that name.',
+            hint=f"For the column write {quoted(named)}, for the text {literal(named)}.",
+        )
 
 
 def _plain_column(expression: str, names: Sequence[str]) -> int | None:

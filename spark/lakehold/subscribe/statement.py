@@ -89,11 +89,13 @@ class OrderItem:
         expression: SQL over `mz_diff` and the columns; empty for an ordinal.
         ordinal: One-based position among `mz_diff` and the columns; None for an expression.
         direction: `ASC`, `DESC`, with or without `NULLS FIRST` or `NULLS LAST`, in capitals; empty for Spark's default.
+        texts: What the expression has in double quotes, which Spark reads as texts.
     """
 
     expression: str
     ordinal: int | None = None
     direction: str = ""
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

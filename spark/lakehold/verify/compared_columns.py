@@ -85,7 +85,8 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
         found: The columns in the database.
         name_of: Returns the name that the connector gives a column, which the lake's column has.
         schema: The columns in the lake.
-        key: The lake's columns that identify rows. Empty: the table has no key; a captured one is compared by all of its columns.
+        key: The lake's columns that identify rows. Empty: the table has no key; a captured one is compared by all columns that
+            the lake has.
         included: The lake's columns that hold parts of messages, from INCLUDE of CREATE TABLE; the database has no such columns.
         database: The kind of database.
         is_captured: Whether a connector of lakehold fills the table: then columns that the connector does not send are skipped.
@@ -104,7 +105,7 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
         if name not in skipped and (text := text_of(column, database)) is not None
     ]
     if not key and is_captured:
-        key = [column.name for column in paired]
+        key = [column.name for column in paired if not column.is_missing]
     if not key:
         raise DefinitionError(
             f'"{full_name}" has no key',

@@ -72,8 +72,10 @@ def reasons(  # noqa: PLR0913 - all that is known of a table
         )
     differing = Counter(name for difference in differences for name in difference.columns)
     nulls = Counter(name for difference in differences for name in difference.nulls)
+    # Of several rows with one key it is not known which of their columns differ.
+    has_several = any(each.side is Side.SEVERAL_ROWS for each in differences)
     for column in columns:
-        if not differing[column.name]:
+        if not differing[column.name] and not (column.is_missing and has_several):
             continue
         if column.is_missing:
             yield (

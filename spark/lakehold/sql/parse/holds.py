@@ -12,11 +12,12 @@ from lakehold.sql.query.queries import missing_namespace
 from lakehold.sql.statements import AdvanceHold, CreateHold, DropHold, RenameHold, ShowCreateHold, ShowHolds
 from lakehold.sql.text.as_of import parse_timestamp
 from lakehold.sql.text.cursor import Cursor
-from lakehold.sql.text.durations import parse_duration
 from lakehold.sql.text.names import table_reference
+from lakehold.sql.text.options import DurationOption, OptionSet, TextOption, parse_options
 from lakehold.state.holds import Check
 
 _A_HOLD = "a hold name"
+_OPTIONS = OptionSet(known={"max_lag": DurationOption(), "check": TextOption(tuple(Check))})
 
 
 def parse_create_hold(cursor: Cursor) -> CreateHold:
@@ -105,25 +106,10 @@ def _new_name(cursor: Cursor) -> tuple[str | None, str]:
 
 def _with_options(cursor: Cursor, hold: NewHold) -> NewHold:
     """Parse `(MAX LAG [=] duration, CHECK [=] 'require' | 'record' | 'off')`, and add the options to `hold`."""
-    cursor.expect_symbol("(")
-    given: set[str] = set()
-    more = True
-    while more:
-        first = cursor.peek()
-        option = cursor.choose("MAX LAG", "CHECK")
-        if option in given:
-            raise cursor.error_at(first, f"{option} is given twice", last=cursor.last)
-        given.add(option)
-        cursor.accept_symbol("=")
-        hold = replace(hold, max_lag_ms=parse_duration(cursor)) if option == "MAX LAG" else _checked(cursor, hold)
-        more = cursor.more(after_last=True)
-    return hold
-
-
-def _checked(cursor: Cursor, hold: NewHold) -> NewHold:
-    token = cursor.peek()
-    value = cursor.text("'require', 'record' or 'off'")
-    try:
-        return replace(hold, check=Check(value.lower()))
-    except ValueError:
-        raise cursor.error_at(token, f"CHECK takes 'require', 'record' or 'off', found '{value}'") from None
+    options = parse_options(cursor, _OPTIONS)
+    max_lag_ms, check = options.get("max_lag"), options.get("check")
+    return replace(
+        hold,
+        max_lag_ms=max_lag_ms if isinstance(max_lag_ms, int) else None,
+        check=None if check is None else Check(str(check)),
+    )

@@ -205,11 +205,13 @@ def _order_item(cursor: Cursor) -> OrderItem:
 def _ordered(cursor: Cursor, expression: Sequence[Token], direction: str) -> OrderItem:
     first, last = expression[0], expression[-1]
     text = cursor.sql[first.start : last.end + 1]
-    if len(expression) == 1 and text.startswith('"'):
+    words, depth = [cursor.source_text(token) for token in expression], len(expression) // 2
+    if words[depth].startswith('"') and words == ["("] * depth + [words[depth]] + [")"] * depth:
         # Spark would read the name as text, and so sort by nothing.
-        text = quoted(first.text)
+        return OrderItem(quoted(expression[depth].text), direction=direction)
     if len(expression) > 1 or first.token_type is not TokenType.NUMBER or not text.isdecimal():
-        return OrderItem(text, direction=direction)
+        texts = tuple(token.text for token in expression if cursor.source_text(token).startswith('"'))
+        return OrderItem(text, direction=direction, texts=texts)
     if int(text) == 0:
         raise cursor.error_at(first, "ordinals begin at 1", hint="1 is mz_diff, 2 the first column")
     return OrderItem("", int(text), direction)

@@ -203,7 +203,7 @@ def parse_options(cursor: Cursor, options: OptionSet) -> dict[str, OptionValue]:
         first = cursor.peek()
         name = _name(cursor, options)
         if name in found:
-            raise cursor.error_at(first, f"{spoken(name)} is given twice")
+            raise cursor.error_at(first, f"{spoken(name)} is given twice", last=cursor.last)
         cursor.accept_symbol("=")
         found[name] = _value(cursor, name, options.known[name])
         more = cursor.more(after_last=True)

@@ -1,7 +1,7 @@
 """Refuse a table that a statement declares because of its columns: their names, the key, or a key that is missing. Pure.
 
-lakehold checks names as the connector writes them, because the lake's table has them so. Columns of a column list that leave the
-database later are reported.
+lakehold checks names as the connector writes them, because the lake's table has them so. Columns of a column list or contract
+that leave the database later are reported.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pyiceberg.types import StringType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import UpstreamError
+from lakehold.file_names import file_name_of
 from lakehold.nearest import close_names
 from lakehold.object_names import full_name_text
 from lakehold.tables.column_names import folded, name_fault
@@ -69,7 +70,7 @@ def _refuse_names(table: CapturedTable, columns: Sequence[FoundColumn], wanted: 
 
 
 def _refuse_missing(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> None:
-    """Refuse a key and a column list with columns that the database does not have."""
+    """Refuse a key, and a column list or contract, with columns that the database does not have."""
     written = {field_name(column.name, wanted.config): column.name for column in columns}
     of_key = next((name for name in table.key if name not in written), None)
     missing = of_key or next(iter(_missing_of_list(table, columns, wanted)), None)
@@ -77,7 +78,7 @@ def _refuse_missing(table: CapturedTable, columns: Sequence[FoundColumn], wanted
         return
     known = {name.lower(): name for name in written} | {name.lower(): as_ for as_, name in written.items()}
     close = close_names(missing.lower(), known)
-    where = "KEY" if of_key is not None else "the column list"
+    where = _list_of(table) if table.columns else "KEY"
     raise UpstreamError(
         f'table "{table.upstream}" has no column "{missing}", which is in {where} of table "{table.full_name}"',
         code="column-missing",
@@ -89,19 +90,24 @@ def _refuse_missing(table: CapturedTable, columns: Sequence[FoundColumn], wanted
 
 
 def missing_hints(wanted: Wanted, found: Found) -> Iterator[str]:
-    """Yield a sentence for each column of a column list that the database does not have any more."""
+    """Yield a sentence for each column of a column list or contract that the database does not have any more."""
     for table in wanted.tables:
         columns = found.columns.get(table.upstream, ())
         for name in _missing_of_list(table, columns, wanted) if columns else ():
             yield (
-                f'column "{name}" is in the column list of {table.full_name}, and {table.upstream} does not have it any more: it '
-                "is null in rows that change from then on. If it was renamed, give it its name back, or DROP TABLE "
+                f'column "{name}" is in {_list_of(table)} of {table.full_name}, and {table.upstream} does not have it any '
+                "more: it is null in rows that change from then on. If it was renamed, give it its name back, or DROP TABLE "
                 f"{full_name_text(table.full_name)} and create it with the new name"
             )
 
 
+def _list_of(table: CapturedTable) -> str:
+    """Name what gives a table its columns; definitions do not say which of the two it was."""
+    return f'the column list, or the contract "{file_name_of(table.full_name)}.json",'
+
+
 def _missing_of_list(table: CapturedTable, columns: Sequence[FoundColumn], wanted: Wanted) -> list[str]:
-    """Return the columns of a column list that the database does not have; upper and lower case are the same there."""
+    """Return the columns of a column list or contract that the database does not have, in upper or lower case."""
     known = {folded(field_name(column.name, wanted.config)) for column in columns}
     return [name for name in table.columns if folded(name) not in known]
 
