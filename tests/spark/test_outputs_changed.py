@@ -14,7 +14,7 @@ from lakehold.subscribe.subscription_opening import Opened
 from lakehold.tables import write_audit_publish
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
-from tests.published_shop import DAY_MS, Shop
+from tests.published_shop import COLUMNS, DAY_MS, Shop
 
 pytestmark = pytest.mark.spark
 
@@ -106,6 +106,45 @@ def test_ranges_are_removed_later_if_the_history_is_compacted_meanwhile(
     monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
     assert shop.lake.publish(name) == []
     assert [(row["id"], row["is_current"]) for row in history(shop)] == [(1, True)]
+
+
+def test_a_suspended_publisher_whose_subscription_is_dropped_removes_no_ranges(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = published(shop, HISTORY, "WITH (RETAIN OUTPUT = '1 day')")
+    shop.write((1, "c"))
+    shop.lake.publish(name)
+    kept = len(history(shop))
+    monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
+
+    def suspend(point: Point) -> None:
+        if point == "before-publish":
+            monkeypatch.undo()
+            shop.lake.sql("DROP SUBSCRIPTION s")
+            # Its lease has run out when it wakes up.
+            monkeypatch.setattr("lakehold.state.lease.now_ms", lambda: now_ms() + DAY_MS)
+
+    monkeypatch.setattr(write_audit_publish, "failpoint", suspend)
+    with pytest.raises(DefinitionError) as gone:
+        shop.lake.publish(name)
+    assert gone.value.code == "subscriber-missing"
+    assert len(history(shop)) == kept > 2
+
+
+def test_ranges_are_removed_although_a_hold_is_on_an_earlier_table_of_the_name(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.lake.sql("CREATE NAMESPACE bi")
+    shop.lake.catalog.create_table("bi.out", COLUMNS)
+    shop.write((1, "a"), name="bi.out")
+    shop.lake.sql("CREATE HOLD h ON bi.out")
+    shop.lake.catalog.drop_table("bi.out")
+    name = published(shop, HISTORY, "WITH (RETAIN OUTPUT = '1 day')")
+    shop.write((1, "c"))
+    shop.lake.publish(name)
+    monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
+    shop.lake.publish(name)
+    assert sorted((row["id"], row["is_current"]) for row in history(shop)) == [(1, True), (2, True)]
 
 
 def history(shop: Shop) -> list[dict[str, object]]:

@@ -6,6 +6,7 @@ Its metadata records how far it is complete, so that every timestamp is publishe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -109,5 +110,10 @@ class OutputOfSubscription(DerivedTable, ABC):
     """The table of a subscription. It keeps old rows only as long as RETAIN OUTPUT says; a view always has all rows."""
 
     @abstractmethod
-    def remove_rows_before(self, before_ms: int) -> bool:
-        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it."""
+    def remove_rows_before(self, before_ms: int, confirm: Callable[[], None]) -> bool:
+        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it.
+
+        Args:
+            before_ms: The first time that is kept.
+            confirm: Raises `LeaseLost` if another process has the lease.
+        """

@@ -211,11 +211,11 @@ class Publisher(ABC):
             self._is_stopped = False
         self._input_hold.advance(complete.until_ms)
 
-    def _remove_old_rows(self) -> None:
+    def _remove_old_rows(self, lease: HeldLease) -> None:
         """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
         match self._entry.definition, self._output:
             case Subscription(retain_output_ms=int(retain_ms)), OutputOfSubscription() as output:
-                if not output.remove_rows_before(now_ms() - retain_ms):
+                if not output.remove_rows_before(now_ms() - retain_ms, lease.confirm):
                     logger.info(
                         "%s changed while old rows were being removed; they are removed later", output.full_name
                     )
@@ -238,7 +238,7 @@ class SubscriptionPublisher(Publisher):
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
         opened, epoch = self._open(self._follower)
-        self._remove_old_rows()
+        self._remove_old_rows(lease)
         yield from self._appends(opened, stop, lease, epoch)
 
     def _appends(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
@@ -266,7 +266,7 @@ class SubscriptionPublisher(Publisher):
                 if ends:
                     self._input_hold.advance(each.until_ms, at_once=True)
                 elif time.monotonic() - removed_s >= REMOVE_OLD_S:
-                    self._remove_old_rows()
+                    self._remove_old_rows(lease)
                     removed_s = time.monotonic()
         finally:
             if waiting is not None:
