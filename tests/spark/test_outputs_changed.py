@@ -9,7 +9,11 @@ import pytest
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.failpoints import Point
+from lakehold.publish.derived_table import DerivedTable
 from lakehold.publish.follower import Follower
+from lakehold.publish.history_table import HistoryTable
+from lakehold.publish.output_table import OutputTable
+from lakehold.publish.view_table import ViewTable
 from lakehold.subscribe.subscription_opening import Opened
 from lakehold.tables import write_audit_publish
 from lakehold.times import now_ms
@@ -150,6 +154,27 @@ def test_ranges_are_removed_although_a_hold_is_on_an_earlier_table_of_the_name(
 def history(shop: Shop) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = shop.lake.catalog.load_table("bi.out").scan().to_arrow().to_pylist()
     return rows
+
+
+@pytest.mark.parametrize(("create", "table"), [(RAW, OutputTable), (HISTORY, HistoryTable), (VIEW, ViewTable)])
+def test_a_publisher_whose_object_is_dropped_while_it_creates_its_table_leaves_none(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, create: str, table: type[DerivedTable]
+) -> None:
+    shop.lake.sql(create.format(""))
+    kind, name = ("MATERIALIZED VIEW", "bi.out") if create is VIEW else ("SUBSCRIPTION", "s")
+    prepare = vars(table)["prepare"]
+
+    def prepared(*arguments: object) -> object:
+        monkeypatch.undo()
+        shop.lake.sql(f"DROP {kind} {name} CASCADE")
+        return prepare(*arguments)
+
+    monkeypatch.setattr(table, "prepare", prepared)
+    with pytest.raises(DefinitionError) as gone:
+        shop.lake.publish(name)
+    assert gone.value.code == "subscriber-missing"
+    assert not shop.lake.catalog.table_exists("bi.out")
+    published(shop, create)
 
 
 @pytest.mark.parametrize("create", [RAW, HISTORY, VIEW], ids=["raw", "history", "view"])

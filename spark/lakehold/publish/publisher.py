@@ -9,13 +9,14 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 
 import pyarrow as pa
 
 from lakehold.definitions import OnLapse, Subscription, described, name_of
-from lakehold.errors import LakeholdError, SubscriberLapsed
+from lakehold.errors import LakeholdError, SubscriberLapsed, SubscriberMissing
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.publish.beginning import Beginning
@@ -190,15 +191,27 @@ class Publisher(ABC):
         (opened,) = start.opened
         return opened, subscriber.epoch
 
-    def _confirm_creation(self, lease: HeldLease) -> None:
-        """Confirm the lease in the lake before the table is created: a DROP may have dropped both, and it must not exist again.
+    @contextmanager
+    def _creating(self, lease: HeldLease) -> Iterator[None]:
+        """Prepare the table in the block; if that creates it, confirm the lease in the lake before and after.
+
+        A DROP may drop both, and the table must not exist again. The DROP removes the subscriber first: a publisher that creates
+        the table after the DROP has looked for it finds no subscriber, and drops the table itself.
 
         Raises:
             LeaseLost: Another process took over.
             SubscriberMissing: The subscription or view was dropped.
         """
-        if self._output.table() is None:
+        is_new = self._output.table() is None
+        if is_new:
             lease.confirm_in_lake()
+        yield
+        if is_new:
+            try:
+                lease.confirm_in_lake()
+            except SubscriberMissing:
+                self._output.drop()
+                raise
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it.
@@ -274,8 +287,9 @@ class SubscriptionPublisher(Publisher):
 
     def _prepared(self, columns: pa.Schema, lease: HeldLease) -> _Waiting:
         """Prepare the output table for rows with `columns`, and begin to collect them."""
-        self._confirm_creation(lease)
-        return _Waiting(OutputFiles(self._output.prepare(columns)))
+        with self._creating(lease):
+            table = self._output.prepare(columns)
+        return _Waiting(OutputFiles(table))
 
     def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:
         files = waiting.files.files()
