@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gzip import BadGzipFile
 from typing import Generic, TypeVar
 
+from pydantic import ValidationError as InvalidContent
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -211,6 +212,16 @@ def unreadable(table_name: str, cause: Exception) -> LakeholdError:
         detail=f"One of its files is gone or damaged, or of an Iceberg newer than this lakehold: {reason[0].rstrip('.')}.",
         hint="Restore the file, or drop the table from the catalog.",
     )
+
+
+def is_lost(error: DefinitionError) -> bool:
+    """Return whether `read` failed because metadata is gone or damaged: it is not denied, nor of a newer Iceberg."""
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        cause = cause.__cause__
+    if isinstance(cause, InvalidContent):
+        return all(each["type"] == "json_invalid" for each in cause.errors())
+    return isinstance(cause, (FileNotFoundError, *MALFORMED))
 
 
 def _denied(table_name: str, cause: Exception) -> DefinitionError:

@@ -76,7 +76,7 @@ class DerivedTable(ABC):
     def drop(self) -> None:
         """Drop the table with its files; does nothing if it does not exist, or belongs to something else.
 
-        A table of this name that cannot be read is dropped as well: nothing else would ever remove it.
+        A table of this name whose metadata is gone or damaged is dropped as well: nothing else would ever remove it.
         """
         drop_own(self._catalog, self.full_name, self.owner_property, self._object_id)
 
