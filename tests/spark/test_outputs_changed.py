@@ -91,6 +91,23 @@ def test_a_store_that_takes_no_file_is_an_error_that_ends_by_itself(shop: Shop) 
     assert shop.output() == shop.expected()
 
 
+@pytest.mark.parametrize("create", [RAW, HISTORY], ids=["raw", "history"])
+def test_a_lost_file_of_an_output_is_named_and_not_taken_for_a_catalog_that_does_not_answer(
+    shop: Shop, create: str
+) -> None:
+    name = published(shop, create, "WITH (RETAIN OUTPUT = '1 day')")
+    snapshot = shop.lake.catalog.load_table("bi.out").current_snapshot()
+    assert snapshot is not None
+    lost = Path(snapshot.manifest_list.removeprefix("file:"))
+    lost.rename(lost.with_suffix(".kept"))
+    shop.write((3, "c"))
+    with pytest.raises(DefinitionError) as unreadable:
+        shop.lake.publish(name)
+    assert (unreadable.value.code, lost.name in unreadable.value.detail) == ("table-unreadable", True)
+    lost.with_suffix(".kept").rename(lost)
+    assert any(report.rows for report in shop.lake.publish(name))
+
+
 def test_ranges_are_removed_later_if_the_history_is_compacted_meanwhile(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,7 @@ def changing(table_name: str) -> Iterator[None]:
 
     Raises:
         CommitConflict: Another writer committed first.
+        DefinitionError: A file of the table is gone.
         UpstreamUnavailable: The catalog or the store does not answer, or refuses the request.
     """
     try:
@@ -180,6 +181,8 @@ def changing(table_name: str) -> Iterator[None]:
         raise CommitConflict(
             f'another writer changed "{table_name}" first', detail=f"{error}".strip(), hint="Try again."
         ) from error
+    except FileNotFoundError as error:
+        raise unreadable(table_name, error) from error
     except UNANSWERED as error:
         raise unavailable(table_name, error) from error
 

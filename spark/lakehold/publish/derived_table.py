@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
@@ -117,3 +118,14 @@ class OutputOfSubscription(DerivedTable, ABC):
             before_ms: The first time that is kept.
             confirm: Raises `LeaseLost` if another process has the lease.
         """
+
+    def _has(self, row_filter: str | BooleanExpression) -> bool:
+        """Return whether a file of the table may have rows to which a filter applies; false if the table does not exist."""
+        if self.table() is None:
+            return False
+        try:
+            return read(
+                self._catalog, self.full_name, lambda found: any(found.scan(row_filter=row_filter).plan_files())
+            )
+        except NO_SUCH_TABLE:
+            return False

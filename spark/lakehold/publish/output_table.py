@@ -118,11 +118,10 @@ class OutputTable(OutputOfSubscription):
 
     def remove_rows_before(self, before_ms: int, confirm: Callable[[], None]) -> bool:
         """Remove the rows of days that end at or before `before_ms`; return false if a concurrent commit prevented it."""
-        table = self.table()
         row_filter = f"mz_timestamp < {before_ms - before_ms % DAY_MS}"
         try:
             with changing(self.full_name):
-                if table is not None and any(table.scan(row_filter=row_filter).plan_files()):
+                if self._has(row_filter) and (table := self.table()) is not None:
                     confirm()
                     table.delete(row_filter)
         except CommitConflict:
