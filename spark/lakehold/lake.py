@@ -345,7 +345,7 @@ class Lake(LakeChanges):
             return self._restored.compare(table, against(connection, upstream), progress or NoProgress())
 
     def drop_iceberg_table(self, full_name: str, object_id: str) -> bool:
-        """Drop the data of the table defined as `object_id`; return False if another's table of this name stays."""
+        """Drop the data of the table defined as `object_id`; return False if one of this name stays, as it may be another's."""
         from lakehold.model.summary_keys import OBJECT_ID
 
         return self.tables.drop_own(full_name, OBJECT_ID, object_id)

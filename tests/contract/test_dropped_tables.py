@@ -99,7 +99,7 @@ def test_a_table_whose_metadata_cannot_be_read_is_dropped_from_the_catalog(
     tables = DataTables(catalog)
     with pytest.raises(DefinitionError, match="cannot be read"):
         tables.table_state(NAME)
-    assert tables.drop_table(NAME)
+    assert tables.drop_own(NAME, "owner", "old")
     assert tables.table_state(NAME) is None
     assert location in caplog.text
 
@@ -115,6 +115,31 @@ def test_a_table_is_dropped_only_for_that_for_which_it_was_made(catalog_of: Cata
     assert tables.drop_own(NAME, "owner", "new")
     assert not catalog.table_exists(NAME)
     assert tables.drop_own(NAME, "owner", "new"), "nothing stays"
+
+
+def test_a_table_of_a_newer_iceberg_stays_as_it_may_be_another_tools(
+    catalog_of: CatalogOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = catalog_of("sqlite")
+    metadata = path_of(table_of(catalog).metadata_location)
+    catalog.close()  # forgets what it has read
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "format-version": 9}))
+    assert not DataTables(catalog).drop_own(NAME, "owner", "old")
+    assert catalog.list_tables("shop") == [("shop", "orders")]
+    assert f"{NAME} stays" in caplog.text
+
+
+@pytest.mark.stack
+def test_a_table_that_nobody_may_read_stays_as_it_may_be_another_tools(
+    catalog_of: CatalogOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = catalog_of("rest")
+    table_of(catalog)
+    with monkeypatch.context() as refusing:
+        forbid(catalog, refusing, lambda request: request.method == "GET")
+        assert not DataTables(catalog).drop_own(NAME, "owner", "old")
+    assert catalog.table_exists(NAME)
+    assert f"{NAME} stays" in caplog.text
 
 
 def test_a_table_made_while_the_files_of_an_earlier_one_are_listed_stays(

@@ -159,3 +159,28 @@ def test_a_truncate_has_no_key_and_needs_none(shop: Shop, topic: Topic, envelope
     topic.create(row(2))
     assert shop.ingest(topic)[-1].stopped == {}
     assert shop.rows() == [(1, "a", 0), (2, "a", 0)]
+
+
+@both
+def test_a_column_of_the_key_may_be_added_later_and_is_null_in_the_rows_from_before(
+    shop: Shop, topic: Topic, envelope: str
+) -> None:
+    shop.table(topic, envelope, "KEY (tenant, id)")
+    topic.snapshot([row(1), row(2)])
+    topic.columns = {**COLUMNS, "tenant": {"type": "string", "optional": True}}
+    topic.create({**row(3), "tenant": "a"})
+    topic.create({**row(3, "b"), "tenant": "b"})
+    topic.update({**row(2), "tenant": None}, {**row(2, "c"), "tenant": None})
+    topic.update({**row(1), "tenant": None}, {**row(1), "tenant": "a"})
+    assert shop.stopped(topic) == {}
+    assert shop.rows() == [(1, "a", 0, "a"), (2, "c", 0, None), (3, "a", 0, "a"), (3, "b", 0, "b")]
+    topic.create({**row(4), "tenant": "a"})
+    assert shop.stopped(topic) == {}
+
+
+def test_a_column_of_the_key_that_an_earlier_one_was_renamed_to_stops_the_table(shop: Shop, topic: Topic) -> None:
+    shop.table(topic, "DEBEZIUM", "KEY (number, name)")
+    topic.snapshot([row(1, "a", 1), row(2, "a", 2)])
+    topic.columns = {"id": COLUMNS["id"], "name": COLUMNS["name"], "number": COLUMNS["n"]}
+    topic.update({"id": 1, "name": "a", "number": 1}, {"id": 1, "name": "a", "number": 3})
+    assert shop.stopped(topic)["s.t"].code == "key-changed"

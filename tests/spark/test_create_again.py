@@ -254,7 +254,7 @@ def test_a_definition_over_a_table_of_another_tool_is_undone_without_touching_th
         "s.totals": "table-foreign"
     }
     notices = shop.lake.sql("DROP TABLE s.totals").notices
-    assert notices == ('the Iceberg table "s.totals" stays: the dropped table did not create it',)
+    assert notices == ('the Iceberg table "s.totals" stays: the dropped table did not create it, or it cannot be read',)
     assert shop.lake.sql("SELECT total FROM s.totals").rows == [(7,)]
     shop.lake.ingest("shop")
     assert shop.lake.sql("SELECT total FROM s.totals").rows == [(7,)]

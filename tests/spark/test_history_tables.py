@@ -200,9 +200,9 @@ def test_retain_output_removes_ranges_that_ended(shop: Shop) -> None:
     output = shop.lake.subscriptions.publisher("s")._output
     assert isinstance(output, HistoryTable)
     end = next(row[-1] for row in history(shop) if row[-1] is not None)
-    assert output.remove_rows_before(end)
+    assert output.remove_rows_before(end, lambda: None)
     assert len(history(shop)) == 3
-    assert output.remove_rows_before(end + DAY_MS)
+    assert output.remove_rows_before(end + DAY_MS, lambda: None)
     assert [row[:2] for row in history(shop)] == [(1, "b"), (2, "b")]
     shop.write((1, "c"))
     shop.lake.publish("s")

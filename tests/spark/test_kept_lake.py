@@ -31,7 +31,7 @@ KEPT = Path(__file__).parents[1] / "kept" / "lake.tar.xz"
 HOME = Path("/tmp/lakehold-kept-lake")
 """The place that its files name."""
 
-SYSTEM_TABLES = {1: "7711475d74a15ea3", 2: "7711475d74a15ea3", 3: "6e4c0c5b9cb16d6a"}
+SYSTEM_TABLES = {1: "7711475d74a15ea3", 2: "7711475d74a15ea3", 3: "6e4c0c5b9cb16d6a", 4: "f6ce9bb4fe04502d"}
 """The digest of the files of `iceberg_schemas/` by the format's version."""
 
 

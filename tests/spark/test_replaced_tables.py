@@ -15,6 +15,7 @@ from lakehold.errors import NotReadable, SubscriberLapsed
 from lakehold.lake import Lake
 from lakehold.publish.deliveries import Delivery
 from lakehold.publish.durable import DurableClient
+from lakehold.subscribe.query_columns import QUERY_COLUMNS, from_text, to_text, without_tables
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.waiting import wait_for
@@ -148,32 +149,56 @@ def runs(lake: Lake, name: str) -> Iterator[object]:
 
 
 RESUMING = (runs_client, publishes, keeps_history, refreshes)
+WAYS = ((recreate, [3]), (swap, [1, 3, 4]))
 
 
+@pytest.mark.parametrize(("replace", "_"), WAYS, ids=["recreated", "swapped"])
 @pytest.mark.parametrize("reader", RESUMING)
 def test_a_reader_that_resumes_notices_that_another_table_has_the_name(
-    lake: Lake, reader: Callable[[Lake, str], Iterator[object]]
+    lake: Lake, reader: Callable[[Lake, str], Iterator[object]], replace: Callable[[Lake], None], _: object
 ) -> None:
     create(lake, "shop.next", 1, 3)
     read = reader(lake, "stop")
     assert next(read) == [1, 2]
-    swap(lake)
+    replace(lake)
     with pytest.raises(SubscriberLapsed) as lapsed:
         next(read)
     assert (lapsed.value.code, "shop.t" in lapsed.value.detail) == ("table-replaced", True)
 
 
+@pytest.mark.parametrize(("replace", "rows"), WAYS, ids=["recreated", "swapped"])
 @pytest.mark.parametrize("reader", RESUMING)
 def test_a_reader_that_resumes_starts_over_with_the_rows_of_the_other_table(
-    lake: Lake, reader: Callable[[Lake, str], Iterator[object]]
+    lake: Lake, reader: Callable[[Lake, str], Iterator[object]], replace: Callable[[Lake], None], rows: list[int]
 ) -> None:
     create(lake, "shop.next", 1, 3)
     read = reader(lake, "resnapshot")
     assert next(read) == [1, 2]
+    replace(lake)
+    assert next(read) == rows
+    assert held_tables(lake) == [table_id(lake)]
+
+
+def held_tables(lake: Lake) -> list[str]:
+    return [table.object_id for hold in lake.holds.all() for table in hold.tables]
+
+
+def table_id(lake: Lake) -> str:
+    return str(lake.catalog.load_table("shop.t").metadata.table_uuid)
+
+
+def test_a_reader_that_starts_over_because_of_its_columns_holds_the_table_that_it_reads_now(lake: Lake) -> None:
+    """Earlier versions stored no ids of tables: then only the columns show that something has changed."""
+    lake.catalog.create_table("shop.next", pa.schema([("other", pa.int64()), *COLUMNS]))
+    add(lake, 1, 3, name="shop.next")
+    read = publishes(lake, "resnapshot")
+    assert next(read) == [1, 2]
+    with lake.catalog.load_table("bi.out").transaction() as transaction:
+        columns = from_text(transaction.table_metadata.properties[QUERY_COLUMNS])
+        transaction.set_properties({QUERY_COLUMNS: to_text(without_tables(columns))})
     swap(lake)
     assert next(read) == [1, 3, 4]
-    (hold,) = lake.holds.all()
-    assert [table.object_id for table in hold.tables] == [str(lake.catalog.load_table("shop.t").metadata.table_uuid)]
+    assert held_tables(lake) == [table_id(lake)]
 
 
 def test_a_token_is_refused_once_another_table_has_the_name(lake: Lake) -> None:

@@ -193,9 +193,9 @@ def test_old_rows_of_the_output_are_removed_by_whole_days(shop: Shop) -> None:
     entry = shop.lake.definitions.definitions().subscription("s")
     output = OutputTable(shop.lake.catalog, "bi.out", entry.object_id)
     day = shop.output()[0]["mz_timestamp"] // DAY_MS * DAY_MS
-    assert output.remove_rows_before(day)
+    assert output.remove_rows_before(day, lambda: None)
     assert len(shop.output()) == 2
-    assert output.remove_rows_before(day + DAY_MS)
+    assert output.remove_rows_before(day + DAY_MS, lambda: None)
     assert shop.output() == []
     shop.write((3, "c"))
     shop.lake.publish("s")

@@ -32,7 +32,7 @@ def messages(*versions: Types) -> Decoded:
     columns = {name: of for version in reversed(versions) for name, of in version.items()}
     listed = tuple(ColumnType(name, of) for name, of in columns.items())
     frame: Any = None
-    return Decoded(frame, (ColumnType("id", IntegerType()),), listed, versions=frozenset(map(frozenset, versions)))
+    return Decoded(frame, (ColumnType("id", IntegerType()),), listed, versions=tuple(map(frozenset, versions)))
 
 
 def stored(

@@ -97,6 +97,14 @@ class HoldCommands:
         """Return the hold called `name`, with or without its namespace."""
         return rules.find(self.all(), name)
 
+    def is_on_present_tables(self, hold: Hold) -> bool:
+        """Return whether the tables of a hold are those that have their names now.
+
+        Raises:
+            DefinitionError: A table does not exist.
+        """
+        return all(self._windows.holdable(table.full_name).object_id == table.object_id for table in hold.tables)
+
     def create(self, new: NewHold) -> Hold:
         """Create a hold.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gzip import BadGzipFile
 from typing import Generic, TypeVar
 
+from pydantic import ValidationError as InvalidContent
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -171,6 +172,7 @@ def changing(table_name: str) -> Iterator[None]:
 
     Raises:
         CommitConflict: Another writer committed first.
+        DefinitionError: A file of the table is gone.
         UpstreamUnavailable: The catalog or the store does not answer, or refuses the request.
     """
     try:
@@ -179,6 +181,8 @@ def changing(table_name: str) -> Iterator[None]:
         raise CommitConflict(
             f'another writer changed "{table_name}" first', detail=f"{error}".strip(), hint="Try again."
         ) from error
+    except FileNotFoundError as error:
+        raise unreadable(table_name, error) from error
     except UNANSWERED as error:
         raise unavailable(table_name, error) from error
 
@@ -211,6 +215,16 @@ def unreadable(table_name: str, cause: Exception) -> LakeholdError:
         detail=f"One of its files is gone or damaged, or of an Iceberg newer than this lakehold: {reason[0].rstrip('.')}.",
         hint="Restore the file, or drop the table from the catalog.",
     )
+
+
+def is_lost(error: DefinitionError) -> bool:
+    """Return whether `read` failed because metadata is gone or damaged: it is not denied, nor of a newer Iceberg."""
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        cause = cause.__cause__
+    if isinstance(cause, InvalidContent):
+        return all(each["type"] == "json_invalid" for each in cause.errors())
+    return isinstance(cause, (FileNotFoundError, *MALFORMED))
 
 
 def _denied(table_name: str, cause: Exception) -> DefinitionError:

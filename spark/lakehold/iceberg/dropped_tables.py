@@ -15,7 +15,7 @@ from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchTableErr
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError
-from lakehold.iceberg.attempts import MALFORMED, NO_SUCH_TABLE, UNANSWERED, read, unavailable
+from lakehold.iceberg.attempts import MALFORMED, NO_SUCH_TABLE, UNANSWERED, is_lost, read, unavailable
 from lakehold.iceberg.deletion import Refusal, delete
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 
@@ -68,9 +68,10 @@ def drop(catalog: Catalog, full_name: str, *, purge: bool = True) -> bool:
 
 
 def drop_own(catalog: Catalog, full_name: str, owner_property: str, owner: str) -> bool:
-    """Drop a table with its files unless it is another's; return False if one of this name stays for that reason.
+    """Drop a table with its files unless it is another's; return False if one of this name stays.
 
-    A table that cannot be read is dropped as well: nothing else would ever remove it.
+    A table whose metadata is gone or damaged is dropped as well: nothing else would ever remove it. One that is denied, or of a
+    newer Iceberg, stays: by now it may be another tool's.
 
     Args:
         catalog: The lake's catalog.
@@ -87,6 +88,9 @@ def drop_own(catalog: Catalog, full_name: str, owner_property: str, owner: str) 
     except NO_SUCH_TABLE:
         return True
     except DefinitionError as error:
+        if not is_lost(error):
+            logger.warning("%s stays, as nobody can tell whose it is: %s", full_name, error.detail)
+            return False
         logger.info("whose table %s is cannot be read: %s", full_name, error.detail)
     drop(catalog, full_name)
     return True

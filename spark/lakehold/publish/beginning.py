@@ -74,14 +74,11 @@ class Beginning:
             self.input_hold.advance(position_ms, at_once=True)
             self.known.columns = columns()
             return Start(followed.from_position(position_ms))
-        except SubscriberLapsed as lapsed:
+        except SubscriberLapsed:
             if not self.starts_over:
                 raise
             logger.warning("%s starts over from a snapshot", self.what)
             latest_ms = followed.resolved(LATEST)
-            if lapsed.code == "table-replaced":
-                # The hold is on the table that was read, and would not keep the one that is read now.
-                self.input_hold.drop()
-            self.input_hold.get_or_create(latest_ms)
+            self.input_hold.start_over(latest_ms)
             self.known.columns = {}
             return Start(followed.from_new_snapshot(latest_ms), latest_ms)

@@ -6,9 +6,11 @@ Its metadata records how far it is complete, so that every timestamp is publishe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, LeaseLost
@@ -75,7 +77,7 @@ class DerivedTable(ABC):
     def drop(self) -> None:
         """Drop the table with its files; does nothing if it does not exist, or belongs to something else.
 
-        A table of this name that cannot be read is dropped as well: nothing else would ever remove it.
+        A table of this name whose metadata is gone or damaged is dropped as well: nothing else would ever remove it.
         """
         drop_own(self._catalog, self.full_name, self.owner_property, self._object_id)
 
@@ -109,5 +111,21 @@ class OutputOfSubscription(DerivedTable, ABC):
     """The table of a subscription. It keeps old rows only as long as RETAIN OUTPUT says; a view always has all rows."""
 
     @abstractmethod
-    def remove_rows_before(self, before_ms: int) -> bool:
-        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it."""
+    def remove_rows_before(self, before_ms: int, confirm: Callable[[], None]) -> bool:
+        """Remove rows that RETAIN OUTPUT no longer keeps; return false if a concurrent commit prevented it.
+
+        Args:
+            before_ms: The first time that is kept.
+            confirm: Raises `LeaseLost` if another process has the lease.
+        """
+
+    def _has(self, row_filter: str | BooleanExpression) -> bool:
+        """Return whether a file of the table may have rows to which a filter applies; false if the table does not exist."""
+        if self.table() is None:
+            return False
+        try:
+            return read(
+                self._catalog, self.full_name, lambda found: any(found.scan(row_filter=row_filter).plan_files())
+            )
+        except NO_SUCH_TABLE:
+            return False

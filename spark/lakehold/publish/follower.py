@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from threading import Event
 
 from lakehold.subscribe.output_batches import Complete, OutputChunk
+from lakehold.subscribe.query_columns import QueryColumns
 from lakehold.subscribe.relation import TimelinesByName
 from lakehold.subscribe.statement import Subscribe
 from lakehold.subscribe.subscription import Window
@@ -33,14 +34,14 @@ class Follower:
         statement: The SUBSCRIBE, without an end and without PROGRESS.
         is_net: Whether all changes that can be read at once come as one, at the timestamp of the last.
         is_of_view: Whether lakehold wrote the statement, so that no setting of users switches it off.
-        check: Raises an error if what was opened, also later with other columns, must not be read.
+        check: Raises an error if tables and columns that are opened, also later with other columns, must not be read.
     """
 
     subscribing: Subscribing
     statement: Subscribe
     is_net: bool = False
     is_of_view: bool = False
-    check: Callable[[Opened], None] | None = None
+    check: Callable[[Subscribe, QueryColumns], None] | None = None
 
     def from_snapshot(self, as_of_ms: int) -> Opened:
         """Open the SUBSCRIBE at a time, with all rows of that time if the statement requests them."""
@@ -63,10 +64,7 @@ class Follower:
         return self._open(replace(self.statement, snapshot=False, as_of=AsOf(position_ms - 1)))
 
     def _open(self, statement: Subscribe) -> Opened:
-        opened = self.subscribing.open(statement, is_users=not self.is_of_view)
-        if self.check is not None:
-            self.check(opened)
-        return opened
+        return self.subscribing.open(statement, is_users=not self.is_of_view, check=self.check)
 
     def output(self, opened: Opened, stop: Event | None) -> Iterator[OutputChunk | Complete]:
         """Yield the output: the chunks that can be read now, then `Complete`, and so on.

@@ -50,9 +50,9 @@ class HistoryPublisher(MergingPublisher):
                 return
 
     def _merges(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
-        self._confirm_creation(lease)
-        self._output.prepare(opened.subscription.relation.columns, lease.confirm)
-        self._remove_old_rows()
+        with self._creating(lease):
+            self._output.prepare(opened.subscription.relation.columns, lease.confirm)
+        self._remove_old_rows(lease)
         self._begin()
         columns = opened.subscription.output.schema
         for each in parts(self._follower.output(opened, stop), COMMIT_ROWS):

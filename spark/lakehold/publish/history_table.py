@@ -141,13 +141,13 @@ class HistoryTable(MergedTable, OutputOfSubscription):
         with unfit_refused(self.full_name):
             _with_ranges(columns)
 
-    def remove_rows_before(self, before_ms: int) -> bool:
+    def remove_rows_before(self, before_ms: int, confirm: Callable[[], None]) -> bool:
         """Remove ranges that ended on days before `before_ms`; return false if a concurrent commit prevented it."""
-        table, day_ms = self.table(), before_ms - before_ms % DAY_MS
+        day_ms = before_ms - before_ms % DAY_MS
         ended = LessThan(
             term=Reference(VALID_TO), value=literal(datetime.fromtimestamp(day_ms / 1000, UTC).isoformat())
         )
-        if table is not None and any(table.scan(row_filter=ended).plan_files()):
+        if self._has(ended):
             spark, state = self._writing.spark(), self._state()
 
             def delete() -> None:
@@ -156,7 +156,7 @@ class HistoryTable(MergedTable, OutputOfSubscription):
                     spark.sql(f"DELETE FROM {self._name} WHERE {VALID_TO} < timestamp_millis({day_ms})")
 
             try:
-                self._publishing(lambda: None).run_together([delete], state)
+                self._publishing(confirm).run_together([delete], state)
             except CommitConflict:
                 return False
         return True

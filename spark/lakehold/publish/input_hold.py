@@ -75,6 +75,17 @@ class InputHold:
         """
         return self.find() or self.holds.create(replace(self.new, at_ms=at_ms))
 
+    def start_over(self, at_ms: int) -> None:
+        """Keep the tables that are read from now on readable, from `at_ms` if the hold is on tables that had their names before.
+
+        Raises:
+            DefinitionError: A table does not exist.
+        """
+        hold = self.find()
+        if hold is not None and not self.holds.is_on_present_tables(hold):
+            self.drop()
+        self.get_or_create(at_ms)
+
     def keep_max_lag(self) -> None:
         """Give the hold the MAX LAG of the subscriber, if the subscriber states one and the hold has another.
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError
 from lakehold.subscribe.query_columns import QueryColumns, differences, joined, replaced_tables
-
-if TYPE_CHECKING:  # it loads Spark, which `lakehold status` does not need
-    from lakehold.subscribe.subscription_opening import Opened
+from lakehold.subscribe.statement import Subscribe
 
 _AFTER_STATEMENT = ": "
 
@@ -32,11 +29,12 @@ class KnownColumns:
         self._replaced = replaced
         self.columns: QueryColumns = {}
 
-    def check(self, opened: Opened, statement: str = "") -> None:
+    def check(self, subscribe: Subscribe, now: QueryColumns, statement: str = "") -> None:
         """Check the columns of a SUBSCRIBE before it is read, and add them.
 
         Args:
-            opened: The SUBSCRIBE.
+            subscribe: The SUBSCRIBE.
+            now: The columns that its tables have.
             statement: Its name; empty for an only one.
 
         Raises:
@@ -44,11 +42,10 @@ class KnownColumns:
                 other values now.
         """
         prefix = f"{statement}{_AFTER_STATEMENT}" if statement else ""
-        now = opened.read_columns
         known = {key.removeprefix(prefix): ids for key, ids in self.columns.items() if key.startswith(prefix)}
         if tables := replaced_tables(known, now):
             raise self._replaced(tables[0])
-        if changed := differences(opened.subscription.statement.relation, known, now):
+        if changed := differences(subscribe.relation, known, now):
             raise self._refused(changed)
         self.columns = {
             **self.columns,

@@ -57,5 +57,5 @@ class MergingPublisher(Publisher, ABC):
         if ends:
             self._input_hold.advance(complete.until_ms, at_once=True)
         elif time.monotonic() - self._removed_s >= REMOVE_OLD_S:
-            self._remove_old_rows()
+            self._remove_old_rows(lease)
             self._removed_s = time.monotonic()

@@ -7,7 +7,7 @@ twice, even if others commit to the table in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -116,13 +116,13 @@ class OutputTable(OutputOfSubscription):
         assert written is not None
         return written.snapshot.snapshot_id
 
-    def remove_rows_before(self, before_ms: int) -> bool:
+    def remove_rows_before(self, before_ms: int, confirm: Callable[[], None]) -> bool:
         """Remove the rows of days that end at or before `before_ms`; return false if a concurrent commit prevented it."""
-        table = self.table()
         row_filter = f"mz_timestamp < {before_ms - before_ms % DAY_MS}"
         try:
             with changing(self.full_name):
-                if table is not None and any(table.scan(row_filter=row_filter).plan_files()):
+                if self._has(row_filter) and (table := self.table()) is not None:
+                    confirm()
                     table.delete(row_filter)
         except CommitConflict:
             return False

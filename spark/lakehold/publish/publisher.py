@@ -9,13 +9,14 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 
 import pyarrow as pa
 
 from lakehold.definitions import OnLapse, Subscription, described, name_of
-from lakehold.errors import LakeholdError, SubscriberLapsed
+from lakehold.errors import LakeholdError, SubscriberLapsed, SubscriberMissing
 from lakehold.failpoints import failpoint
 from lakehold.model.lake_definitions import DerivedEntry, Entry
 from lakehold.publish.beginning import Beginning
@@ -190,15 +191,27 @@ class Publisher(ABC):
         (opened,) = start.opened
         return opened, subscriber.epoch
 
-    def _confirm_creation(self, lease: HeldLease) -> None:
-        """Confirm the lease in the lake before the table is created: a DROP may have dropped both, and it must not exist again.
+    @contextmanager
+    def _creating(self, lease: HeldLease) -> Iterator[None]:
+        """Prepare the table in the block; if that creates it, confirm the lease in the lake before and after.
+
+        A DROP may drop both, and the table must not exist again. The DROP removes the subscriber first: a publisher that creates
+        the table after the DROP has looked for it finds no subscriber, and drops the table itself.
 
         Raises:
             LeaseLost: Another process took over.
             SubscriberMissing: The subscription or view was dropped.
         """
-        if self._output.table() is None:
+        is_new = self._output.table() is None
+        if is_new:
             lease.confirm_in_lake()
+        yield
+        if is_new:
+            try:
+                lease.confirm_in_lake()
+            except SubscriberMissing:
+                self._output.drop()
+                raise
 
     def _store_idle_position(self, complete: Complete, lease: HeldLease) -> None:
         """Store the position while there is nothing to publish, and advance the hold to it.
@@ -211,11 +224,11 @@ class Publisher(ABC):
             self._is_stopped = False
         self._input_hold.advance(complete.until_ms)
 
-    def _remove_old_rows(self) -> None:
+    def _remove_old_rows(self, lease: HeldLease) -> None:
         """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
         match self._entry.definition, self._output:
             case Subscription(retain_output_ms=int(retain_ms)), OutputOfSubscription() as output:
-                if not output.remove_rows_before(now_ms() - retain_ms):
+                if not output.remove_rows_before(now_ms() - retain_ms, lease.confirm):
                     logger.info(
                         "%s changed while old rows were being removed; they are removed later", output.full_name
                     )
@@ -238,7 +251,7 @@ class SubscriptionPublisher(Publisher):
 
     def _commits(self, stop: Event | None, lease: HeldLease) -> Iterator[PublishReport]:
         opened, epoch = self._open(self._follower)
-        self._remove_old_rows()
+        self._remove_old_rows(lease)
         yield from self._appends(opened, stop, lease, epoch)
 
     def _appends(self, opened: Opened, stop: Event | None, lease: HeldLease, epoch: int) -> Iterator[PublishReport]:
@@ -266,7 +279,7 @@ class SubscriptionPublisher(Publisher):
                 if ends:
                     self._input_hold.advance(each.until_ms, at_once=True)
                 elif time.monotonic() - removed_s >= REMOVE_OLD_S:
-                    self._remove_old_rows()
+                    self._remove_old_rows(lease)
                     removed_s = time.monotonic()
         finally:
             if waiting is not None:
@@ -274,8 +287,9 @@ class SubscriptionPublisher(Publisher):
 
     def _prepared(self, columns: pa.Schema, lease: HeldLease) -> _Waiting:
         """Prepare the output table for rows with `columns`, and begin to collect them."""
-        self._confirm_creation(lease)
-        return _Waiting(OutputFiles(self._output.prepare(columns)))
+        with self._creating(lease):
+            table = self._output.prepare(columns)
+        return _Waiting(OutputFiles(table))
 
     def _commit(self, waiting: _Waiting, position_ms: int, lease: HeldLease, epoch: int) -> PublishReport:
         files = waiting.files.files()

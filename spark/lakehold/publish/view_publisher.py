@@ -116,8 +116,8 @@ class ViewPublisher(MergingPublisher):
         fields = (field for timeline in opened.timelines.values() for field in timeline.table.schema().fields)
         filled = {field.name for field in fields if field.initial_default is not None}
         read = opened.read_columns if self._restarts_at_ms is None else None
-        self._confirm_creation(lease)
-        self._output.prepare(opened.subscription.relation.columns, read, lease.confirm, filled)
+        with self._creating(lease):
+            self._output.prepare(opened.subscription.relation.columns, read, lease.confirm, filled)
         return opened, epoch
 
     def _of_columns(self, error: AnalysisException | DefinitionError) -> Exception:

@@ -10,9 +10,10 @@ from typing import Final
 
 from lakehold.errors import SettingsError
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """The format that this lakehold writes. It increases with every change of `mz_catalog`: an earlier lakehold that changes a row of
-most of its tables writes all rows, without the columns and fields that it does not know."""
+most of its tables writes all rows, without the columns and fields that it does not know. It also increases if a column has values
+that an earlier lakehold cannot read."""
 
 KEEPER: Final = "mz_catalog.mz_objects"
 """The table whose property is the version."""

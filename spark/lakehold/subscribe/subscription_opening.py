@@ -143,7 +143,13 @@ class Subscribing:
         on_spark = replace(self.reading.spark, session=session)
         return replace(self, reading=replace(self.reading, spark=on_spark, opened=Remembered(QUERIES_REMEMBERED)))
 
-    def open(self, statement: Subscribe, *, is_users: bool = True) -> Opened:
+    def open(
+        self,
+        statement: Subscribe,
+        *,
+        is_users: bool = True,
+        check: Callable[[Subscribe, QueryColumns], None] | None = None,
+    ) -> Opened:
         """Open `statement` on the lake as it is now.
 
         For tables with foreign writers, which know nothing of lakehold, it waits as long as one of their commits may take.
@@ -151,6 +157,8 @@ class Subscribing:
         Args:
             statement: The SUBSCRIBE.
             is_users: Whether a person wrote it, so that settings may switch its output option off.
+            check: Raises an error if the tables and columns must not be read. It runs first: a table in the place of another
+                one is rarely readable at a time of the other.
 
         Raises:
             DefinitionError: A table or column does not exist, the statement is for subscriptions only, or its resume token is
@@ -167,10 +175,13 @@ class Subscribing:
         names = statement.tables
         last_ms = [statement.up_to_ms - 1] if statement.up_to_ms is not None else []
         timelines = statement.as_of.load(self.timelines, names, *last_ms)
+        columns = _read_columns(statement, timelines)
+        if check is not None:
+            check(statement, columns)
         found = window(statement, timelines, self.timelines.holds)
         timelines = together(timelines)
         relation = self._relation(statement, timelines)
-        fingerprint = partial(Fingerprint.of, statement.text, _read_columns(statement, timelines))
+        fingerprint = partial(Fingerprint.of, statement.text, columns)
         tokens_of = fingerprint if statement.tokens else None
         output = Output(statement.shape, relation.columns, statement.progress, statement.up_to_ms, tokens_of)
         if token is not None:

@@ -133,7 +133,7 @@ class Publishing:
         return now
 
     def publish(self, staged: Staged, branch: str | None = None, properties: Mapping[str, str] | None = None) -> None:
-        """Make a staged snapshot the table's, with the tag that a hold on the table needs on it, and remove its branch.
+        """Make a staged snapshot the table's, with the tag that a hold needs at its timestamp, and remove its branch.
 
         `properties` of the table are set in the same commit.
 
@@ -142,7 +142,8 @@ class Publishing:
         """
         failpoint("before-publish")
         self.confirm_lease()
-        tag = f"mz_{staged.snapshot.summary[TIMESTAMP_PROPERTY]}" if self.is_held(staged.table.full_name) else None
+        timestamp = staged.snapshot.summary.get(TIMESTAMP_PROPERTY)
+        tag = f"mz_{timestamp}" if timestamp is not None and self.is_held(staged.table.full_name) else None
         self.tables.fast_forward(staged.table, staged.snapshot.snapshot_id, tag, branch, properties)
 
 

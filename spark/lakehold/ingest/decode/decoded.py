@@ -78,7 +78,7 @@ class Decoded:
             error, because Spark finds fields of Avro whatever their case.
         has_heads: See `Wanted`.
         has_declared_keys: Whether keys are JSON without a schema, which may be bare, or lack columns.
-        versions: The names of the rows' columns, once for each schema with which rows were written.
+        versions: The names of the rows' columns, for each schema with which rows were written, oldest first.
     """
 
     frame: DataFrame
@@ -90,7 +90,7 @@ class Decoded:
     names_may_differ_in_case: bool = True
     has_heads: bool = False
     has_declared_keys: bool = False
-    versions: frozenset[frozenset[str]] = frozenset()
+    versions: tuple[frozenset[str], ...] = ()
 
     @property
     def partial(self) -> frozenset[str]:

@@ -93,9 +93,9 @@ class Structure:
                         yield f"({origin.raw} IS NOT NULL AND {lacks})", f.name
 
     @property
-    def versions(self) -> frozenset[frozenset[str]]:
-        """Return the names of the columns that each version has."""
-        return frozenset(frozenset(f.name for f in origin.schema.fields) for origin in self.origins)
+    def versions(self) -> tuple[frozenset[str], ...]:
+        """Return the names of the columns that each version has, oldest first."""
+        return tuple(frozenset(f.name for f in origin.schema.fields) for origin in self.origins)
 
     def absent(self) -> str:
         """List the names of the columns that the version of a record lacks; null if it lacks none."""

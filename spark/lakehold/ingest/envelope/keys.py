@@ -101,7 +101,9 @@ class Key:
         return self.only_in_messages and not self.in_messages.intersection(self.columns)
 
 
-def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str) -> Key:
+def key_of(
+    decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, row: str, filled: Collection[str] = ()
+) -> Key:
     """Find the key of a batch: the columns that the table declares in KEY (…), else those of message keys, else the stored ones.
 
     Args:
@@ -109,6 +111,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         table: The definition.
         stored_key: The key of the Iceberg table, if it exists.
         row: The row of a message, in SQL.
+        filled: Names of columns that have values in rows which are older than the column.
 
     Returns:
         The key; one without columns if nothing that can be decoded names any.
@@ -125,7 +128,7 @@ def key_of(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], *, 
         # Each message is an error, or has no key: `require_keys` decides by the messages.
         return Key({}, frozenset(in_key), only_in_messages=True)
     if table.key:
-        _require_whole(decoded, table)
+        _require_whole(decoded, table, stored, filled)
     else:
         _require_one(decoded.keys, table, stored)
     if len(names) == 1 and len(in_key) == 1 and names[0] not in in_key and names[0] not in in_row:
@@ -304,20 +307,30 @@ def _require_one(keys: Collection[frozenset[str]], table: Table, stored: Collect
     )
 
 
-def _require_whole(decoded: Decoded, table: Table) -> None:
+def _require_whole(decoded: Decoded, table: Table, stored: Collection[str], filled: Collection[str]) -> None:
     """Refuse rows that lack some columns of the table's own key: rows that differ only there would become one.
 
-    Rows that lack all of them are errors, each by itself: there is no key by which they could be mixed up.
+    Rows that lack all of them are errors, each by itself: there is no key by which they could be mixed up. Rows from before a
+    column was added are null there in the database, too. A column that nothing has, and never had, is missing in `key_of`.
     """
     in_all_keys = frozenset.intersection(*decoded.keys) if decoded.keys else frozenset[str]()
-    for version in sorted(decoded.versions, key=sorted):
+    known = {c.name for c in (*decoded.columns, *decoded.key_columns)}.union(stored)
+    for place, version in enumerate(decoded.versions):
         missing = [name for name in table.key if name not in version | in_all_keys]
-        if version and 0 < len(missing) < len(table.key):
+        gone = [n for n in missing if n in known and (n in filled or not _was_added(n, decoded.versions, place))]
+        if version and gone and len(missing) < len(table.key):
             raise key_changed(
                 table,
-                f'It has KEY ({", ".join(table.key)}). Column "{missing[0]}" is neither in rows with the columns '
-                f"({', '.join(sorted(version))}) nor in their message keys: it was renamed or dropped upstream.",
+                f'It has KEY ({", ".join(table.key)}). Column "{gone[0]}" is neither in rows with the columns '
+                f"({', '.join(sorted(version))}) nor in their message keys: it was renamed, dropped or added with a default "
+                "upstream.",
             )
+
+
+def _was_added(name: str, versions: Sequence[frozenset[str]], place: int) -> bool:
+    """Return whether a column came after the version at a place, beside all columns of this; a renamed one replaces another."""
+    later = next((version for version in versions[place:] if name in version), None)
+    return later is not None and versions[place] < later and not any(name in earlier for earlier in versions[:place])
 
 
 def key_changed(table: Table, found: str) -> TableStopped:

@@ -122,13 +122,16 @@ def changes_of(
     if not decoded.names_may_differ_in_case:
         for columns in (decoded.key_columns, decoded.columns):
             require_case(table, columns)
+    filled = history.initial.known.keys() | history.initial.unknown
     match table.envelope:
         case Envelope.NONE:
             mapped = _none(decoded)
         case Envelope.UPSERT | Envelope.DEBEZIUM_FLATTENED:
-            mapped = _upsert(decoded, table, stored_key)
+            mapped = _upsert(decoded, table, stored_key, filled)
         case Envelope.DEBEZIUM_UPSERT | Envelope.DEBEZIUM:
-            mapped = _debezium_multiset(decoded, table) if is_multiset else _debezium(decoded, table, stored_key)
+            mapped = (
+                _debezium_multiset(decoded, table) if is_multiset else _debezium(decoded, table, stored_key, filled)
+            )
     return _assembled(mapped, table, included, history)
 
 
@@ -172,8 +175,8 @@ def _none(decoded: Decoded) -> _Mapped:
     )
 
 
-def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
-    key = key_of(decoded, table, stored_key, row="value")
+def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], filled: Collection[str]) -> _Mapped:
+    key = key_of(decoded, table, stored_key, row="value", filled=filled)
     # An undecodable value still has its key, so that only messages without one are reported to lack a key.
     null_key = f"(error IS NULL AND value IS NOT NULL AND {key.all_null})"
     without_key = "null-key" if key.columns else KEYLESS
@@ -200,8 +203,8 @@ def _upsert(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) ->
     )
 
 
-def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType]) -> _Mapped:
-    found = key_of(decoded, table, stored_key, row="coalesce(after, before)")
+def _debezium(decoded: Decoded, table: Table, stored_key: Sequence[ColumnType], filled: Collection[str]) -> _Mapped:
+    found = key_of(decoded, table, stored_key, row="coalesce(after, before)", filled=filled)
     values = {f"_lh_key{number}": sql for number, (sql, _) in enumerate(found.columns.values())}
     key = replace(
         found, columns={n: (value, c) for value, (n, (_, c)) in zip(values, found.columns.items(), strict=True)}

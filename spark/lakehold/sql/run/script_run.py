@@ -70,7 +70,7 @@ class FedTables(Protocol):
     """The state of fed tables (those that sources fill) and of sources outside of the definitions, which a drop removes."""
 
     def drop_iceberg_table(self, full_name: str, object_id: str) -> bool:
-        """Drop the Iceberg table with its data, if it exists; return False if one of this name stays, as it is another's."""
+        """Drop the Iceberg table with its data, if it exists; return False if one of this name stays, as it may be another's."""
 
     def forget_source(self, name: str) -> None:
         """Remove the reader state of a source that is not declared, unless an ingest runs the source."""
@@ -315,7 +315,9 @@ class Runner:
     def _drop_iceberg_table(self, effect: DropIcebergTable) -> tuple[str, ...]:
         if self.tables.drop_iceberg_table(effect.full_name, effect.object_id):
             return ()
-        return (f'the Iceberg table "{effect.full_name}" stays: the dropped table did not create it',)
+        return (
+            f'the Iceberg table "{effect.full_name}" stays: the dropped table did not create it, or it cannot be read',
+        )
 
     def _read(self, effect: ReadAsOf | ReadChanges | ExplainChanges | ExplainPlan) -> Result:
         match effect:
