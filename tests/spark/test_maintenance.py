@@ -258,10 +258,10 @@ def test_files_of_a_table_inside_the_location_of_another_are_no_orphans(make_lak
 def test_old_records_of_healed_errors_are_deleted(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete old healed errors, and keep open errors however old they are."""
     lake = make_lake(**NOW)
-    errors = "mz_catalog.mz_source_errors"
+    name, errors = lake.settings.catalog_name, "mz_catalog.mz_source_errors"
     for offset, healed_at in enumerate(("5", "NULL", "9")):
-        lake.sql(
-            f"INSERT INTO {errors} VALUES ('s', 'shop.t', 't', 0, {offset}, 1, NULL, NULL, NULL, 'r', NULL, {healed_at})"
+        lake.spark.sql(
+            f"INSERT INTO {name}.{errors} VALUES ('s', 'shop.t', 't', 0, {offset}, 1, NULL, NULL, NULL, 'r', NULL, {healed_at})"
         )
     monkeypatch.setattr(maintain, "KEPT_MS", 0)
     survey = lake._parts.maintaining.survey
