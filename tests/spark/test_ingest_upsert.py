@@ -141,18 +141,24 @@ def test_a_merge_into_small_files_reads_them_row_by_row(
     feed: Feed, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, of_user: str | None
 ) -> None:
     plans: list[str] = []
+    sessions: list[SparkSession] = []
     name = "spark.sql.iceberg.vectorization.enabled"
+
+    def merged(session: SparkSession, *arguments: Any) -> None:
+        sessions.append(session)
+        merge_rows(session, *arguments)
 
     def explained(how: merge.Merge, columns: Sequence[str]) -> str:
         statement = merge_statement(how, columns)
         # An adaptive plan shows how Spark reads files only after it ran.
-        with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
-            plans.append(spark.sql(f"EXPLAIN {statement}").first()[0])  # type: ignore[index]
+        with configured(sessions[-1], {"spark.sql.adaptive.enabled": "false"}):
+            plans.append(sessions[-1].sql(f"EXPLAIN {statement}").first()[0])  # type: ignore[index]
         return statement
 
     feed.table(COLUMNS)
     feed.ingest(({"id": 1}, {"id": 1, "name": "a", "n": 1}))
-    merge_statement = merge.merge_statement
+    merge_rows, merge_statement = merge.merge, merge.merge_statement
+    monkeypatch.setattr(merge, "merge", merged)
     monkeypatch.setattr(merge, "merge_statement", explained)
     try:
         if of_user is not None:
