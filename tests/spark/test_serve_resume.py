@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sqlite3
 import subprocess
@@ -54,7 +55,8 @@ class Copy:
             program = program.replace(written, text)
         self._program = program
         self._directory = directory
-        self._store = sqlite3.connect(directory / "copy.db")
+        (store,) = re.findall(r'sqlite3.connect\("(\w+\.db)"\)', program)
+        self._store = sqlite3.connect(directory / store)
 
     def stored(self, columns: str = "*") -> list[tuple[Any, ...]]:
         return self._store.execute(f"SELECT {columns} FROM changes ORDER BY rowid").fetchall()
