@@ -69,7 +69,7 @@ def test_a_catalog_that_refuses_to_purge_drops_the_table_without_its_files(
     forbid(catalog, monkeypatch, lambda request: "purgeRequested=True" in str(request.url))
     assert DataTables(catalog).drop_table(NAME)
     assert not catalog.table_exists(NAME)
-    (logged,) = (record.message for record in caplog.records if "is dropped" in record.message)
+    (logged,) = (text for record in caplog.records if "is dropped" in (text := record.getMessage()))
     assert f"below {table.location()}; delete them by hand" in logged
     assert "Unable to purge entity" in logged
 
@@ -172,6 +172,6 @@ def test_a_dropped_table_with_a_lost_manifest_list_takes_its_other_files_along(
     assert not catalog.table_exists(NAME)
     left = [path for path in path_of(table.location()).rglob("*") if path.is_file()]
     assert len(left) == 2, "the data file and the manifest that only this list named"
-    (logged,) = (record.message for record in caplog.records if "is dropped" in record.message)
+    (logged,) = (text for record in caplog.records if "is dropped" in (text := record.getMessage()))
     assert f"below {table.location()}; delete them by hand" in logged
     assert lost.name in logged

@@ -300,7 +300,7 @@ def test_a_dropped_table_whose_files_the_store_keeps_is_logged_with_its_location
         lake.ingest("feed")
         store.undeletable = "/shop/items/"
         lake.sql("DROP TABLE shop.items")
-    (logged,) = (record.message for record in caplog.records if "is dropped" in record.message)
+    (logged,) = (text for record in caplog.records if "is dropped" in (text := record.getMessage()))
     left = len(s3_server.files(f"{lake.settings.warehouse}/shop/items"))
     assert f"at least {left} of its files are still below {lake.settings.warehouse}/shop/items;" in logged
     assert "AWS Error ACCESS_DENIED" in logged

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 from pyiceberg.io import load_file_io
@@ -76,6 +77,30 @@ def test_later_deletions_run_in_their_order() -> None:
     may_run.set()
     wait_for_deletions()
     assert ran == [*range(20)]
+
+
+def test_who_waits_while_another_thread_begins_a_deletion_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting, may_start, ran = Event(), Event(), Event()
+
+    class SlowThread(Thread):
+        def start(self) -> None:
+            starting.set()
+            may_start.wait()
+            super().start()
+
+    monkeypatch.setattr(deletion, "Thread", SlowThread)
+    with ThreadPoolExecutor(2) as threads:
+        added = threads.submit(later, ran.set)
+        assert starting.wait(10)
+        waited = threads.submit(wait_for_deletions)
+        try:
+            with pytest.raises(TimeoutError):
+                waited.result(0.05)
+        finally:
+            may_start.set()
+        added.result()
+        waited.result()
+    assert ran.is_set()
 
 
 def _wait_for(event: Event) -> None:

@@ -103,7 +103,8 @@ class _Later:
                 self._thread.start()
 
     def wait(self) -> None:
-        thread = self._thread
+        with self._lock:  # a thread that another one has made is started then
+            thread = self._thread
         if thread is not None:
             thread.join()
 
