@@ -69,14 +69,15 @@ class Interruption:
 @contextmanager
 def interrupted(lake: Lake, table: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let another program commit to `table` while its columns are changed inside."""
-    interruption, run = Interruption(lake, table), SparkSession.sql
+    interruption, sessions = Interruption(lake, table), type(lake.spark)
+    run = sessions.sql
 
     def sql(self: SparkSession, text: str, *args: Any, **options: Any) -> Any:
         with interruption.before(text):
             return run(self, text, *args, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(SparkSession, "sql", sql)
+        patched.setattr(sessions, "sql", sql)
         yield
     assert interruption.done
 
