@@ -141,3 +141,35 @@ def test_a_statement_is_admitted_by_what_it_is_not_by_how_it_is_written() -> Non
     ):
         with pytest.raises(StatementError):
             kind(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM b.c t (a, d)",
+        "SELECT a FROM b.c AS t (a)",
+        "SELECT a FROM (SELECT 1) t (a)",
+        "SELECT a FROM (SELECT 1) (a)",
+        "WITH x (a) AS (SELECT 1), `y` (`b`) AS (SELECT 2) SELECT a FROM x",
+        "SELECT sum(a) FROM b.c LATERAL VIEW explode(d) e AS f",
+        "SELECT count(DISTINCT a), max(b) FILTER (WHERE a > 1) FROM b.c GROUP BY ROLLUP (a)",
+    ],
+)
+def test_names_of_columns_after_an_alias_are_no_call(text: str) -> None:
+    assert admitted(text, "lake", lambda _: False).kind is Kind.QUERY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT registered(a) FROM b.c",
+        "SELECT 1, registered(a, b) FROM b.c",
+        "SELECT a FROM b.c WHERE registered(a)",
+        "SELECT DISTINCT registered(a) FROM b.c",
+        "SELECT 1 + registered(a) FROM b.c ORDER BY a",
+        "SELECT a FROM b.c ORDER BY registered(a)",
+    ],
+)
+def test_a_function_that_somebody_registered_is_no_alias(text: str) -> None:
+    with pytest.raises(StatementError, match="a client may not call registered"):
+        admitted(text, "lake", lambda _: False)

@@ -17,7 +17,6 @@ from lakehold.serve.client_functions import (
     BEFORE_BRACKETS,
     CLIENT_FUNCTIONS,
     ICEBERG_FUNCTIONS,
-    REACHING_FUNCTIONS,
 )
 from lakehold.sql.parse.statement import parse_script
 from lakehold.sql.query.query_tree import QueryTree
@@ -212,15 +211,19 @@ def _may_be_called(cursor: Cursor) -> bool:
         return True
     if cursor.position and cursor.source_text(cursor.peek(-1)) == ".":
         return name in ICEBERG_FUNCTIONS and cursor.position > 1 and cursor.peek(-2).text.lower() == "system"
-    return name in CLIENT_FUNCTIONS or (name not in REACHING_FUNCTIONS and _are_columns(cursor))
+    return name in CLIENT_FUNCTIONS or _is_alias(cursor)
 
 
-def _are_columns(cursor: Cursor) -> bool:
-    """Return whether the brackets after the next word have only names, as after the alias of a table."""
+def _is_alias(cursor: Cursor) -> bool:
+    """Return whether the next word is an alias with names of columns: of a table, or of a subquery of WITH, before its AS."""
     at = 2
     while cursor.word(at) or cursor.source_text(cursor.peek(at)).startswith("`"):
         if cursor.source_text(cursor.peek(at + 1)) == ")":
-            return True
+            before = cursor.source_text(cursor.peek(-1)).upper() if cursor.position else ""
+            if before in ("WITH", "RECURSIVE", ","):
+                return cursor.word(at + 2) == "AS"
+            is_name = before.startswith("`") or before.isidentifier()
+            return before in (")", "AS") or (is_name and before not in BEFORE_BRACKETS)
         at += 2
     return False
 
