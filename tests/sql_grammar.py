@@ -47,6 +47,8 @@ _VALUES = (
     ("duration", "'3h', '1 day 12 hours', INTERVAL '3' HOUR"),
     ("type", "the type of a column"),
     ("partition", "column, or year(column), month(…), day(…), hour(…), bucket(n, column), truncate(n, column)"),
+    ("connection_option", "an option of the connection's kind"),
+    ("connection_name", "the name of a connection_option"),
     ("subscription_name", "the name of a subscription_option"),
     ("altered_name", "the name of an altered_option"),
     ("value", "a column outside the key"),
@@ -64,6 +66,8 @@ _SAMPLES = {
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
     "value": ("total",),
+    "connection_option": ("BROKER 'b:9092'", "URL = 'http://host'"),
+    "connection_name": ("PASSWORD", "SSL MODE"),
     "subscription_name": ("ON LAPSE", "RETAIN OUTPUT", "MAX LAG"),
     "altered_name": ("RETAIN HISTORY", "REFRESH", "ON LAPSE"),
     "column": ("id", "name"),
@@ -143,6 +147,7 @@ def forms() -> tuple[Form, ...]:
             f"  [KEY (column, …)]\n  {include}\n  ENVELOPE {{{of_rows}}}\n  {with_table_options}",
             ("CREATE TABLE",),
         ),
+        _altering("CONNECTION", "name", "connection"),
         Form("ALTER SOURCE name {REPAIR | RESNAPSHOT}", ("ALTER SOURCE",)),
         Form("ALTER TABLE table {SET (history_option) | RESET (RETAIN HISTORY)}", ("ALTER TABLE",)),
         *(
@@ -181,19 +186,13 @@ def forms() -> tuple[Form, ...]:
             "CREATE SUBSCRIPTION [IF NOT EXISTS] name [INTO table]\n  [WITH (subscription_option, …)] AS subscribe",
             ("CREATE SUBSCRIPTION",),
         ),
-        Form(
-            "ALTER SUBSCRIPTION name {SET (subscription_option, …) | RESET (subscription_name, …)}",
-            ("ALTER SUBSCRIPTION",),
-        ),
+        _altering("SUBSCRIPTION", "name", "subscription"),
         Form("DROP SUBSCRIPTION [IF EXISTS] name [{CASCADE | RESTRICT}]", ("DROP SUBSCRIPTION",)),
         Form(
             "CREATE MATERIALIZED VIEW [IF NOT EXISTS] table [KEY (column, …)]\n  [WITH (view_option, …)] AS query",
             ("CREATE MATERIALIZED VIEW",),
         ),
-        Form(
-            "ALTER MATERIALIZED VIEW table {SET (altered_option, …) | RESET (altered_name, …)}",
-            ("ALTER MATERIALIZED VIEW",),
-        ),
+        _altering("MATERIALIZED VIEW", "table", "altered"),
         Form("DROP MATERIALIZED VIEW [IF EXISTS] table [{CASCADE | RESTRICT}]", ("DROP MATERIALIZED VIEW",)),
         Form(
             "[EXPLAIN] BEGIN [TRANSACTION]; definition; …; COMMIT [TRANSACTION]", ("BEGIN", "EXPLAIN BEGIN", "COMMIT")
@@ -219,6 +218,10 @@ def _system(connection_type: ConnectionType) -> str:
 def _last_first(alternatives: str) -> str:
     """Move the last alternative to the front: examples use the first one, and only the last takes every other clause."""
     return " | ".join(reversed(alternatives.split(" | ")))
+
+
+def _altering(kind: str, name: str, of: str) -> Form:
+    return Form(f"ALTER {kind} {name} {{SET ({of}_option, …) | RESET ({of}_name, …)}}", (f"ALTER {kind}",))
 
 
 def _granting(verb: str, to: str) -> str:
@@ -257,10 +260,7 @@ def summary() -> str:
             "subscribe",
             "a SUBSCRIBE; for CREATE SUBSCRIPTION without UP TO, PROGRESS and RESUME, only there ENVELOPE HISTORY",
         ),
-        (
-            "definition",
-            "CREATE CONNECTION, SOURCE, TABLE, SUBSCRIPTION, MATERIALIZED VIEW or HOLD; or only ALTER HOLD … RENAME, DROP HOLD",
-        ),
+        ("definition", "CREATE of anything but a ROLE; or only ALTER HOLD … RENAME and DROP HOLD"),
         ("explained", f"one of {explained}"),
     ]
     width = max(len(name) for name, _ in values) + 2
@@ -330,8 +330,8 @@ def variants(text: str) -> list[str]:
     tokens = _TOKEN.findall(text)
     found, rest = _sequence(tokens)
     assert not rest, f"{rest} remains of {text}"
-    full, _ = _sequence(tokens, full=True)
-    return list(dict.fromkeys(" ".join(each.split()) for each in (*found, full[0])))
+    full = _sequence(tokens, full=True)[0][0]
+    return list(dict.fromkeys(" ".join(each.split()) for each in (*found, full)))
 
 
 def _sequence(tokens: Sequence[str], *, full: bool = False) -> tuple[list[str], Sequence[str]]:

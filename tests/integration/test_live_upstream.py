@@ -96,6 +96,9 @@ def test_upstream_objects_changed_by_hand_are_reported_and_repaired(shop: Shop) 
         ]
         shop.lake.sql("ALTER SOURCE shop REPAIR")
         assert worker.config(name) == config
+        shop.lake.sql("ALTER CONNECTION pg SET (HOST 'localhost'); ALTER SOURCE shop REPAIR")
+        config = {**config, "database.hostname": "localhost"}
+        assert worker.config(name) == config
         worker.delete(name)
     problem, missed = status_of(shop.lake).notices
     assert "there is no connector" in problem

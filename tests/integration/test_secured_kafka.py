@@ -221,3 +221,6 @@ def test_the_command_reports_a_wrong_password_without_a_traceback_or_the_passwor
     assert "code: kafka-refused" in stderr
     assert "Traceback" not in stderr
     assert not [secret for secret in (PASSWORD, WRONG) if secret in stderr]
+    lake.sql("ALTER CONNECTION kafka SET (SASL PASSWORD SECRET 'kafka_password')")
+    (report,) = lake.ingest("shop")
+    assert report.records

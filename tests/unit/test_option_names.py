@@ -37,9 +37,8 @@ def test_a_login_checks_certificates_however_its_options_are_written(options: st
 
 def test_half_a_check_is_refused_however_it_is_written() -> None:
     lake, _ = runner()
-    lake.run(POSTGRES.format("ssl.mode 'verify-full'"))
     with pytest.raises(DefinitionError, match="needs SSL CERTIFICATE AUTHORITY"):
-        login_of(lake.store.definitions().connection("pg"))
+        lake.run(POSTGRES.format("ssl.mode 'verify-full'"))
 
 
 def test_options_of_a_table_apply_with_dots_and_show_create_can_be_run() -> None:

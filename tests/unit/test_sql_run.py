@@ -18,7 +18,8 @@ from lakehold.state.store import MemoryState
 from tests.unread import NoReads, NoSubscriptions, NothingUpstream, holds_without_tags, no_roles
 
 SHOP = """
-CREATE CONNECTION kafka TO KAFKA (BROKER '127.0.0.1:19092', SECURITY PROTOCOL 'SASL_SSL', SASL PASSWORD SECRET 'KP');
+CREATE CONNECTION kafka TO KAFKA (BROKER '127.0.0.1:19092', SECURITY PROTOCOL 'SASL_SSL', SASL MECHANISM 'PLAIN',
+  SASL USERNAME 'reader', SASL PASSWORD SECRET 'KP');
 CREATE CONNECTION registry TO SCHEMA REGISTRY (URL 'http://127.0.0.1:18081');
 CREATE SOURCE shop FROM KAFKA CONNECTION kafka (TOPICS ('customers', 'orders'))
   FORMAT AVRO USING SCHEMA REGISTRY CONNECTION registry;

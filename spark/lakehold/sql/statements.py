@@ -274,6 +274,14 @@ class RetainHistory:
 
 
 @dataclass(frozen=True)
+class AlterConnection:
+    """A statement `ALTER CONNECTION name SET (option = value, …)`, or RESET of options, which are removed (None)."""
+
+    name: str
+    options: Mapping[str, OptionValue | None]
+
+
+@dataclass(frozen=True)
 class AlterDerived:
     """A statement `ALTER SUBSCRIPTION name SET (option = value, …)`, or RESET of options to their defaults (None).
 
@@ -292,6 +300,7 @@ Statement = (
     | CreateSubscription
     | CreateMaterializedView
     | RetainHistory
+    | AlterConnection
     | AlterDerived
     | AlterSource
     | ExplainDefinition

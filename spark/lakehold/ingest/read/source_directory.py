@@ -53,7 +53,7 @@ def recorded_files(directory: Path) -> dict[str, Path]:
                 f'directory "{directory}" does not exist',
                 code="directory-missing",
                 detail="It exists, but it is not a directory." if directory.exists() else "",
-                hint="Create it, or correct the path in the source. It may be empty.",
+                hint="Create it, or let a link of this name lead to the directory. It may be empty.",
             )
         paths = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*.jsonl") if path.is_file()}
     for path in paths.values():

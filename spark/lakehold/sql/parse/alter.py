@@ -1,4 +1,4 @@
-"""ALTER: options of tables, views and subscriptions that may change, each with SET and RESET.
+"""ALTER: options of connections, tables, views and subscriptions that may change, each with SET and RESET.
 
 Every other ALTER TABLE is Spark's.
 """
@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from lakehold.definitions import ObjectKind, OptionValue
 from lakehold.holds.retention import RETAIN_HISTORY
-from lakehold.sql.statements import AlterDerived, RetainHistory
+from lakehold.sql.statements import AlterConnection, AlterDerived, RetainHistory
 from lakehold.sql.text.cursor import Cursor
 from lakehold.sql.text.names import begins_with_catalog, table_reference
 from lakehold.sql.text.options import (
     ALTERED_VIEW,
+    CONNECTIONS,
     RETENTION,
     SUBSCRIPTION,
     OptionSet,
     parse_option_names,
     parse_options,
 )
+
+ALTERED_CONNECTION = OptionSet(
+    {name: option for each in reversed(CONNECTIONS.values()) for name, option in each.known.items()}
+)
+"""The options of connections of all kinds, since only the definition has the kind; the plan checks that they fit it.
+
+Where kinds differ, an option is the first one's: of the addresses of a registry, which may be several.
+"""
 
 
 def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
@@ -33,6 +42,13 @@ def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
         statement = RetainHistory(name, None, in_lake)
     cursor.expect_end()
     return statement
+
+
+def parse_alter_connection(cursor: Cursor) -> AlterConnection:
+    """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
+    name = cursor.object_name("a connection name")
+    hint = "its name and its kind stay: create another connection"
+    return AlterConnection(name, _changed_options(cursor, ALTERED_CONNECTION, hint))
 
 
 def parse_alter_subscription(cursor: Cursor) -> AlterDerived:

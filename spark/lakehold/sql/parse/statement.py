@@ -8,7 +8,12 @@ from dataclasses import replace
 from lakehold.definitions import ObjectKind
 from lakehold.errors import StatementError
 from lakehold.settings import DEFAULT_CATALOG
-from lakehold.sql.parse.alter import parse_alter_subscription, parse_alter_table, parse_alter_view
+from lakehold.sql.parse.alter import (
+    parse_alter_connection,
+    parse_alter_subscription,
+    parse_alter_table,
+    parse_alter_view,
+)
 from lakehold.sql.parse.create import parse_connection, parse_table
 from lakehold.sql.parse.foreign import SPARK_WORDS, changes_for_spark, parse_foreign
 from lakehold.sql.parse.holds import (
@@ -171,6 +176,7 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("CREATE", "TABLE"): parse_table,
     ("CREATE", "SUBSCRIPTION"): parse_create_subscription,
     ("CREATE", "MATERIALIZED", "VIEW"): parse_create_view,
+    ("ALTER", "CONNECTION"): parse_alter_connection,
     ("ALTER", "TABLE"): parse_alter_table,
     ("ALTER", "MATERIALIZED", "VIEW"): parse_alter_view,
     ("ALTER", "SUBSCRIPTION"): parse_alter_subscription,

@@ -28,6 +28,7 @@ from lakehold.nearest import did_you_mean
 from lakehold.spark_sql import quoted
 from lakehold.sql.plan.by_hand import check_by_hand, check_not_own, known_name
 from lakehold.sql.plan.capture import altered, reconciling, releasing, with_topic
+from lakehold.sql.plan.connections import alter_connection, check_connection
 from lakehold.sql.plan.holds import (
     create_hold,
     drop_hold,
@@ -63,6 +64,7 @@ from lakehold.sql.query.double_quotes import texts_like_columns
 from lakehold.sql.render import differences
 from lakehold.sql.statements import (
     AdvanceHold,
+    AlterConnection,
     AlterDerived,
     AlterSource,
     Begin,
@@ -112,6 +114,7 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
     """
     match parsed.statement:
         case CreateConnection(connection, if_not_exists):
+            check_connection(connection)
             return _put(parsed, connection, if_not_exists, definitions)
         case CreateSource(source, if_not_exists):
             check_source(source, definitions)
@@ -133,6 +136,8 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((ExplainPlan(plan(replace(parsed, statement=statement, written=written), definitions, holds)),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions, parsed.written.catalog)
+        case AlterConnection(name, options):
+            return alter_connection(definitions.connection(name), options, definitions)
         case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
             return alter_derived(definitions.view(name), options)
         case AlterDerived(_, name, options):
