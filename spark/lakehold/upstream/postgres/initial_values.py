@@ -138,9 +138,12 @@ def _finite(text: str) -> Decimal:
 def _text(text: str, column: FoundColumn) -> str:
     if column.type.kind is not TypeKind.ENUM and column.type.name not in _TEXTS:
         raise _Unknown
-    if column.type.name == "numeric":
-        _finite(text)
-    return text
+    if column.type.name != "numeric":
+        return text
+    _finite(text)
+    has_scale = bool(column.type.arguments)
+    # Debezium strips the trailing zeros of a numeric without a scale.
+    return text if has_scale or "." not in text else text.rstrip("0").removesuffix(".")
 
 
 def _bytes(text: str, column: FoundColumn) -> bytes:
