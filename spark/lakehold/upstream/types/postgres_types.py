@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, LiteralString
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
@@ -113,7 +114,10 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "timetz": plain(SchemaType.STRING, "io.debezium.time.ZonedTime", "the time is shifted to UTC"),
     "timestamp": _timestamp,
     "timestamptz": INSTANT,
-    "interval": plain(SchemaType.STRING, "io.debezium.time.Interval"),
+    "interval": replace(
+        plain(SchemaType.STRING, "io.debezium.time.Interval"),
+        losses=(Loss("infinity and -infinity come as zero", "NOT isfinite({0})"),),
+    ),
     "uuid": UUID,
     **dict.fromkeys(("json", "jsonb", "hstore"), JSON),
     "xml": plain(SchemaType.STRING, "io.debezium.data.Xml"),
