@@ -61,6 +61,13 @@ POSTGRES: tuple[CapturedColumn, ...] = (
     _text("one", '"char"', "'a'"),
     _text("named", "name", "'a name'"),
     _text("days_in", "daterange", "'[2026-01-01,)'"),
+    CapturedColumn(
+        "booked",
+        "tstzrange",
+        "'[2026-01-01 00:30+00,)'",
+        "string",
+        """format('["%s+00",)', lower({}) AT TIME ZONE 'UTC')""",
+    ),
     _text("bare", "numeric", "'-12.5'"),
     _text("hundreds", "numeric(5, -2)", "-1234567"),
     _text("mood", "mood", "'so so'"),

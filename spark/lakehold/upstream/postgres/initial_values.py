@@ -61,10 +61,10 @@ _TEXTS = frozenset(
     {
         *("text", "varchar", "bpchar", "char", "name", "citext", "uuid", "json", "jsonb", "xml", "ltree", "tsvector"),
         *("inet", "cidr", "macaddr", "macaddr8", "time", "numeric"),
-        *("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
+        *("int4range", "int8range", "numrange", "daterange", "tsrange"),
     }
 )
-"""Types that a table of the lake holds as the text that PostgreSQL writes."""
+"""Types that a table of the lake holds as the text that PostgreSQL writes, whatever the time zone of its session."""
 
 
 class _Unknown(Exception):

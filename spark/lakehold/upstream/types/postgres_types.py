@@ -41,6 +41,8 @@ from lakehold.upstream.types.sent_types import (
 
 _NAMED = (TypeKind.PLAIN, TypeKind.RANGE)
 """Kinds of types that lakehold recognizes by name."""
+_HOLD_OTHERS = (TypeKind.COMPOSITE, TypeKind.RANGE, TypeKind.MULTIRANGE)
+"""Kinds of types whose values may hold a `timestamptz`."""
 _MILLIS = 3
 _MONEY_DIGITS: Final = 2
 """The value of `money.fraction.digits`."""
@@ -51,6 +53,7 @@ _MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector
 _IS_NO_NUMBER = "{0} - {0} <> 0"
 _NOT_A_NUMBER = Loss("NaN and Infinity come as null", _IS_NO_NUMBER, is_null=True)
 _NOT_A_NUMBER_OF_DIGITS = Loss("NaN comes as null", _IS_NO_NUMBER, is_null=True)
+_WITH_ZONE = SentType(TEXT.schema, "a timestamptz in it is written in the time zone of the connector's worker")
 _JULIAN = "dates before year 1 come as dates after it, and the ten days before 1582-10-15 ten days later"
 _IS_JULIAN = "{0} < DATE '0001-01-01' AND isfinite({0}) OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 
@@ -122,7 +125,8 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     **dict.fromkeys(("json", "jsonb", "hstore"), JSON),
     "xml": plain(SchemaType.STRING, "io.debezium.data.Xml"),
     **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8"), TEXT),
-    **dict.fromkeys(("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"), TEXT),
+    **dict.fromkeys(("int4range", "int8range", "numrange", "daterange", "tsrange"), TEXT),
+    "tstzrange": _WITH_ZONE,
     "tsvector": plain(SchemaType.STRING, "io.debezium.data.Tsvector"),
     "ltree": plain(SchemaType.STRING, "io.debezium.data.Ltree"),
     "point": POINT,
@@ -248,7 +252,7 @@ def _array(column: FoundColumn) -> SentType:
     losses = [_DIMENSIONS if is_known else _NULL_DIMENSIONS]
     losses += [] if name in ARRAYS_WITH_NULLS else [_NULLS]
     losses += [_ELEMENTS[name]] if name in _ELEMENTS else []
-    return array(items.schema, tuple(losses))
+    return array(items.schema, tuple(losses), items.lost if items is _WITH_ZONE else "")
 
 
 def _value(of: FoundType) -> SentType:
@@ -256,5 +260,5 @@ def _value(of: FoundType) -> SentType:
         return ENUM
     rule = TYPES.get(of.name) if of.kind in _NAMED else None
     if rule is None:
-        return UNKNOWN
+        return _WITH_ZONE if of.kind in _HOLD_OTHERS else UNKNOWN
     return rule if isinstance(rule, SentType) else rule(of)
