@@ -78,7 +78,8 @@ def _is_coarse(of: FoundType) -> bool:
 
 
 def _bits(of: FoundType) -> SentType:
-    return bits(of.arguments[0] if of.arguments else None)
+    sent = bits(of.arguments[0] if of.arguments else None)
+    return sent if sent is BOOLEAN else SentType(sent.schema, "bytes of leading zeros are left out")
 
 
 def _varying_bits(of: FoundType) -> SentType:
