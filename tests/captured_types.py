@@ -61,6 +61,13 @@ POSTGRES: tuple[CapturedColumn, ...] = (
     _text("one", '"char"', "'a'"),
     _text("named", "name", "'a name'"),
     _text("days_in", "daterange", "'[2026-01-01,)'"),
+    CapturedColumn(
+        "booked",
+        "tstzrange",
+        "'[2026-01-01 00:30+00,)'",
+        "string",
+        """format('["%s+00",)', lower({}) AT TIME ZONE 'UTC')""",
+    ),
     _text("bare", "numeric", "'-12.5'"),
     _text("hundreds", "numeric(5, -2)", "-1234567"),
     _text("mood", "mood", "'so so'"),
@@ -86,6 +93,9 @@ POSTGRES: tuple[CapturedColumn, ...] = (
     CapturedColumn("debt", "money", "-1234567.89", "decimal(38,2)", "{}::numeric::text"),
     CapturedColumn("five_bits", "bit(5)", "B'10110'", "binary", "to_hex({}::int)", "hex({})"),
     CapturedColumn("bits", "varbit", "B'1011001110001'", "binary", "'7116'", "hex({})"),
+    CapturedColumn(
+        "one_varying", "varbit(1)", "B'0'", "boolean", "CASE {}::text WHEN '1' THEN 'true' ELSE 'false' END"
+    ),
     CapturedColumn("times", "time[]", "'{12:00,NULL}'", "array<string>", "array_to_json({})::text", "to_json({})"),
     CapturedColumn(
         "place",

@@ -2,7 +2,7 @@
 
 Instants and days are compared as numbers, because Python has none outside of the years 1 to 9999. Floats are compared as
 doubles, and types that Iceberg lacks as text. Values that Debezium 3.6 itself changes are missing: dates before Christ or in
-October 1582, and the trailing zeros of a numeric without a scale.
+October 1582, the trailing zeros of a numeric without a scale, and bytes of leading zeros of a bit string.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ _EXACT = ("99999999999999999999999999999999999999", "-99999999999999999999999999
 _LONG = f"{'9' * 60}.{'123' * 20}"
 _SHOWN = "CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END"
 
+_TRIMMED = "CASE WHEN {0} IS NOT NULL THEN ARRAY(SELECT trim_scale(each)::text FROM unnest({0}) AS each) END"
+
 COLUMNS: tuple[TypedColumn, ...] = (
     TypedColumn("small", "smallint", "int", ("-32768", "0", "32767")),
     TypedColumn("whole", "int", "int", ("-2147483648", "0", "2147483647")),
@@ -94,7 +96,20 @@ COLUMNS: tuple[TypedColumn, ...] = (
     TypedColumn("raw", "bytea", "binary", ("'\\x'", "'\\x00ff10'", "decode(repeat('00ff', 4000), 'hex')")),
     TypedColumn("one_bit", "bit(1)", "boolean", ("B'1'", "B'0'"), "{0} = B'1'"),
     TypedColumn(
-        "bits", "bit(8)", "binary", ("B'00000001'", "B'11111110'"), "upper(lpad(to_hex({0}::int), 2, '0'))", "hex({0})"
+        "bits",
+        "bit(8)",
+        "binary",
+        ("B'00000001'", "B'11111110'", "B'00000000'"),
+        "regexp_replace(upper(lpad(to_hex({0}::int), 2, '0')), '^00$', '')",
+        "hex({0})",
+    ),
+    TypedColumn(
+        "wide_bits",
+        "bit(16)",
+        "binary",
+        ("B'0000000000000001'", "B'1000000000000000'", "B'0000000000000000'"),
+        "regexp_replace(upper(lpad(to_hex({0}::int & 255), 2, '0') || lpad(to_hex({0}::int >> 8), 2, '0')), '(00)+$', '')",
+        "hex({0})",
     ),
     TypedColumn(
         "day",
@@ -178,7 +193,7 @@ COLUMNS: tuple[TypedColumn, ...] = (
     TypedColumn("numbers", "int[]", "array<int>", ("'{}'", "'{1,NULL,-2147483648}'")),
     TypedColumn("larges", "bigint[]", "array<bigint>", ("'{}'", "'{9223372036854775807}'")),
     TypedColumn("texts", "text[]", "array<string>", ("'{}'", "ARRAY['', 'a,b', '\"q\"', NULL, '日本']")),
-    TypedColumn("amounts", "numeric[]", "array<string>", ("'{}'", "'{1.1,NULL,-0.00001}'"), "{0}::text[]"),
+    TypedColumn("amounts", "numeric[]", "array<string>", ("'{}'", "'{1.10,NULL,-0.00001,0.0,100.0}'"), _TRIMMED),
     TypedColumn("prices", "numeric(10, 2)[]", "array<decimal(10,2)>", ("'{}'", "'{1.10,NULL,-99999999.99}'")),
     TypedColumn("flags", "bool[]", "array<boolean>", ("'{}'", "'{true,false,NULL}'")),
     TypedColumn("days", "date[]", "array<date>", ("'{}'", "'{2026-01-01,NULL}'")),

@@ -24,14 +24,15 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 _USERS = [
-    "CREATE TABLE users (id int PRIMARY KEY, email text, paid numeric(12, 2), at timestamptz, took interval, "
+    "CREATE TABLE users (id int PRIMARY KEY, email text, paid numeric(12, 2), rate numeric, at timestamptz, took interval, "
     "twice int GENERATED ALWAYS AS (id * 2) STORED)",
-    "INSERT INTO users SELECT i, 'user ' || i, i / 100.0, timestamptz '2026-01-01 00:00+00' + i * interval '1 second', "
+    "INSERT INTO users SELECT i, 'user ' || i, i / 100.0, i / 10.0, timestamptz '2026-01-01 00:00+00' + i * interval '1 second', "
     "interval '1 hour' FROM generate_series(1, 500) i",
 ]
 _COPY = (
     "CREATE TABLE {} USING iceberg AS SELECT int(id) AS id, concat('user ', id) AS email, "
-    "CAST(id / 100 AS DECIMAL(12, 2)) AS paid, timestampadd(SECOND, id, TIMESTAMP '2026-01-01 00:00:00Z') AS at, "
+    "CAST(id / 100 AS DECIMAL(12, 2)) AS paid, format_number(id / 10, '0.00') AS rate, "
+    "timestampadd(SECOND, id, TIMESTAMP '2026-01-01 00:00:00Z') AS at, "
     "3600000000 AS took, int(id * 2) AS twice, 'spark' AS made_by FROM range(1, 501)"
 )
 
@@ -61,7 +62,7 @@ def test_a_copy_by_other_means_is_compared_and_its_verdict_kept(
     found = lake.verify("bi.users", connection="pg", upstream="public.users")
     assert found.differences == ()
     assert (found.rows_in_lake, found.rows_in_database, found.reasons) == (500, 500, ())
-    assert found.columns == ("id", "email", "paid", "at", "twice")
+    assert found.columns == ("id", "email", "paid", "rate", "at", "twice")
     assert {column.name: column.reason for column in found.skipped} == {
         "took": "the lake's table has values of interval as numbers",
         "made_by": "the database does not have it",

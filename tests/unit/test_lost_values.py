@@ -35,10 +35,10 @@ def _hints(lost: LostValues) -> list[str]:
 
 def test_only_columns_whose_types_lose_something_are_searched() -> None:
     numbers = FoundColumn("ids", "integer[]", FoundType("int4", "integer"), is_array=True, dimensions=1)
-    columns = {"s.plain": (_ID,), "s.t": (_ID, _DAY, _FREE, numbers), "s.gone": ()}
+    columns = {"s.plain": (_ID,), "s.t": (_ID, _DAY, _FREE, numbers, _column("took", "interval")), "s.gone": ()}
     found = lossy_columns(["s.plain", "s.t", "s.none"], columns, ConnectionType.POSTGRES)
     assert {table: [each.column.name for each in lossy] for table, lossy in found.items()} == {
-        "s.t": ["day", "free", "ids"]
+        "s.t": ["day", "free", "ids", "took"]
     }
     assert lossy_columns(["s.t"], columns, ConnectionType.MARIADB) == {}
 

@@ -75,7 +75,12 @@ CASES: list[tuple[IcebergType, TextForm, pa.DataType, list[tuple[str, object]]]]
     ),
     (StringType(), TextForm.PLAIN, pa.string(), [("", ""), ("null", "null"), ("naïve 日本", "naïve 日本")]),
     (BinaryType(), TextForm.HEX, pa.binary(), [("", b""), ("00FF", b"\0\xff"), ("\\x00ff", b"\0\xff")]),
-    (BinaryType(), TextForm.BITS, pa.binary(), [("10110", b"\x16"), ("0000000100000000", b"\0\x01")]),
+    (
+        BinaryType(),
+        TextForm.BITS,
+        pa.binary(),
+        [("10110", b"\x16"), ("0000000100000000", b"\0\x01"), ("1", b"\1"), ("", b"")],
+    ),
     (ListType(1, IntegerType(), False), TextForm.PLAIN, pa.list_(pa.int32()), [("[]", []), ('["1",null]', [1, None])]),
     (
         ListType(1, DateType(), False),

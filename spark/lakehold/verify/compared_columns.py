@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, IntegerType, ListType, LongType
+from pyiceberg.types import IcebergType, IntegerType, ListType, LongType, StringType
 
 from lakehold.definitions import ConnectionType
 from lakehold.errors import DefinitionError
@@ -26,6 +26,7 @@ class ComparedColumn:
         text: The expression by which the database writes its values as texts.
         found: The column in the database.
         is_missing: Whether the lake's table does not have it, and so shows a null in each row.
+        has_free_zeros: Whether the lake has texts of numbers, whose trailing zeros do not count.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ComparedColumn:
     text: ColumnText
     found: FoundColumn
     is_missing: bool = False
+    has_free_zeros: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,15 @@ def compared_columns(  # noqa: PLR0913 - both sides, and what the statement says
     types = {**(_sent_types(in_database, database) if is_whole else {}), **in_lake}
     skipped = {column.name: column for column in _skipped(in_database, types, included, database, is_captured)}
     paired = [
-        ComparedColumn(name, types[name], text, column, is_missing=name not in in_lake)
+        ComparedColumn(
+            name,
+            types[name],
+            text,
+            column,
+            is_missing=name not in in_lake,
+            # A connector of somebody else may send all digits (`decimal.handling.mode = string`), as another program may.
+            has_free_zeros=not is_captured and text.is_trimmed and isinstance(types[name], StringType),
+        )
         for name, column in in_database.items()
         if name not in skipped and (text := text_of(column, database)) is not None
     ]

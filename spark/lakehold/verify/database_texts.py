@@ -21,11 +21,13 @@ class ColumnText:
         form: The form of its texts.
         sought_as: The type of the values by which the database can find rows, if the column begins a key; empty: it has to
             read all rows.
+        is_trimmed: Whether trailing zeros are missing, which a text of the lake may have if no connector of lakehold wrote it.
     """
 
     sql: str
     form: TextForm = TextForm.PLAIN
     sought_as: str = ""
+    is_trimmed: bool = False
 
 
 _NAMED = (TypeKind.PLAIN, TypeKind.RANGE)
@@ -44,7 +46,6 @@ _POSTGRES = {
     "timetz": "replace(({0} AT TIME ZONE 'UTC')::text, '+00', 'Z')",
     "interval": "'P' || extract(year FROM {0}) || 'Y' || extract(month FROM {0}) || 'M' || extract(day FROM {0}) || 'DT' || "
     "extract(hour FROM {0}) || 'H' || extract(minute FROM {0}) || 'M' || trim_scale(extract(second FROM {0})) || 'S'",
-    "varbit": "ltrim({0}::text, '0')",
     "vector": "{0}",
     "json": "{0}",
 }
@@ -55,7 +56,13 @@ _SOUGHT_AS = {
     **dict.fromkeys(("text", "varchar"), "text"),
     "uuid": "uuid",
 }
-_POSTGRES_FORMS = {"bytea": TextForm.HEX, "bit": TextForm.BITS, "varbit": TextForm.BITS}
+_POSTGRES_FORMS = {"bytea": TextForm.HEX}
+_BITS = frozenset({"bit", "varbit"})
+_TRIMMED_NUMBERS = (
+    "CASE WHEN {0} IS NOT NULL THEN array_to_json(ARRAY("
+    "SELECT trim_scale(number)::text FROM unnest({0}) WITH ORDINALITY AS e(number, place) ORDER BY place)) END"
+)
+"""Each element of an array of `numeric` as Debezium sends it: without trailing zeros."""
 _MYSQL_TEXT = "CONVERT({0} USING utf8mb4)"
 _MYSQL = {
     # As text it would have six digits.
@@ -87,11 +94,16 @@ def text_of(column: FoundColumn, database: ConnectionType) -> ColumnText | None:
         return _of_mysql(name, column.type)
     kind = column.type.name if column.type.kind in _NAMED else ""
     form = _POSTGRES_FORMS.get(kind, TextForm.PLAIN)
+    if kind == "numeric" and not column.type.arguments:
+        sql = _TRIMMED_NUMBERS if column.is_array else "trim_scale({0})"
+        return ColumnText(sql.format(name), is_trimmed=True)
     if column.is_array:
         # Only the text of the whole array has the elements' own texts: a cast to text[] changes some.
         return None if kind in _UNCOMPARED_ARRAYS else ColumnText(f"array_to_json({name}::text::text[])", form)
-    if kind == "numeric" and not column.type.arguments:
-        return ColumnText(f"trim_scale({name})")
+    if kind in _BITS:
+        # A single bit is a boolean. Of several bits Debezium sends no bytes of leading zeros.
+        is_boolean = column.type.arguments == (1,)
+        return ColumnText(f"{name}::text") if is_boolean else ColumnText(f"ltrim({name}::text, '0')", TextForm.BITS)
     if kind in _POSTGRES:
         return ColumnText(_POSTGRES[kind].format(name), form)
     return None if kind in _UNCOMPARED else ColumnText(name, form, _SOUGHT_AS.get(kind, ""))

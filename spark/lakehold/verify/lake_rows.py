@@ -14,6 +14,7 @@ from threading import Event, Lock
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
@@ -34,6 +35,7 @@ from lakehold.verify.selected_rows import FirstKey, Selection, key_texts
 
 _FILES_AT_ONCE = 4
 """Files that are read side by side, so that a store that answers after 20 ms does not slow the read."""
+_TRAILING_ZEROS = "^(-?[0-9]+)[.]0*$|^(-?[0-9]+[.][0-9]*[1-9])0+$"
 
 _Read = TypeVar("_Read")
 
@@ -50,6 +52,7 @@ class LakeRows:
         frame: Returns the rows of a snapshot, read by Spark: for single keys, and for files that only Spark can read.
         go_on: Called now and then, by several threads; what it raises ends the read.
         one_zero: Whether -0.0 and 0.0 are the same value, as for tables that follow diffs.
+        trimmed: Columns with texts of numbers, whose trailing zeros do not count.
     """
 
     table: Table
@@ -59,6 +62,7 @@ class LakeRows:
     frame: Callable[[int], DataFrame]
     go_on: Callable[[], object] = lambda: None
     one_zero: bool = False
+    trimmed: frozenset[str] = frozenset()
 
     def sums(self, task: Task) -> BucketSums:
         """Digest all rows; return the sums of digests by the bucket of their key."""
@@ -115,7 +119,7 @@ class LakeRows:
 
         def read_file(selection: RowSelection) -> _Read:
             batches = self._until(ended, rows.batches(selection))
-            return read(self._with_missing(batch, present) for batch in batches)
+            return read(self._compared(batch, present) for batch in batches)
 
         threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="lakehold-verify")
         try:
@@ -152,10 +156,13 @@ class LakeRows:
                 return
             yield batch
 
-    def _with_missing(self, batch: pa.RecordBatch, present: Sequence[str]) -> pa.RecordBatch:
-        if len(present) == len(self.columns):
+    def _compared(self, batch: pa.RecordBatch, present: Sequence[str]) -> pa.RecordBatch:
+        """Add the columns that are missing, and trim texts of numbers."""
+        if len(present) == len(self.columns) and not self.trimmed:
             return batch
         found, null = dict(zip(present, batch.columns, strict=True)), pa.nulls(batch.num_rows, pa.int32())
+        for name in self.trimmed.intersection(present):
+            found[name] = pc.replace_substring_regex(found[name], _TRAILING_ZEROS, r"\1\2")
         return pa.RecordBatch.from_arrays([found.get(name, null) for name in self.columns], names=[*self.columns])
 
     def _by_spark(self, first_key: FirstKey | None = None) -> FrameRows:
@@ -165,4 +172,6 @@ class LakeRows:
             is_whole = first_key.type == "bigint"
             wanted = [int(text) if is_whole else text for text in first_key.values]
             frame = frame.where(F.col(quoted(self.columns[0])).isin(wanted))
+        for name in self.trimmed.intersection(frame.columns):
+            frame = frame.withColumn(name, F.regexp_replace(quoted(name), _TRAILING_ZEROS, "$1$2"))
         return FrameRows(numbered(frame, self.columns), self.key, self.one_zero)

@@ -264,6 +264,7 @@ class Verifying:
             len(compared.key),
             lambda snapshot_id: snapshot_frame(self.spark(), name, snapshot_id),
             go_on,
+            trimmed=frozenset(column.name for column in compared.all if column.has_free_zeros),
         )
 
     def _state(self, full_name: str) -> TableState:

@@ -73,7 +73,8 @@ class Connect(Part):
 
     def command(self) -> ServerCommand:
         """Return the command that runs the worker in the foreground."""
-        arguments = ["org.apache.kafka.connect.cli.ConnectDistributed", "connect.properties"]
+        # PostgreSQL writes instants in texts, such as those of ranges, in the worker's time zone.
+        arguments = ["-Duser.timezone=UTC", "org.apache.kafka.connect.cli.ConnectDistributed", "connect.properties"]
         return ServerCommand(
             kafka_java(arguments, folder=self.folder, heap_mb=_HEAP_MB), self.folder, self.log, environment={}
         )

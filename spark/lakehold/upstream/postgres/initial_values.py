@@ -61,10 +61,10 @@ _TEXTS = frozenset(
     {
         *("text", "varchar", "bpchar", "char", "name", "citext", "uuid", "json", "jsonb", "xml", "ltree", "tsvector"),
         *("inet", "cidr", "macaddr", "macaddr8", "time", "numeric"),
-        *("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
+        *("int4range", "int8range", "numrange", "daterange", "tsrange"),
     }
 )
-"""Types that a table of the lake holds as the text that PostgreSQL writes."""
+"""Types that a table of the lake holds as the text that PostgreSQL writes, whatever the time zone of its session."""
 
 
 class _Unknown(Exception):
@@ -138,9 +138,12 @@ def _finite(text: str) -> Decimal:
 def _text(text: str, column: FoundColumn) -> str:
     if column.type.kind is not TypeKind.ENUM and column.type.name not in _TEXTS:
         raise _Unknown
-    if column.type.name == "numeric":
-        _finite(text)
-    return text
+    if column.type.name != "numeric":
+        return text
+    _finite(text)
+    has_scale = bool(column.type.arguments)
+    # Debezium strips the trailing zeros of a numeric without a scale.
+    return text if has_scale or "." not in text else text.rstrip("0").removesuffix(".")
 
 
 def _bytes(text: str, column: FoundColumn) -> bytes:

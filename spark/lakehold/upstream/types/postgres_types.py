@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, LiteralString
 
 from lakehold.ingest.decode.connect_schema import ConnectSchema, SchemaType
@@ -40,6 +41,8 @@ from lakehold.upstream.types.sent_types import (
 
 _NAMED = (TypeKind.PLAIN, TypeKind.RANGE)
 """Kinds of types that lakehold recognizes by name."""
+_HOLD_OTHERS = (TypeKind.COMPOSITE, TypeKind.RANGE, TypeKind.MULTIRANGE)
+"""Kinds of types whose values may hold a `timestamptz`."""
 _MILLIS = 3
 _MONEY_DIGITS: Final = 2
 """The value of `money.fraction.digits`."""
@@ -50,6 +53,7 @@ _MONEY_SIGNS = "under an lc_monetary whose decimal sign is a comma the connector
 _IS_NO_NUMBER = "{0} - {0} <> 0"
 _NOT_A_NUMBER = Loss("NaN and Infinity come as null", _IS_NO_NUMBER, is_null=True)
 _NOT_A_NUMBER_OF_DIGITS = Loss("NaN comes as null", _IS_NO_NUMBER, is_null=True)
+_WITH_ZONE = SentType(TEXT.schema, "a timestamptz in it is written in the time zone of the connector's worker")
 _JULIAN = "dates before year 1 come as dates after it, and the ten days before 1582-10-15 ten days later"
 _IS_JULIAN = "{0} < DATE '0001-01-01' AND isfinite({0}) OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 
@@ -74,7 +78,8 @@ def _is_coarse(of: FoundType) -> bool:
 
 
 def _bits(of: FoundType) -> SentType:
-    return bits(of.arguments[0] if of.arguments else None)
+    sent = bits(of.arguments[0] if of.arguments else None)
+    return sent if sent is BOOLEAN else SentType(sent.schema, "bytes of leading zeros are left out")
 
 
 def _varying_bits(of: FoundType) -> SentType:
@@ -113,12 +118,16 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "timetz": plain(SchemaType.STRING, "io.debezium.time.ZonedTime", "the time is shifted to UTC"),
     "timestamp": _timestamp,
     "timestamptz": INSTANT,
-    "interval": plain(SchemaType.STRING, "io.debezium.time.Interval"),
+    "interval": replace(
+        plain(SchemaType.STRING, "io.debezium.time.Interval"),
+        losses=(Loss("infinity and -infinity come as zero", "NOT isfinite({0})"),),
+    ),
     "uuid": UUID,
     **dict.fromkeys(("json", "jsonb", "hstore"), JSON),
     "xml": plain(SchemaType.STRING, "io.debezium.data.Xml"),
     **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8"), TEXT),
-    **dict.fromkeys(("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"), TEXT),
+    **dict.fromkeys(("int4range", "int8range", "numrange", "daterange", "tsrange"), TEXT),
+    "tstzrange": _WITH_ZONE,
     "tsvector": plain(SchemaType.STRING, "io.debezium.data.Tsvector"),
     "ltree": plain(SchemaType.STRING, "io.debezium.data.Ltree"),
     "point": POINT,
@@ -244,7 +253,7 @@ def _array(column: FoundColumn) -> SentType:
     losses = [_DIMENSIONS if is_known else _NULL_DIMENSIONS]
     losses += [] if name in ARRAYS_WITH_NULLS else [_NULLS]
     losses += [_ELEMENTS[name]] if name in _ELEMENTS else []
-    return array(items.schema, tuple(losses))
+    return array(items.schema, tuple(losses), items.lost if items is _WITH_ZONE else "")
 
 
 def _value(of: FoundType) -> SentType:
@@ -252,5 +261,5 @@ def _value(of: FoundType) -> SentType:
         return ENUM
     rule = TYPES.get(of.name) if of.kind in _NAMED else None
     if rule is None:
-        return UNKNOWN
+        return _WITH_ZONE if of.kind in _HOLD_OTHERS else UNKNOWN
     return rule if isinstance(rule, SentType) else rule(of)

@@ -64,9 +64,9 @@ def decimal(precision: int | None, scale: int, lost: str = "", losses: tuple[Los
     return SentType(schema, lost, losses=losses)
 
 
-def array(items: ConnectSchema, losses: tuple[Loss, ...] = ()) -> SentType:
+def array(items: ConnectSchema, losses: tuple[Loss, ...] = (), lost: str = "") -> SentType:
     """Build an array of values that may be null."""
-    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), losses=losses)
+    return SentType(ConnectSchema(SchemaType.ARRAY, items=replace(items, optional=True)), lost, losses=losses)
 
 
 def struct(name: str, **fields: ConnectSchema) -> SentType:
