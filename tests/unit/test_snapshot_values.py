@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from lakehold.definitions import ConnectionType
 from lakehold.upstream.found.columns import FoundColumn, FoundType
 from lakehold.upstream.plan.capture_plan import plan
+from lakehold.upstream.types.captured_columns import lost_hints
 from lakehold.upstream.wanted.wanted import CapturedTable
 from tests.upstream_world import OF_MARIADB, World, target
 
 _ID = FoundColumn("id", "int(11)", FoundType("int", "int(11)"), is_nullable=False, is_key=True)
 _LOOSE = replace(_ID, is_key=False)
 _WEIGHT = FoundColumn("Weight", "float", FoundType("float", "float"))
+_DOCUMENT = FoundColumn("Document", "json", FoundType("json", "json"))
 _FIXED = FoundColumn("Weight", "float(7,2)", FoundType("float", "float(7,2)"))
 
 
@@ -31,6 +34,13 @@ def test_a_table_without_a_key_is_named_with_the_way_out() -> None:
         "row that came in a snapshot stops the table (row-missing). Drop shop.boxes and create it again with KEY (…) of other "
         "columns, unless such rows never change"
     ]
+
+
+def test_documents_of_mysql_are_named_only_where_rows_are_found_by_them() -> None:
+    (hint,) = _hints(_LOOSE, _WEIGHT, _DOCUMENT)
+    assert hint.startswith("a snapshot has values of Weight (float), Document (json) in another form than changes")
+    assert _hints(_ID, _DOCUMENT) == []
+    assert list(lost_hints(["t"], {"t": (_ID, _DOCUMENT)}, ConnectionType.MYSQL)) == [], "its meaning is the same"
 
 
 def test_a_key_with_such_values_is_named() -> None:

@@ -35,6 +35,10 @@ from lakehold.upstream.types.sent_types import (
 _MILLIS = 3
 _NO_DAY = "a date that has a zero for its month or day comes as null, or as 1970-01-01 where the column is NOT NULL"
 _SIX_DIGITS = "in a snapshot digits after the sixth are rounded, as in the server's own texts"
+_REWRITTEN = (
+    "a change writes a document without the spaces that a snapshot has, and its numbers with exponents, times and binary "
+    "values in another form"
+)
 _SHIFTED = "a UUID whose last bytes are zero comes with them in front, unless it comes in a snapshot"
 _NOT_READ = "Debezium does not read the definition of such a column"
 
@@ -72,7 +76,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "bit": lambda of: bits(of.arguments[0] if of.arguments else 1),
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), TEXT),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), BYTES),
-    "json": JSON,
+    "json": SentType(JSON.schema, _REWRITTEN, differs_in_snapshot=True),
     "enum": plain(SchemaType.STRING, "io.debezium.data.Enum"),
     "set": plain(SchemaType.STRING, "io.debezium.data.EnumSet"),
     "date": SentType(DATE.schema, _NO_DAY),
