@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from lakehold.definitions import ConnectionType
-from lakehold.errors import UpstreamError
+from lakehold.errors import LakeholdError, UpstreamError
 from lakehold.lake import Lake
 from lakehold.servers import HOST
 from lakehold.stack import StackAddresses
@@ -197,13 +197,21 @@ def test_columns_of_mariadb_are_as_declared(
         _created("shop.wide", MARIADB),
         _inserted("shop.wide", MARIADB, 1),
         "CREATE TABLE shop.networks (id INT PRIMARY KEY, address INET6)",
+        "CREATE TABLE shop.loose (n INT, weight FLOAT)",
+        "INSERT INTO shop.loose VALUES (1, 1234567), (2, 0.1)",
     )
     lake.sql(mariadb.declaring(stack, "shop", "columns"))
     with pytest.raises(UpstreamError, match=r'"shop\.networks" .* has a column address of type inet6') as refusal:
         lake.sql("CREATE TABLE shop.networks FROM SOURCE shop (TABLE 'shop.networks') ENVELOPE DEBEZIUM")
     assert refusal.value.code == "upstream-table-unfit"
-    notices = lake.sql("CREATE TABLE shop.wide FROM SOURCE shop (TABLE 'shop.wide') ENVELOPE DEBEZIUM").notices
+    creating = "CREATE TABLE {} FROM SOURCE shop (TABLE '{}') ENVELOPE DEBEZIUM".format
+    by_n = creating("shop.by_n", "shop.loose").replace("')", "') KEY (n)")
+    tables = [creating("shop.wide", "shop.wide"), creating("shop.loose", "shop.loose"), by_n]
+    notices = lake.sql("; ".join(["BEGIN", *tables, "COMMIT"])).notices
     assert any(notice.startswith("column shop.wide.token (uuid): ") for notice in notices)
+    assert any(notice.startswith("columns shop.wide.single (float), shop.wide.tenth (float)") for notice in notices)
+    (notice,) = [notice for notice in notices if "finds rows by them" in notice]
+    assert notice.startswith("a snapshot has values of weight (float) in another form than changes, and shop.loose")
     _follow(lake, 1)
     mariadb.execute(lenient, _inserted("shop.wide", MARIADB, 2))
     _follow(lake, 2)
@@ -219,4 +227,17 @@ def test_columns_of_mariadb_are_as_declared(
         )
         texts = [None if value == "NULL" else value for value in wanted]
         _assert_equal([c.name for c in MARIADB], [_rows(lake, MARIADB)[row - 1]], texts)
+
+    mariadb.execute("UPDATE shop.loose SET weight = weight + 1")
+    stopped: dict[str, LakeholdError] = {}
+
+    def is_stopped() -> bool:
+        for report in lake.ingest("shop"):
+            stopped.update(report.stopped)
+        return bool(stopped)
+
+    wait_for(is_stopped, "the table without a key stops")
+    assert {table: error.code for table, error in stopped.items()} == {"shop.loose": "row-missing"}
+    weights = lake.sql(f"SELECT weight FROM {lake.settings.catalog_name}.shop.by_n ORDER BY n").rows
+    assert weights == [(1234568.0,), (1.100000023841858,)]
     lake.sql("DROP SOURCE shop CASCADE")

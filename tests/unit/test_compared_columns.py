@@ -121,6 +121,31 @@ def test_a_copy_by_other_means_may_have_columns_that_no_connector_sends() -> Non
 
 
 @pytest.mark.parametrize(
+    ("column", "lake", "database"),
+    [
+        (_column("seal", "bytea", "bytea"), StringType(), ConnectionType.POSTGRES),
+        (
+            FoundColumn("seal", "bytea[]", FoundType("bytea", "bytea"), is_array=True, dimensions=1),
+            ListType(9, StringType(), element_required=False),
+            ConnectionType.POSTGRES,
+        ),
+        (_column("seal", "longblob", "longblob"), StringType(), ConnectionType.MARIADB),
+        (_column("seal", "binary", "binary(4)"), StringType(), ConnectionType.MYSQL),
+    ],
+)
+def test_bytes_that_the_lake_has_as_texts_are_not_compared(
+    column: FoundColumn, lake: IcebergType, database: ConnectionType
+) -> None:
+    columns = (_column("id", "int4", "integer", is_key=True), column)
+    schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "seal", lake))
+    found = compared_columns("shop.t", columns, str, schema, ("id",), (), database, is_captured=False)
+    assert [each.name for each in found.all] == ["id"]
+    assert {each.name: each.reason for each in found.skipped} == {
+        "seal": f"the lake's table has values of {column.text} as texts, which may be hex or base64"
+    }
+
+
+@pytest.mark.parametrize(
     ("kind", "text", "lake"),
     [
         ("interval", "interval", LongType()),

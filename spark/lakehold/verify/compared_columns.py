@@ -13,7 +13,7 @@ from lakehold.errors import DefinitionError
 from lakehold.upstream.found.columns import FoundColumn
 from lakehold.upstream.types.captured_columns import columns_of, sent_type
 from lakehold.verify.database_texts import TIMES, ColumnText, text_of
-from lakehold.verify.text_values import can_be_text
+from lakehold.verify.text_values import TextForm, can_be_text
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,10 @@ def _skipped(
             yield SkippedColumn(name, "the lake's table does not have it")
         elif column.type.name in TIMES and _are_numbers(types[name]):
             yield SkippedColumn(name, f"the lake's table has values of {column.text} as numbers")
+        elif _is_hex(column, database) and isinstance(_of_element(types[name]), StringType):
+            yield SkippedColumn(
+                name, f"the lake's table has values of {column.text} as texts, which may be hex or base64"
+            )
         elif text_of(column, database) is None or not can_be_text(types[name]):
             yield SkippedColumn(name, f"values of {column.text} cannot be compared")
     for name in sorted(types.keys() - in_database.keys() - set(included)):
@@ -181,4 +185,13 @@ def _skipped(
 
 
 def _are_numbers(kind: IcebergType) -> bool:
-    return isinstance(kind.element_type if isinstance(kind, ListType) else kind, IntegerType | LongType)
+    return isinstance(_of_element(kind), IntegerType | LongType)
+
+
+def _is_hex(column: FoundColumn, database: ConnectionType) -> bool:
+    text = text_of(column, database)
+    return text is not None and text.form is TextForm.HEX
+
+
+def _of_element(kind: IcebergType) -> IcebergType:
+    return kind.element_type if isinstance(kind, ListType) else kind

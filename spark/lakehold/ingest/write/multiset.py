@@ -222,6 +222,7 @@ def row_missing(table: Table, missing: DataFrame) -> TableStopped:
         code="row-missing",
         detail=f"The change at offset {first} of topic {table.topic} removes a row, and no row of the table has these values. "
         "A column with a DEFAULT that was added, or a column that was renamed, changes rows upstream without a message. "
+        "Connectors of MySQL and MariaDB send FLOAT, JSON and UUID in a snapshot in another form than in changes. "
         "Nothing of this batch was written to the table.",
         hint="Load the table again: drop it, create it again, and have the connector snapshot all of its tables "
         "(of a captured database ALTER SOURCE … RESNAPSHOT); delete the topic of any other source first. "

@@ -35,6 +35,7 @@ from lakehold.upstream.differences.partitions import (
     unlogged_leaf_hints,
     weak_leaves,
 )
+from lakehold.upstream.differences.snapshot_values import unfound_hints
 from lakehold.upstream.differences.unfit import returning_tables, unfit_tables, way_out
 from lakehold.upstream.differences.unsent_values import unsent_hints
 from lakehold.upstream.found.columns import FoundColumn
@@ -83,7 +84,7 @@ def hints(wanted: Wanted, found: Found) -> tuple[str, ...]:
     found_hints += [*collision_hints(upstream, wanted, found), *imprecise_hints(wanted, found)]
     if wanted.declared is not None:
         found_hints += [*lost_hints(upstream, found.columns, database), *lost_values_hints(upstream, found)]
-        found_hints += defaults_hints(upstream, wanted, found)
+        found_hints += [*unfound_hints(about, wanted, found), *defaults_hints(upstream, wanted, found)]
     return tuple(dict.fromkeys(found_hints))
 
 

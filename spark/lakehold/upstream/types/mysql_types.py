@@ -34,6 +34,11 @@ from lakehold.upstream.types.sent_types import (
 
 _MILLIS = 3
 _NO_DAY = "a date that has a zero for its month or day comes as null, or as 1970-01-01 where the column is NOT NULL"
+_SIX_DIGITS = "in a snapshot digits after the sixth are rounded, as in the server's own texts"
+_REWRITTEN = (
+    "a change writes a document without the spaces that a snapshot has, and its numbers with exponents, times and binary "
+    "values in another form"
+)
 _SHIFTED = "a UUID whose last bytes are zero comes with them in front, unless it comes in a snapshot"
 _NOT_READ = "Debezium does not read the definition of such a column"
 
@@ -48,7 +53,10 @@ def _decimal(of: FoundType) -> SentType:
 
 
 def _float(of: FoundType) -> SentType:
-    return FLOAT64 if len(of.arguments) > 1 else FLOAT32
+    # The server's text of a value with declared decimals has them all.
+    if len(of.arguments) > 1:
+        return FLOAT64
+    return SentType(FLOAT32.schema, _SIX_DIGITS, is_reported=True, differs_in_snapshot=True)
 
 
 def _datetime(of: FoundType) -> SentType:
@@ -68,7 +76,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
     "bit": lambda of: bits(of.arguments[0] if of.arguments else 1),
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), TEXT),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), BYTES),
-    "json": JSON,
+    "json": SentType(JSON.schema, _REWRITTEN, differs_in_snapshot=True),
     "enum": plain(SchemaType.STRING, "io.debezium.data.Enum"),
     "set": plain(SchemaType.STRING, "io.debezium.data.EnumSet"),
     "date": SentType(DATE.schema, _NO_DAY),
@@ -85,7 +93,7 @@ TYPES: Final[Mapping[str, SentType | Callable[[FoundType], SentType]]] = {
         GEOMETRY,
     ),
     "vector": array(ConnectSchema(SchemaType.FLOAT32)),
-    "uuid": SentType(UUID.schema, _SHIFTED, is_reported=True),
+    "uuid": SentType(UUID.schema, _SHIFTED, is_reported=True, differs_in_snapshot=True),
     **dict.fromkeys(("inet4", "inet6"), stops(_NOT_READ)),
 }
 """Types by their `DATA_TYPE` in the information schema."""

@@ -23,6 +23,8 @@ class SentType:
         is_reported: A statement reports what is lost, because such values are to be expected.
         stops: The connector fails at a table that has such a column.
         losses: The values that Debezium does not send unchanged and that a query finds.
+        differs_in_snapshot: A connector snapshot sends some values in another form than changes do, so that no change finds a
+            row of a snapshot by them.
     """
 
     schema: ConnectSchema | None
@@ -30,6 +32,7 @@ class SentType:
     is_reported: bool = False
     stops: bool = False
     losses: tuple[Loss, ...] = ()
+    differs_in_snapshot: bool = False
 
     @property
     def lost_text(self) -> str:
