@@ -22,7 +22,7 @@ UPPER_MS = NOW_MS - 4_000
 def hold(
     name: str, *, behind_ms: int, max_lag_ms: int = 3 * HOUR_MS, upper_ms: int = UPPER_MS, forced_ms: int | None = None
 ) -> HoldFacts:
-    return HoldFacts(name, upper_ms - behind_ms, upper_ms, max_lag_ms, forced_ms, ("shop.orders",))
+    return HoldFacts(name, upper_ms - behind_ms, upper_ms, behind_ms, max_lag_ms, forced_ms, ("shop.orders",))
 
 
 def follower(
@@ -36,7 +36,7 @@ def follower(
 ) -> FollowerFacts:
     position_ms = None if behind_ms is None else UPPER_MS - behind_ms
     kept = hold(f"{kind}_{name}", behind_ms=held_ms if held_ms is not None else (behind_ms or 0) + 1)
-    return FollowerFacts(kind, name, state, position_ms, UPPER_MS, ("shop.orders",), kept, starts_over)
+    return FollowerFacts(kind, name, state, position_ms, behind_ms, ("shop.orders",), kept, starts_over)
 
 
 def check(*, success: bool = True, at_ms: int = NOW_MS - HOUR_MS) -> CheckFacts:

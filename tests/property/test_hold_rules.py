@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehold.errors import DefinitionError, NotReadable
+from lakehold.holds import rules
 from lakehold.holds.rules import (
     HeldWindow,
     HeldWindows,
@@ -39,6 +40,7 @@ class World:
 
     since: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 10))
     upper: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 20))
+    changes: dict[str, tuple[int, ...]] = field(default_factory=lambda: dict.fromkeys(TABLES, (10, 19)))
     retention: int = 8
     holds: Holds = ()
 
@@ -53,8 +55,8 @@ class World:
     @property
     def windows(self) -> HeldWindows:
         return {
-            name: HeldWindow(HeldTable(name, name), self.since[name], self.upper[name], self.retained(name))
-            for name in TABLES
+            name: HeldWindow(HeldTable(name, name), since_ms, self.upper[name], self.retained(name), self.changes[name])
+            for name, since_ms in self.since.items()
         }
 
     def named(self, name: str) -> Hold | None:
@@ -72,6 +74,7 @@ changes_of_names = st.one_of(
 )
 steps = st.one_of(
     st.tuples(st.just("write"), st.sampled_from(TABLES), st.integers(1, 20)),
+    st.tuples(st.just("idle"), st.sampled_from(TABLES), st.integers(1, 20)),
     st.tuples(st.just("expire"), st.sampled_from(TABLES)),
     st.tuples(st.just("create"), names, st.sets(st.sampled_from(TABLES), min_size=1), st.none() | times),
     st.tuples(st.just("advance"), names, st.none() | times),
@@ -122,6 +125,9 @@ def name_changes(before: list[str], changes: list[tuple[str, ...]]) -> list[str 
 def take(world: World, step: tuple[object, ...]) -> None:
     match step:
         case "write", str(table), int(later):
+            world.upper[table] += later
+            world.changes[table] += (world.upper[table] - 1,)
+        case "idle", str(table), int(later):
             world.upper[table] += later
         case "expire", str(table):
             world.expire(table)
@@ -193,14 +199,25 @@ def test_an_enforced_lag_is_kept_and_records_the_former_time_of_the_hold(script:
         if allowed(world, step):
             take(world, step)
     for before, after in zip(world.holds, forced(world.holds, world.windows), strict=True):
-        least = min(world.upper[table.full_name] for table in after.tables)
+        names = [table.full_name for table in after.tables]
+        least = min(world.upper[name] for name in names)
+        unread = [ms for name in names for ms in world.changes[name] if before.at_ms is not None and ms > before.at_ms]
         assert before.at_ms is not None
         assert after.at_ms is not None
-        assert least - after.at_ms <= after.max_lag_ms
-        if least - before.at_ms <= before.max_lag_ms:
-            assert after == before
+        if not unread or least - (min(unread) - 1) <= before.max_lag_ms:
+            assert after == before  # Nothing changed, or not for so long.
         else:
             assert after == replace(before, at_ms=least - before.max_lag_ms, forced_from_ms=before.at_ms)
+
+
+def test_a_table_ahead_of_the_clock_makes_no_hold_and_no_retained_history_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    year = 10_000
+    world = World(upper=dict.fromkeys(TABLES, year), changes=dict.fromkeys(TABLES, (10, 19, 60, 70, year - 1)))
+    monkeypatch.setattr(rules, "now_ms", lambda: 60)
+    kept, late = hold("kept", ("s.a", "s.b"), 50), hold("late", ("s.a",), 12)
+    assert forced((kept, late), world.windows) == (kept, replace(late, at_ms=61 - 25, forced_from_ms=12))
 
 
 def test_without_a_time_a_hold_takes_the_first_at_which_all_its_tables_are_readable() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehold.errors import LakeholdError, SourceBusy
+from lakehold.errors import LakeholdError, SourceBusy, SubscriberLapsed
 from lakehold.lake import Lake
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
@@ -16,6 +16,7 @@ from tests.debezium_messages import Topic
 pytestmark = pytest.mark.spark
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture
@@ -125,3 +126,55 @@ def test_the_lease_of_a_dead_process_lasts_longer_by_the_step_and_says_until_whe
     assert lease is not None
     assert lease.until_ms - now_ms() > HOUR_MS
     assert '"dead"' in busy.value.detail
+
+
+def test_a_batch_of_a_machine_a_year_ahead_moves_no_hold_and_expires_no_history(
+    shop: Lake, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_ms = shop.batches.history("shop")[-1].mz_timestamp
+    shop.sql("CREATE HOLD report ON s.t WITH (MAX LAG = '30 days')")
+    with monkeypatch.context() as ahead:
+        step(ahead, 365 * DAY_MS)
+        topic.create({"id": 2})
+        topic.write(tmp_path / "topics")
+        shop.ingest("shop")
+    shop.sql("CREATE HOLD newest ON s.t; ALTER HOLD newest ADVANCE")
+    shop.maintain(["s.t"])
+    assert {(hold.at_ms, hold.forced_from_ms) for hold in shop.holds.all()} == {(first_ms, None)}
+    assert shop.sql(f"SELECT id FROM s.t AS OF {first_ms}").rows == [(1,)]
+
+
+def test_an_output_loses_no_rows_to_a_publisher_whose_clock_is_ahead(
+    shop: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.sql("CREATE SUBSCRIPTION changes INTO s.changes WITH (RETAIN OUTPUT = '7 days') AS SUBSCRIBE s.t")
+    shop.publish("changes")
+    with monkeypatch.context() as ahead:
+        step(ahead, 365 * DAY_MS)
+        shop.publish("changes")
+    assert shop.sql("SELECT id FROM s.changes").rows == [(1,)]
+
+
+def test_readers_that_rest_while_nothing_comes_miss_nothing_afterwards(
+    shop: Lake, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.sql("CREATE SUBSCRIPTION changes INTO s.changes WITH (MAX LAG = '3h') AS SUBSCRIBE s.t")
+    shop.publish("changes")
+    position_ms = shop.holds.all()[0].at_ms
+    step(monkeypatch, 2 * DAY_MS)
+    topic.create({"id": 2})
+    topic.write(tmp_path / "topics")
+    shop.ingest("shop")
+    shop.maintain(["s.t"])
+    assert [(hold.at_ms, hold.forced_from_ms) for hold in shop.holds.all()] == [(position_ms, None)]
+    shop.publish("changes")
+    assert sorted(shop.sql("SELECT id FROM s.changes").rows) == [(1,), (2,)]
+    topic.create({"id": 3})
+    topic.write(tmp_path / "topics")
+    shop.ingest("shop")
+    step(monkeypatch, 4 * HOUR_MS)
+    shop.ingest("shop")
+    shop.maintain(["s.t"])
+    assert shop.holds.all()[0].forced_from_ms is not None
+    with pytest.raises(SubscriberLapsed):
+        shop.publish("changes")

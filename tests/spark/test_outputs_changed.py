@@ -114,7 +114,7 @@ def test_ranges_are_removed_later_if_the_history_is_compacted_meanwhile(
     name = published(shop, HISTORY, "WITH (RETAIN OUTPUT = '1 day')")
     shop.write((1, "c"))
     shop.lake.publish(name)
-    monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
+    monkeypatch.setattr("lakehold.publish.publisher.reached_ms", lambda *_: now_ms() + 3 * DAY_MS)
 
     def compact(point: Point) -> None:
         if point == "before-publish":
@@ -124,7 +124,7 @@ def test_ranges_are_removed_later_if_the_history_is_compacted_meanwhile(
     monkeypatch.setattr(write_audit_publish, "failpoint", compact)
     assert shop.lake.publish(name) == []
     assert [row["id"] for row in history(shop)] == [1, 1]
-    monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
+    monkeypatch.setattr("lakehold.publish.publisher.reached_ms", lambda *_: now_ms() + 3 * DAY_MS)
     assert shop.lake.publish(name) == []
     assert [(row["id"], row["is_current"]) for row in history(shop)] == [(1, True)]
 
@@ -136,7 +136,7 @@ def test_a_suspended_publisher_whose_subscription_is_dropped_removes_no_ranges(
     shop.write((1, "c"))
     shop.lake.publish(name)
     kept = len(history(shop))
-    monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
+    monkeypatch.setattr("lakehold.publish.publisher.reached_ms", lambda *_: now_ms() + 3 * DAY_MS)
 
     def suspend(point: Point) -> None:
         if point == "before-publish":
@@ -163,7 +163,7 @@ def test_ranges_are_removed_although_a_hold_is_on_an_earlier_table_of_the_name(
     name = published(shop, HISTORY, "WITH (RETAIN OUTPUT = '1 day')")
     shop.write((1, "c"))
     shop.lake.publish(name)
-    monkeypatch.setattr("lakehold.publish.publisher.now_ms", lambda: now_ms() + 3 * DAY_MS)
+    monkeypatch.setattr("lakehold.publish.publisher.reached_ms", lambda *_: now_ms() + 3 * DAY_MS)
     shop.lake.publish(name)
     assert sorted((row["id"], row["is_current"]) for row in history(shop)) == [(1, True), (2, True)]
 

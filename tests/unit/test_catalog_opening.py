@@ -12,6 +12,7 @@ from threading import Thread
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehold.demo.demo_steps import lake_settings
 from lakehold.errors import SettingsError
@@ -68,6 +69,31 @@ def test_a_server_error_is_retried_and_reported_if_it_persists(catalog_uri: str)
     assert raised.value.code == "lake-unreachable"
     assert "INSERT INTO iceberg_namespace_properties" in raised.value.detail
     assert SecondToMakeNamespaces.namespaces == OPEN_ATTEMPTS
+
+
+@pytest.mark.parametrize("created", range(len(system_tables())))
+def test_a_lake_whose_creation_was_killed_is_missing_until_it_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, created: int
+) -> None:
+    settings = load_settings(warehouse=str(tmp_path / "lake"))
+    create, left = SqlCatalog.create_table, [None] * created
+
+    def create_or_die(*of: object, **named: object) -> object:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return create(*of, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as killed:
+        killed.setattr(SqlCatalog, "create_table", create_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            open_catalog(settings)
+    with pytest.raises(SettingsError) as missing:
+        open_catalog(settings, must_exist=True)
+    assert missing.value.code == "lake-missing"
+    open_catalog(settings).close()
+    with closing(open_catalog(settings, must_exist=True)) as catalog:
+        assert all(catalog.table_exists(schema.table) for schema in system_tables())
 
 
 def test_a_warehouse_with_the_catalog_of_another_lake_is_refused(

@@ -85,8 +85,8 @@ def drop_slot(world: World) -> None:
 @pytest.mark.parametrize(
     ("happened", "code", "way_out"),
     [
-        (lose_mark, "connector-foreign", "another TOPIC PREFIX"),
-        (forget_all_but_a_topic, "topic-foreign", "another TOPIC PREFIX"),
+        (lose_mark, "connector-foreign", "another TOPIC PREFIX, PUBLICATION and SLOT"),
+        (forget_all_but_a_topic, "topic-foreign", "another TOPIC PREFIX, PUBLICATION and SLOT"),
         (forget_all_but_the_slot, "slot-foreign", "another SLOT"),
         (restore, "database-restored", "DROP SOURCE shop CASCADE"),
         (restore_and_change, "database-restored", "DROP SOURCE shop CASCADE"),

@@ -12,6 +12,7 @@ from lakehold.model.reserved_namespaces import is_reserved, refuse_reserved
 from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
 from lakehold.settings import Settings
 from lakehold.state.holds import HeldTable, Hold
+from lakehold.timeline.reader_lag import reached_ms
 from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import iso
@@ -120,10 +121,10 @@ class HeldWindowReader:
             timeline = self.timelines.reaching(timeline, back_to_ms)
         definitions = self.timelines.definitions.definitions()
         keeps_ms = retention_ms(definitions, timeline.table.properties, timeline.full_name, self.settings)
-        retained_ms = max(timeline.since_ms, timeline.upper_ms - 1 - keeps_ms)
+        retained_ms = max(timeline.since_ms, reached_ms(timeline.upper_ms, self.timelines.clock()) - 1 - keeps_ms)
         own = definitions.own_table(timeline.full_name)
         held = _held(timeline) if own is None else HeldTable(own.object_id, timeline.full_name, is_fed=True)
-        return HeldWindow(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.stops)
+        return HeldWindow(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.changes_ms, timeline.stops)
 
 
 def _held(timeline: Timeline) -> HeldTable:

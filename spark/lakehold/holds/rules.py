@@ -7,7 +7,7 @@ but go back only as far as retention or another hold keeps its tables readable.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from lakehold.definitions import name_of
@@ -18,6 +18,7 @@ from lakehold.nearest import did_you_mean
 from lakehold.object_names import full_name_text, object_text
 from lakehold.state.holds import HeldTable, Hold, Holds
 from lakehold.state.subscribers import SubscriberKind
+from lakehold.timeline.reader_lag import lag_ms, reached_ms
 from lakehold.timeline.stops import first_in_sync
 from lakehold.times import iso, now_ms
 
@@ -36,6 +37,7 @@ class HeldWindow:
         since_ms: Read frontier, inclusive: the first time that can still be read, for whatever reason it is kept.
         upper_ms: Write frontier, exclusive: the first time that is not readable yet.
         retained_ms: The first time that retention alone keeps readable, inclusive; never before `since_ms`.
+        changes_ms: The timestamps of its changes that are kept, ascending.
         stops: Times at which the table was stopped and cannot be read (`lakehold.timeline.stops`). A hold moves to their end.
     """
 
@@ -43,6 +45,7 @@ class HeldWindow:
     since_ms: int
     upper_ms: int
     retained_ms: int
+    changes_ms: Sequence[int] = field(default=(), repr=False)
     stops: tuple[Stop, ...] = ()
 
     def __str__(self) -> str:
@@ -202,15 +205,16 @@ def begin_waiting(holds: Holds, windows: HeldWindows) -> Holds:
 def forced(holds: Holds, windows: HeldWindows) -> Holds:
     """Move holds that lag more than MAX LAG to that lag, and holds at a time at which a table was stopped to its end.
 
+    MAX LAG counts to the clock at most: a table may be ahead of it, after a batch of a machine whose clock was wrong.
+
     A hold can be at such a time if the time was still in the future when the hold was created.
     """
     return tuple(_forced(hold, windows) for hold in holds)
 
 
 def behind_ms(hold: Hold, windows: HeldWindows) -> int:
-    """Compute how far `hold` lags its table with the earliest `upper`; 0 if it is in the future or has not begun."""
-    uppers = [window.upper_ms for window in _of(hold, windows)]
-    return max(0, min(uppers) - hold.at_ms) if uppers and hold.at_ms is not None else 0
+    """Compute how far `hold` lags its tables; 0 if nothing of them changed since, or if it has not begun."""
+    return lag_ms(hold.at_ms, _of(hold, windows), now_ms()) if hold.at_ms is not None else 0
 
 
 def first_time(hold: Hold, windows: HeldWindows) -> int | None:
@@ -228,10 +232,10 @@ def _forced(hold: Hold, windows: HeldWindows) -> Hold:
         return hold
     if hold.at_ms is None:
         return hold
-    excess_ms = behind_ms(hold, windows) - hold.max_lag_ms
-    if excess_ms <= 0:
+    if behind_ms(hold, windows) <= hold.max_lag_ms:
         return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms, windows))
-    return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms + excess_ms, windows), forced_from_ms=hold.at_ms)
+    least_ms = reached_ms(min(window.upper_ms for window in _of(hold, windows)), now_ms()) - hold.max_lag_ms
+    return replace(hold, at_ms=_unstopped_ms(hold, least_ms, windows), forced_from_ms=hold.at_ms)
 
 
 def _unstopped_ms(hold: Hold, at_ms: int, windows: HeldWindows) -> int:

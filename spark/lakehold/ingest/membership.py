@@ -19,6 +19,7 @@ from lakehold.model.committed_transactions import NOTHING_COMMITTED, CommittedTr
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import Offsets, TopicPartition
 from lakehold.model.readers import BACKFILL_READER, MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
+from lakehold.model.topic_identities import with_found
 
 
 def with_tables(
@@ -91,7 +92,7 @@ def identified(readers: Readers, fetched: FetchedOffsets, topics: Callable[[Read
 
     def with_identities(state: ReaderState) -> ReaderState:
         own = fetched.without(fetched.topics - {*topics(state)})
-        return replace(state, topic_ids={**own.identities, **state.topic_ids})
+        return replace(state, topic_ids=with_found(state.topic_ids, own.identities))
 
     return {name: with_identities(state) for name, state in readers.items()}
 
@@ -158,7 +159,7 @@ def joined(
         MAIN_READER: replace(
             main,
             position=position,
-            topic_ids={**own_ids, **identities, **main.topic_ids},
+            topic_ids=with_found(main.topic_ids, {**own_ids, **identities}),
             transactions=transactions,
         ),
         name: replace(joining, tables=tables, position=position, error=None),

@@ -10,6 +10,7 @@ from lakehold.ingest.read.reader import FetchedOffsets
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.offsets import TopicPartition, Watermarks
 from lakehold.model.readers import MAIN_READER, Readers, ReaderState
+from lakehold.model.topic_identities import is_another
 
 
 def pending_messages(readers: Readers, tables: Collection[Entry[Table]], fetched: FetchedOffsets) -> int:
@@ -65,5 +66,5 @@ def _is_in_sync(readers: Readers, tables: Collection[Entry[Table]], fetched: Fet
     return (
         {p.object_id for p in progress} == {entry.object_id for entry in tables}
         and all(p.since_ms is not None for p in progress)
-        and all(main.topic_ids.get(topic, identity) == identity for topic, identity in fetched.identities.items())
+        and not any(is_another(main.topic_ids.get(topic, found), found) for topic, found in fetched.identities.items())
     )

@@ -16,6 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from lakehold.model.summary_keys import SUBSCRIPTION_PROPERTY
+from lakehold.timeline.reader_lag import reached_ms
 from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.versions import Version
 
@@ -48,7 +49,7 @@ def kept_from_ms(
         grace_ms: How much longer a read may take that began with the oldest promised history.
         needed_ms: The times of its holds, and the beginnings of its reads; None: the beginning of its history.
     """
-    oldest = min(upper_ms - 1, now_ms) - retention_ms - grace_ms
+    oldest = reached_ms(upper_ms, now_ms) - 1 - retention_ms - grace_ms
     for need in needed_ms:
         if need is None:
             return None

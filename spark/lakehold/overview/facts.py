@@ -19,7 +19,8 @@ class HoldFacts:
     Attributes:
         name: Without the namespace.
         at_ms: From when on its tables stay readable (inclusive); None: it waits for their first readable time.
-        upper_ms: The least `upper` of its tables, from which its lag is counted; None: none of them is readable yet.
+        upper_ms: The least `upper` of its tables; None: none of them is readable yet.
+        lag_ms: How far it lags its tables.
         max_lag_ms: How far it may lag.
         forced_from_ms: Where it was when MAX LAG last moved it.
         tables: Full names.
@@ -29,15 +30,11 @@ class HoldFacts:
     name: str
     at_ms: int | None
     upper_ms: int | None
+    lag_ms: int
     max_lag_ms: int
     forced_from_ms: int | None
     tables: tuple[str, ...]
     lag: Lag = field(default_factory=Lag)
-
-    @property
-    def lag_ms(self) -> int:
-        """Return how far the hold lags; 0 when it is in the future or has not begun."""
-        return 0 if self.at_ms is None or self.upper_ms is None else max(0, self.upper_ms - self.at_ms)
 
     @property
     def is_exceeded(self) -> bool:
@@ -54,7 +51,7 @@ class FollowerFacts:
         name: Unique among its kind.
         state: `new`, `running`, `idle` or `lapsed`, as in SHOW SUBSCRIPTIONS.
         position_ms: It has taken all changes below (exclusive); None before it has the first snapshot.
-        upper_ms: The least `upper` of its tables; None: none of them is readable yet.
+        lag_ms: How far it lags its tables; None before its first snapshot, or if none of them is readable yet.
         tables: Full names of the tables it reads.
         hold: The hold on its input.
         starts_over: Whether it takes a new snapshot by itself after it lapsed.
@@ -65,18 +62,11 @@ class FollowerFacts:
     name: str
     state: str
     position_ms: int | None
-    upper_ms: int | None
+    lag_ms: int | None
     tables: tuple[str, ...]
     hold: HoldFacts | None
     starts_over: bool = False
     lag: Lag = field(default_factory=Lag)
-
-    @property
-    def lag_ms(self) -> int | None:
-        """Return how far the follower lags; None before its first snapshot."""
-        if self.position_ms is None or self.upper_ms is None:
-            return None
-        return max(0, self.upper_ms - self.position_ms)
 
     @property
     def is_lapsed(self) -> bool:

@@ -26,6 +26,7 @@ from lakehold.state.batch_protocol import RecentBatch
 from lakehold.state.hold_checks import HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.subscribers import Subscriber, SubscriberKind
+from lakehold.timeline.reader_lag import lag_ms
 from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.versions import versions
 from lakehold.times import now_ms
@@ -77,13 +78,11 @@ def gather(lake: Lake, *, with_lags: bool = True) -> Overview:
     with _uncollected():
         # Without those that cannot be read now, such as a table before its first snapshot.
         timelines = lake.timelines.readable(names)
-    uppers = {name: timeline.upper_ms for name, timeline in timelines.items()}
-
     changes = _Changes(timelines, taken_at_ms)
     positions = _positions(verdicts) if with_lags else {}
     of_holds = {
         hold.hold_id: replace(
-            _hold(hold, uppers),
+            _hold(hold, timelines, taken_at_ms),
             lag=changes.lag((t.full_name for t in hold.tables), positions.get(hold.hold_id, ()), hold.at_ms),
         )
         for hold in holds
@@ -93,7 +92,7 @@ def gather(lake: Lake, *, with_lags: bool = True) -> Overview:
     def of_follower(follower: _Follower) -> FollowerFacts:
         went_on = _advances(lake, follower, timelines) if with_lags else ()
         lag = changes.lag(follower.tables, went_on, follower.position_ms)
-        return replace(_follower(follower, kept_by.get(follower.keeper), uppers), lag=lag)
+        return replace(_follower(follower, kept_by.get(follower.keeper), timelines, taken_at_ms), lag=lag)
 
     of_followers = [of_follower(follower) for follower in followers]
     keepers = {follower.keeper for follower in followers}
@@ -207,26 +206,32 @@ def _metadata(lake: Lake, name: str) -> tuple[TableState | None, ReaderError | N
         return None, ReaderError.of(error)
 
 
-def _hold(hold: Hold, uppers: Mapping[str, int]) -> HoldFacts:
+def _hold(hold: Hold, timelines: Mapping[str, Timeline], at_ms: int) -> HoldFacts:
     tables = tuple(table.full_name for table in hold.tables)
-    return HoldFacts(hold.name, hold.at_ms, _least(tables, uppers), hold.max_lag_ms, hold.forced_from_ms, tables)
+    read = _readable(tables, timelines)
+    behind_ms = lag_ms(hold.at_ms, read, at_ms) if hold.at_ms is not None else 0
+    upper_ms = min((timeline.upper_ms for timeline in read), default=None)
+    return HoldFacts(hold.name, hold.at_ms, upper_ms, behind_ms, hold.max_lag_ms, hold.forced_from_ms, tables)
 
 
-def _follower(follower: _Follower, hold: HoldFacts | None, uppers: Mapping[str, int]) -> FollowerFacts:
+def _follower(
+    follower: _Follower, hold: HoldFacts | None, timelines: Mapping[str, Timeline], at_ms: int
+) -> FollowerFacts:
+    position_ms, read = follower.position_ms, _readable(follower.tables, timelines)
     return FollowerFacts(
         kind=follower.kind,
         name=follower.name,
         state=follower.state,
-        position_ms=follower.position_ms,
-        upper_ms=_least(follower.tables, uppers),
+        position_ms=position_ms,
+        lag_ms=lag_ms(position_ms - 1, read, at_ms) if position_ms is not None and read else None,
         tables=follower.tables,
         hold=hold,
         starts_over=follower.starts_over,
     )
 
 
-def _least(tables: Iterable[str], uppers: Mapping[str, int]) -> int | None:
-    return min((uppers[name] for name in tables if name in uppers), default=None)
+def _readable(tables: Iterable[str], timelines: Mapping[str, Timeline]) -> list[Timeline]:
+    return [timelines[name] for name in tables if name in timelines]
 
 
 def _subscriptions(lake: Lake, defined: Definitions) -> list[_Follower]:

@@ -70,7 +70,8 @@ class OutputTable(OutputOfSubscription):
             return None
         for snapshot in _ancestors(table):
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            if summary.get(SUBSCRIPTION_PROPERTY) == self._object_id:
+            # A history, whose text may be unknown here, records its position in properties of the table alone.
+            if summary.get(SUBSCRIPTION_PROPERTY) == self._object_id and POSITION_PROPERTY in summary:
                 return _published(summary)
         # The snapshots with the position have been expired; the table's properties repeat it.
         return _published(table.properties) if POSITION_PROPERTY in table.properties else None

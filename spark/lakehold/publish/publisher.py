@@ -33,6 +33,7 @@ from lakehold.state.lease import HeldLease, leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore, position_of
 from lakehold.subscribe.output_batches import Complete, OutputChunk
 from lakehold.subscribe.subscription_opening import Opened
+from lakehold.timeline.reader_lag import reached_ms
 from lakehold.times import now_ms
 
 logger = logging.getLogger(__name__)
@@ -120,6 +121,7 @@ class Publisher(ABC):
         self._settings = settings
         self._published: Published | None = None
         self._restarts_at_ms: int | None = None
+        self._read_below_ms = 0
         self._is_stopped = False
 
     def publish(self, stop: Event | None = None) -> Iterator[PublishReport]:
@@ -188,6 +190,7 @@ class Publisher(ABC):
         beginning = Beginning(described(self._entry.definition), self._input_hold, self._known, self._starts_over)
         start = beginning.at(position_ms, self._output.columns_read, FollowedTogether((follower,)))
         self._restarts_at_ms = start.restarts_at_ms
+        self._read_below_ms = position_ms or 0
         (opened,) = start.opened
         return opened, subscriber.epoch
 
@@ -218,6 +221,7 @@ class Publisher(ABC):
 
         The table records the position of its last commit itself.
         """
+        self._read_below_ms = complete.until_ms
         output_ms = self._published.position_ms if self._published is not None else None
         if complete.until_ms != output_ms or self._is_stopped:
             self._store.move(self._entry.object_id, lease.holder, complete.until_ms, output_ms)
@@ -225,10 +229,14 @@ class Publisher(ABC):
         self._input_hold.advance(complete.until_ms)
 
     def _remove_old_rows(self, lease: HeldLease) -> None:
-        """Remove rows older than RETAIN OUTPUT from the output; a view has no such option."""
+        """Remove rows older than RETAIN OUTPUT from the output; a view has no such option.
+
+        Their age counts to the position: rows stay while nothing comes, and on a machine whose clock is ahead.
+        """
         match self._entry.definition, self._output:
             case Subscription(retain_output_ms=int(retain_ms)), OutputOfSubscription() as output:
-                if not output.remove_rows_before(now_ms() - retain_ms, lease.confirm):
+                read_below_ms = max(self._read_below_ms, self._published.position_ms if self._published else 0)
+                if not output.remove_rows_before(reached_ms(read_below_ms, now_ms()) - retain_ms, lease.confirm):
                     logger.info(
                         "%s changed while old rows were being removed; they are removed later", output.full_name
                     )

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lakehold.definitions import Derived, MaterializedView, OnLapse, Refresh, Subscription, described
-from lakehold.errors import DefinitionError, NotReadable
+from lakehold.errors import DefinitionError, NotReadable, StatementError
 from lakehold.holds import privileges
 from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
@@ -106,7 +106,7 @@ class Subscriptions:
         self.store.forget(entry.object_id)
         self._input_hold(entry).drop()
         if with_output:
-            self._output(entry).drop()
+            self._stored_output(entry).drop()
 
     def let_go(self) -> None:
         """Clean up after a `DROP SUBSCRIPTION` that was killed halfway, or a durable client that began during its `forget()`.
@@ -221,7 +221,7 @@ class Subscriptions:
         Raises:
             DefinitionError: There is no such subscription or view, or its table cannot be read.
         """
-        published = self._output(self.definitions.definitions().derived(name)).published()
+        published = self._stored_output(self.definitions.definitions().derived(name)).published()
         return published.position_ms if published is not None else None
 
     def overview(self) -> list[tuple[Any, ...]]:
@@ -313,7 +313,7 @@ class Subscriptions:
         hold, published = self._input_hold(entry).find(), None
         # An output that cannot be read, or is of something else, stops the subscription when it is published, and no list.
         with suppress(DefinitionError):
-            published = self._output(entry).published()
+            published = self._stored_output(entry).published()
         position_ms = position_of(subscriber, published.position_ms if published is not None else None)
         lease = subscriber.lease if subscriber is not None else None
         runs = lease is not None and now_ms() < lease.until_ms
@@ -341,6 +341,15 @@ class Subscriptions:
                 from lakehold.publish.output_table import OutputTable
 
                 return OutputTable(self.catalog, into, entry.object_id)
+
+    def _stored_output(self, entry: DerivedEntry) -> DerivedTable:
+        """Return the table of a subscription or view, also if this version refuses its text: to list it, or to end it."""
+        from lakehold.publish.output_table import OutputTable
+
+        try:
+            return self._output(entry)
+        except StatementError:
+            return OutputTable(self.catalog, entry.definition.into, entry.object_id)
 
     def _view_table(self, view: MaterializedView, object_id: str) -> ViewTable:
         from lakehold.publish.view_table import ViewTable

@@ -135,7 +135,8 @@ def _bring_up_to_date(catalog: Catalog, settings: Settings) -> None:
     keeper = _load(catalog, KEEPER)
     if keeper is not None:
         _refuse_foreign(catalog, keeper, settings)
-    for schema in system_tables():
+    # A new lake gets the keeper last: one whose creation was killed has no keeper, and does not pass as complete.
+    for schema in sorted(system_tables(), key=lambda schema: schema.table == KEEPER):
         table = keeper if schema.table == KEEPER else _load(catalog, schema.table)
         if table is None:
             _create(catalog, schema, settings)

@@ -48,6 +48,11 @@ class Timeline:
         dated = {first_in_sync(self.stops, version.mz_timestamp): version for version in self.versions}
         return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
 
+    @cached_property
+    def changes_ms(self) -> tuple[int, ...]:
+        """Return the timestamps of the versions that readers see."""
+        return tuple(version.mz_timestamp for version in self.shown)
+
     def version_at(self, time_ms: int) -> Version | None:
         """Return the last version at or before `time_ms`, expired or not; None before the first version."""
         place = bisect_right(self.shown, time_ms, key=lambda version: version.mz_timestamp)

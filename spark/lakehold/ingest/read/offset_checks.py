@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakehold.errors import UpstreamError
 from lakehold.kafka.faults import LOAD_AGAIN, offsets_lost
 from lakehold.model.offsets import Offsets, TopicPartition, Watermarks
+from lakehold.model.topic_identities import is_another
 from lakehold.nearest import close_names
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _all_faults(
         yield topic, topic_refused(topic, fetched)
     for topic, recorded in sorted(identities.items()):
         current = fetched.identities.get(topic)
-        if current is not None and current != recorded:
+        if current is not None and is_another(recorded, current):
             yield topic, recreated(topic, f"Its identity was {recorded} when it was first read and is {current} now.")
     for tp, offset in sorted(position.items()):
         watermarks = fetched.partitions.get(tp)

@@ -45,8 +45,8 @@ class FetchedOffsets:
         topics: The requested topics.
         partitions: Where each of their partitions begins and ends now.
         identities: For each topic an identity that distinguishes it from a later one of the same name, if there is one:
-            Kafka's topic id. The first batch records it, and later calls of `faults` get it. FILES: for the internal topic of
-            each file the digest of its first line.
+            Kafka's topic id, which may be unknown (`lakehold.model.topic_identities`). The first batch records it, and later
+            calls of `faults` get it. FILES: for the internal topic of each file the digest of its first line.
         missing: Requested topics that do not exist.
         refused: Requested topics that the system does not let the caller read.
         other_topics: Topics that do exist, for a hint; empty unless one is missing.

@@ -34,12 +34,13 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
 
     A publication that somebody made by hand may be used; one of another source of lakehold may not.
     """
+    others = ", PUBLICATION and SLOT" if wanted.capture.publication is not None else ""
     if found.connector is not None and found.connector.config.get(MARK) != wanted.source_id:
         raise UpstreamError(
             f'connector "{wanted.connector}" exists and is not of source "{wanted.source}"',
             code="connector-foreign",
             detail="A source has a connector of its own, which is named after its topic prefix.",
-            hint="Create the source with another TOPIC PREFIX, or delete the connector if nobody needs it.",
+            hint=f"Create the source with another TOPIC PREFIX{others}, or delete the connector if nobody needs it.",
         )
     publication = found.database.publication if found.database is not None else None
     if wanted.tables and publication is not None and publication.is_foreign:
@@ -57,7 +58,7 @@ def refuse_foreign(wanted: Wanted, found: Found) -> None:
             f'topic "{existing[0]}" exists and is not of source "{wanted.source}"',
             code="topic-foreign",
             detail=f"Topics that begin with {wanted.capture.topic_prefix} are written by somebody else, or were left behind.",
-            hint="Create the source with another TOPIC PREFIX, or delete the topics if nobody needs them.",
+            hint=f"Create the source with another TOPIC PREFIX{others}, or delete the topics if nobody needs them.",
         )
     if wanted.tables and found.database is not None and found.database.slot is not None:
         raise UpstreamError(
