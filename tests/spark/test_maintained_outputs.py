@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -11,6 +12,7 @@ from lakehold.errors import SubscriberLapsed
 from lakehold.maintenance.file_layout import SMALL_FILES_MOST
 from lakehold.maintenance.maintain import MaintenanceReport
 from lakehold.maintenance.survey import ORPHANS_EVERY_MS
+from lakehold.publish import history_publisher, publisher
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
 from tests.history_tables import assert_shows
@@ -92,6 +94,23 @@ def test_files_of_a_killed_publisher_are_searched_for(shop: Shop, monkeypatch: p
     assert maintained(shop, orphans=True).orphans == 1
     shop.lake.publish("s")
     assert shop.output() == shop.expected()
+
+
+@pytest.mark.parametrize(
+    ("envelope", "module"),
+    [("", publisher), ("ENVELOPE HISTORY (KEY (id))", history_publisher)],
+    ids=["raw", "history"],
+)
+def test_an_output_is_maintained_whose_first_publisher_died_before_its_first_commit(
+    make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch, envelope: str, module: ModuleType
+) -> None:
+    shop = Shop(make_lake)
+    shop.write((1, "a"))
+    shop.subscribe(envelope)
+    publish_and_die(shop.lake, "s", monkeypatch, "before-publication", module)
+    maintained(shop)
+    shop.lake.publish("s")
+    assert shop.lake.catalog.load_table(OUTPUT).scan().to_arrow().num_rows == 1
 
 
 def test_an_output_may_say_how_much_of_its_history_it_keeps(shop: Shop) -> None:

@@ -13,6 +13,7 @@ from pyiceberg.io import load_file_io
 
 from lakehold.iceberg import deletion
 from lakehold.iceberg.deletion import Refusal, delete, delete_or_log, later, wait_for_deletions
+from lakehold.iceberg.local_file_io import LocalFileIO
 from tests.waiting import wait_for
 
 
@@ -132,3 +133,12 @@ def test_refusals_of_a_commit_are_logged_in_one_line(tmp_path: Path, caplog: pyt
     (message,) = (each.getMessage() for each in caplog.records if each.name == deletion.__name__)
     assert "refused to delete 2 of 4 files, which maintenance tries again: " in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_the_checksum_that_spark_writes_beside_a_file_is_deleted_with_it(tmp_path: Path) -> None:
+    for name in ("a.parquet", ".a.parquet.crc", "b.parquet", ".c.parquet.crc"):
+        (tmp_path / name).touch()
+    io = LocalFileIO()
+    io.delete(f"file:{tmp_path}/a.parquet")
+    io.delete(f"{tmp_path}/b.parquet")
+    assert {file.name for file in tmp_path.iterdir()} == {".c.parquet.crc"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -71,11 +72,19 @@ class LocalFileIO(FileIO):
             self._elsewhere().delete(name)
         else:
             os.remove(path)
+            # Spark writes a checksum beside each file.
+            with suppress(FileNotFoundError):
+                os.remove(_checksum_of(path))
 
     def _elsewhere(self) -> FileIO:
         from lakehold.iceberg.store_file_io import StoreFileIO  # noqa: PLC0415 - it imports pandas
 
         return StoreFileIO(self.properties)
+
+
+def _checksum_of(path: str) -> str:
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}.crc")
 
 
 def _path_of(location: str) -> str | None:

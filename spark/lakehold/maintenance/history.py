@@ -61,9 +61,10 @@ def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...
     """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see; all for None.
 
     Those of a subscription's output begin with a snapshot that records how far it is complete, as its publisher's do: if
-    somebody sets the output back to a compaction, its publisher looks for one before it.
+    somebody sets the output back to a compaction, its publisher looks for one before it. A table that was created and not
+    written yet has none.
     """
-    if from_ms is None:
+    if from_ms is None or not timeline.versions:
         return timeline.versions
     place = max(0, bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp) - 1)
     if SUBSCRIPTION_PROPERTY in timeline.table.properties:

@@ -127,9 +127,12 @@ class SourceReading:
             raise NotIncremental("a part of UNION ALL selects *")
         if len(selects) > 1 and left_joins:
             raise NotIncremental("it has a UNION ALL at the right side of a LEFT JOIN")
+        lists = list(_select_lists(own, self.query.written.start))
+        if len(lists) < len(selects):
+            raise NotIncremental("a part of it has no SELECT, as in FROM t")
         union, self._unions = self._unions, self._unions + 1
         scopes = []
-        for select, at in zip(selects, _select_lists(own, self.query.written.start), strict=True):
+        for select, at in zip(selects, lists, strict=True):
             scopes.append(Scope(select, len(self._selects)))
             self._selects.append(SelectPart(at, union, within))
         remaining = iter(subqueries)
