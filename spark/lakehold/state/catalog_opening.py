@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from pydantic import ValidationError as InvalidContent
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -14,19 +15,19 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
-    RESTError,
     ServerError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from sqlalchemy import inspect, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehold.errors import LakeholdError, SettingsError
 from lakehold.iceberg.attempts import MALFORMED
 from lakehold.iceberg.object_stores import checksum_variables
-from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties, shown_catalog
+from lakehold.iceberg.properties import import_driver, is_sqlite, pyiceberg_properties, shown_catalog
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.settings import Settings, local_path
@@ -65,8 +66,8 @@ def open_catalog(settings: Settings, *, must_exist: bool = False) -> Catalog:
         must_exist: Create and change nothing.
 
     Raises:
-        SettingsError: The catalog does not answer or the warehouse cannot be written; or the lake must exist and does not,
-            or is of an earlier lakehold.
+        SettingsError: The catalog or the warehouse cannot be opened; or the lake must exist and does not, or is of an
+            earlier lakehold.
         UpstreamUnavailable: The object store that the warehouse is in does not work.
     """
     opening = Retrying(
@@ -78,7 +79,10 @@ def open_catalog(settings: Settings, *, must_exist: bool = False) -> Catalog:
     )
     try:
         return opening(_open, settings, must_exist)
-    except (*_MAY_PASS, SQLAlchemyError, RESTError, OSError, ImportError) as error:
+    except LakeholdError:
+        raise
+    except Exception as error:
+        # Settings choose the classes of the catalog and of its files, which may raise anything.
         raise _cannot_open(settings, error) from error
 
 
@@ -90,8 +94,11 @@ def _open(settings: Settings, must_exist: bool) -> Catalog:
     # PyArrow takes them from the environment only.
     os.environ.update(checksum_variables(settings))
     creates = {"init_catalog_tables": "false"} if must_exist else {}
+    import_driver(settings)
     catalog = load_catalog(settings.catalog_name, **pyiceberg_properties(settings) | creates)
     try:
+        # A class of files that cannot be loaded would look like damaged metadata.
+        load_file_io(catalog.properties, settings.warehouse)
         if must_exist and isinstance(catalog, SqlCatalog) and not inspect(catalog.engine).has_table(_TABLES):
             raise _missing(settings)
         if not must_exist and isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
@@ -235,10 +242,13 @@ def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:
     if store_hint(str(cause)):
         return store_failed(str(cause), f'the lake in "{settings.warehouse}"')
     shown = shown_catalog(settings)
-    reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+    if isinstance(cause, InvalidContent):
+        reason = f"it answers with something else: {cause.errors()[0]['msg']}"
+    else:
+        reason = str(getattr(cause, "orig", None) or cause).strip() or type(cause).__name__
     return SettingsError(
         f'the lake in "{settings.warehouse}" cannot be opened',
         code="lake-unreachable",
-        detail=f'Its catalog "{shown}" failed: {reason}',
-        hint="Check catalog_uri and warehouse, and that both can be written from here.",
+        detail=f'Its catalog "{shown}" failed: {reason.splitlines()[0].rstrip(".")}.',
+        hint="Check catalog_uri, catalog_properties and warehouse, and that both places can be written from here.",
     )
