@@ -9,11 +9,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
 from lakehold.cli.app import app
-from lakehold.errors import LakeholdError, SettingsError
+from lakehold.errors import LakeholdError, SettingsError, UpstreamUnavailable
+from lakehold.iceberg.catalog_outages import is_outage
 from lakehold.lake import Lake, connect
 
 
@@ -83,6 +86,37 @@ def test_a_page_of_html_in_place_of_a_catalog_is_refused(tmp_path: Path) -> None
         error = refusal(tmp_path, catalog_uri=address)
     assert error.code == "lake-unreachable"
     assert error.detail.startswith(f'Its catalog "{address}" failed: it answers with something else: Invalid JSON: ')
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_a_catalog_that_cannot_answer_for_now_is_an_outage(tmp_path: Path, status: int) -> None:
+    answers = type("Unavailable", (Answers,), {"status": status})
+    with serving(answers) as address, pytest.raises(UpstreamUnavailable) as unavailable:
+        connect(str(tmp_path / "lake"), catalog_uri=address)
+    assert (unavailable.value.code, unavailable.value.retryable) == ("catalog-unavailable", True)
+    assert f'Opening the catalog "{address}" failed: ' in unavailable.value.detail
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_catalog_that_refuses_the_request_is_none(tmp_path: Path, status: int) -> None:
+    answers = type("Refusing", (Answers,), {"status": status})
+    with serving(answers) as address:
+        error = refusal(tmp_path, catalog_uri=address)
+    assert (error.code, error.retryable) == ("lake-unreachable", False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "passes"),
+    [
+        ("connection refused", True),
+        ('connection to server at "db" failed: FATAL:  the database system is starting up', True),
+        ("connection failed: FATAL:  sorry, too many clients already", True),
+        ('connection failed: FATAL:  password authentication failed for user "me"', False),
+        ('connection failed: FATAL:  database "lakes" does not exist', False),
+    ],
+)
+def test_an_outage_of_a_database_is_told_from_a_refusal_by_its_reason(reason: str, passes: bool) -> None:
+    assert is_outage(OperationalError("SELECT 1", None, psycopg.OperationalError(reason))) == passes
 
 
 def test_a_class_of_files_that_does_not_exist_is_not_taken_for_damaged_metadata(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehold.errors import LakeholdError, SettingsError
-from lakehold.iceberg.attempts import MALFORMED
+from lakehold.iceberg.attempts import MALFORMED, catalog_unavailable
+from lakehold.iceberg.catalog_outages import is_outage, reason_of
 from lakehold.iceberg.object_stores import checksum_variables
 from lakehold.iceberg.properties import import_driver, is_sqlite, pyiceberg_properties, shown_catalog
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
@@ -68,7 +69,7 @@ def open_catalog(settings: Settings, *, must_exist: bool = False) -> Catalog:
     Raises:
         SettingsError: The catalog or the warehouse cannot be opened; or the lake must exist and does not, or is of an
             earlier lakehold.
-        UpstreamUnavailable: The object store that the warehouse is in does not work.
+        UpstreamUnavailable: The catalog does not answer, or the object store that the warehouse is in does not work.
     """
     opening = Retrying(
         retry=retry_if_exception_type(_MAY_PASS),
@@ -198,11 +199,10 @@ def _load(catalog: Catalog, name: str) -> Table | None:
     except OSError:
         raise
     except MALFORMED as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
         raise SettingsError(
             f'the lake cannot be opened: the metadata of "{name}" is damaged',
             code="lake-unreachable",
-            detail=f"It cannot be read: {reason[0].rstrip('.')}.",
+            detail=f"It cannot be read: {reason_of(error)}.",
             hint="Restore catalog and warehouse from a backup, both of one moment.",
         ) from error
 
@@ -242,13 +242,15 @@ def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:
     if store_hint(str(cause)):
         return store_failed(str(cause), f'the lake in "{settings.warehouse}"')
     shown = shown_catalog(settings)
+    if is_outage(cause):
+        return catalog_unavailable(f'Opening the catalog "{shown}"', cause)
     if isinstance(cause, InvalidContent):
         reason = f"it answers with something else: {cause.errors()[0]['msg']}"
     else:
-        reason = str(getattr(cause, "orig", None) or cause).strip() or type(cause).__name__
+        reason = reason_of(cause)
     return SettingsError(
         f'the lake in "{settings.warehouse}" cannot be opened',
         code="lake-unreachable",
-        detail=f'Its catalog "{shown}" failed: {reason.splitlines()[0].rstrip(".")}.',
+        detail=f'Its catalog "{shown}" failed: {reason}.',
         hint="Check catalog_uri, catalog_properties and warehouse, and that both places can be written from here.",
     )
