@@ -115,7 +115,7 @@ def test_a_catalog_that_refuses_the_request_is_none(tmp_path: Path, status: int)
         ('connection failed: FATAL:  database "lakes" does not exist', False),
     ],
 )
-def test_an_outage_of_a_database_is_told_from_a_refusal_by_its_reason(reason: str, passes: bool) -> None:
+def test_an_outage_of_a_database_differs_from_a_refusal_by_its_reason(reason: str, passes: bool) -> None:
     assert is_outage(OperationalError("SELECT 1", None, psycopg.OperationalError(reason))) == passes
 
 
