@@ -23,6 +23,19 @@ def test_a_durable_client_of_an_unknown_column_gets_the_error_of_follow(make_lak
     assert delivered.value.code == followed.value.code
 
 
+def test_a_python_function_that_fails_is_reported_with_its_own_error(make_lake: LakeFactory) -> None:
+    def fail(value: int) -> int:
+        raise KeyError(f"no rate for {value}. Add one")
+
+    shop = Shop(make_lake)
+    shop.write((1, "a"))
+    shop.lake.spark.udf.register("rate_of", fail, "int")
+    with pytest.raises(LakeholdError) as failed:
+        shop.lake.sql("SELECT rate_of(7)")
+    assert failed.value.message == "a Python function failed: KeyError: 'no rate for 7"
+    assert failed.value.detail == "Add one'"
+
+
 def test_changes_whose_files_spark_cannot_read_fail_with_an_error_of_lakehold(make_lake: LakeFactory) -> None:
     shop = Shop(make_lake, driver_diff_max_rows=0)
     shop.write((1, "a"), (2, "b"))
