@@ -59,10 +59,10 @@ def test_a_statement_over_which_spark_stopped_says_where_to_look() -> None:
 
 def test_an_error_of_a_python_function_in_a_stage_is_the_last_one_of_its_traceback() -> None:
     error = explained(
-        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "
-        "in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): "
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task "
+        "0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): "
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
-        '  File "rates.py", line 3, in rate\n    rates[name]\nKeyError: \'EUR\'\n\n'
+        "  File \"rates.py\", line 3, in rate\n    rates[name]\nKeyError: 'EUR'\n\n"
         "During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
         '  File "rates.py", line 5, in rate\n    raise ValueError("no rate") from None\nValueError: no rate\n\n'
         "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)\n"
