@@ -310,7 +310,7 @@ def load_settings(**arguments: Any) -> Settings:
     except ValidationError as error:
         raise _explained(error.errors()[0], given) from error
     except SourceError as error:
-        raise SettingsError("the settings cannot be read", detail=_causes(error), hint="Correct the value.") from error
+        raise _no_json(error) from error
 
 
 def _file_values() -> dict[str, Any]:
@@ -330,11 +330,6 @@ def _file_values() -> dict[str, Any]:
         raise SettingsError(f'the configuration file "{file}" cannot be read', detail=f"{error.strerror}.") from error
 
 
-def _causes(error: BaseException) -> str:
-    cause = f": {error.__cause__}" if error.__cause__ else ""
-    return f"{error}{cause}."
-
-
 def _config_file() -> Path | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if named and not Path(named).is_file():
@@ -347,28 +342,39 @@ def _config_file() -> Path | None:
     return path if path.is_file() else None
 
 
+def _no_json(error: SourceError) -> SettingsError:
+    """Return the error for a variable of the environment whose text should be a JSON object."""
+    (name,) = (field for field in Settings.model_fields if f'"{field}"' in str(error))
+    return SettingsError(
+        f'setting "{name}" has a value that cannot be used',
+        detail=f"Found a value that may hold a secret {_origin(name, {})}: it is not JSON: {error.__cause__}.",
+        hint='Write a JSON object, such as {"name": "value"}.',
+    )
+
+
 def _explained(error: ErrorDetails, arguments: dict[str, Any]) -> SettingsError:
     name = str(error["loc"][0])
     origin = _origin(name, arguments)
     if error["type"] == "extra_forbidden":
         return SettingsError(
             f'"{name}" is not a setting',
-            detail=f"Found in {origin}.",
+            detail=f"Found {origin}.",
             hint=did_you_mean(name, Settings.model_fields, f"The settings are: {', '.join(Settings.model_fields)}."),
         )
     expected = error["msg"].removeprefix("Value error, ")
     found = "a value that may hold a secret" if name in _WITH_SECRETS else repr(error["input"])
     return SettingsError(
         f'setting "{".".join(map(str, error["loc"]))}" has a value that cannot be used',
-        detail=f"Found {found} in {origin}: {expected[:1].lower()}{expected[1:]}.",
+        detail=f"Found {found} {origin}: {expected[:1].lower()}{expected[1:]}.",
         hint=f"{Settings.model_fields[name].description}",
     )
 
 
 def _origin(name: str, arguments: dict[str, Any]) -> str:
+    """Describe where a setting has its value from, as the end of a clause."""
     if name in arguments:
-        return f'the argument "{name}"'
+        return f'in the argument "{name}"'
     variables = {v.upper(): v for v in os.environ}
     if variable := variables.get(f"{ENVIRONMENT_PREFIX}{name}".upper()):
-        return f"the environment variable {variable}"
-    return f'"{_config_file() or CONFIG_FILE}"'
+        return f"in the environment variable {variable}"
+    return f'in "{_config_file()}"' if name in _file_values() else "by default"

@@ -20,6 +20,8 @@ _OF_VALUES = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)")
 """The SQLSTATEs of wrong data, and of `raise_error`."""
 _JVM_CLASS = re.compile(r"^:?\s*(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error):\s*")
 _STAGE_FAILED = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \(.*?\): ")
+_RAISED_IN_PYTHON = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<error>\S.*)", re.M)
+"""A traceback of a Python function that ran in Spark, up to the error; after errors that caused it, its own comes last."""
 _SPARKS_MODULES = frozenset({"pyspark", "py4j", "grpc"})
 _HINTS = {
     "TABLE_OR_VIEW_NOT_FOUND": "SHOW TABLES lists the tables that sources feed, SHOW TABLES IN a namespace all of its tables; "
@@ -179,6 +181,8 @@ def explained(whole: str) -> LakeholdError:
         return store_failed(_STAGE_FAILED.sub("", whole))
     if missing := executor_lacks(whole):
         return missing
+    if raised := [*_RAISED_IN_PYTHON.finditer(whole)]:
+        line = f"a Python function failed: {raised[-1]['error']}"
     condition = _CONDITION.match(line)
     code = condition["condition"] if condition else "spark"
     sentences = _SQLSTATE.sub("", POSITION.sub("", _CONDITION.sub("", line))).rstrip(" ;")

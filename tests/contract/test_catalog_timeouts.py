@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from lakehold.errors import SettingsError, UpstreamUnavailable
 from lakehold.iceberg import catalog_deadlines
@@ -52,12 +53,22 @@ def test_a_suspended_database_is_reported_and_the_lake_goes_on_with_it(
                 connections(lake)
             with pytest.raises(UpstreamUnavailable, match="does not answer"):
                 lake.sql("DROP CONNECTION kafka")
-            with pytest.raises(SettingsError) as unopened:
+            with pytest.raises(UpstreamUnavailable, match="does not answer") as unopened:
                 connect(**place)
         assert connections(lake) == CREATED
-    assert (silent.value.code, unopened.value.code) == ("catalog-unavailable", "lake-unreachable")
-    assert silent.value.detail.endswith("failed: no answer within 1 s.")
-    assert unopened.value.detail.endswith("failed: no answer within 1 s")
+    for error in (silent.value, unopened.value):
+        assert (error.code, error.retryable) == ("catalog-unavailable", True)
+        assert error.detail.endswith("failed: no answer within 1 s.")
+
+
+@pytest.mark.stack
+def test_a_database_that_refuses_the_login_is_no_outage(new_lake: NewLake) -> None:
+    place = new_lake("postgresql")
+    wrong = make_url(place["catalog_uri"]).set(username="nobody_of_this_name", password="wrong")
+    with pytest.raises(SettingsError) as refused:
+        connect(**{**place, "catalog_uri": wrong.render_as_string(hide_password=False)})
+    assert (refused.value.code, refused.value.retryable) == ("lake-unreachable", False)
+    assert "nobody_of_this_name" in refused.value.detail
 
 
 @pytest.mark.stack
@@ -78,7 +89,7 @@ def test_a_connection_that_ended_while_it_was_idle_is_made_again(
 def test_a_rest_catalog_that_takes_connections_and_does_not_answer_is_reported(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(SettingsError) as error:
+        with pytest.raises(UpstreamUnavailable) as error:
             connect(str(tmp_path / "lake"), catalog_uri=uri, upstream_timeout_ms=500)
-    assert error.value.code == "lake-unreachable"
+    assert error.value.code == "catalog-unavailable"
     assert "timed out" in error.value.detail

@@ -159,6 +159,19 @@ def test_an_unknown_name_is_refused_before_any_table_is_filled(shop: NumberedSho
     assert shop.status("again")["state"] == "new"
 
 
+def test_a_table_that_lakehold_publishes_is_refused_with_the_command_that_fills_it(shop: NumberedShop) -> None:
+    shop.lake.sql("""
+        CREATE TABLE s.others (k BIGINT) USING iceberg;
+        CREATE MATERIALIZED VIEW s.seen AS SELECT k FROM s.others;
+        CREATE SUBSCRIPTION changes INTO s.changed AS SUBSCRIBE s.others;
+    """)
+    for name, publishes in (("s.seen", "s.seen"), ("s.changed", "changes")):
+        with pytest.raises(DefinitionError) as refused:
+            backfill(shop.lake, name)
+        assert refused.value.code == "table-not-fed"
+        assert refused.value.hint == f"lakehold publish {publishes} brings it up to date."
+
+
 def test_a_table_with_an_incomplete_snapshot_is_reported_as_waiting_for_it(lake: Lake, tmp_path: Path) -> None:
     topic = Topic("t", {"id": {"type": "int64"}})
     lake.sql(f"CREATE SOURCE shop FROM FILES '{tmp_path / 'topics'}' FORMAT JSON")

@@ -103,7 +103,8 @@ def test_a_lapsed_subscription_stops_with_an_error(shop: Shop) -> None:
         shop.lake.publish("s")
     assert lapsed.value.code == "subscriber-lapsed"
     assert "subscription_s" in lapsed.value.detail
-    assert "ON LAPSE = 'resnapshot'" in lapsed.value.hint
+    assert "ALTER SUBSCRIPTION s SET (ON LAPSE = 'resnapshot')" in lapsed.value.hint
+    assert "DROP SUBSCRIPTION without CASCADE" in lapsed.value.hint
     assert shop.state() == "lapsed"
     assert shop.output() == before
 

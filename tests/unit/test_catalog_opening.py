@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehold.demo.demo_steps import lake_settings
-from lakehold.errors import SettingsError
+from lakehold.errors import SettingsError, UpstreamUnavailable
 from lakehold.iceberg.properties import pyiceberg_properties
 from lakehold.lake import connect
 from lakehold.settings import Settings, load_settings
@@ -64,9 +64,9 @@ def catalog_uri() -> Iterator[str]:
 
 
 def test_a_server_error_is_retried_and_reported_if_it_persists(catalog_uri: str) -> None:
-    with pytest.raises(SettingsError, match="cannot be opened") as raised:
+    with pytest.raises(UpstreamUnavailable, match="does not answer") as raised:
         open_catalog(Settings(warehouse="s3://lake", catalog_uri=catalog_uri))
-    assert raised.value.code == "lake-unreachable"
+    assert raised.value.code == "catalog-unavailable"
     assert "INSERT INTO iceberg_namespace_properties" in raised.value.detail
     assert SecondToMakeNamespaces.namespaces == OPEN_ATTEMPTS
 

@@ -210,9 +210,9 @@ def test_the_error_of_a_lake_that_cannot_be_opened_gives_the_reason(tmp_path: Pa
         open_catalog(load_settings(warehouse=str(tmp_path / "file" / "lake")))
     assert error.value.code == "lake-unreachable"
     for scheme in ("postgresql+psycopg2", "http"):
-        with pytest.raises(SettingsError) as error:
+        with pytest.raises(UpstreamUnavailable) as unavailable:
             open_catalog(load_settings(warehouse=str(tmp_path), catalog_uri=f"{scheme}://me:secret@127.0.0.1:1/x"))
-        assert "refused" in error.value.detail
+        assert "refused" in unavailable.value.detail
         assert "secret" not in str(error.value)
 
 

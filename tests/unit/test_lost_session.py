@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from lakehold.errors import UpstreamUnavailable
 from lakehold.lake import Lake
 from lakehold.settings import load_settings
 from lakehold.spark_errors import explained, session_lost
+from lakehold.subscribe.output_batches import OutputChunk, batches
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,30 @@ def test_a_statement_over_which_spark_stopped_says_where_to_look() -> None:
     )
     assert error.code == "spark-unreachable"
     assert "lakehold spark status" in error.hint
+
+
+def test_an_error_of_a_python_function_in_a_stage_is_the_last_one_of_its_traceback() -> None:
+    error = explained(
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task "
+        "0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): "
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        "  File \"rates.py\", line 3, in rate\n    rates[name]\nKeyError: 'EUR'\n\n"
+        "During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
+        '  File "rates.py", line 5, in rate\n    raise ValueError("no rate") from None\nValueError: no rate\n\n'
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)\n"
+    )
+    assert (error.message, error.detail, error.code) == ("a Python function failed: ValueError: no rate", "", "spark")
+
+
+def test_rows_that_are_read_after_their_server_has_gone_say_so() -> None:
+    def output() -> Iterator[OutputChunk]:
+        yield OutputChunk(1, pa.table({"id": [1]}))
+        raise SparkConnectException("[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. Session was closed.")
+
+    batch = next(batches(output(), ("id",)))
+    with pytest.raises(UpstreamUnavailable) as gone:
+        list(batch)
+    assert gone.value.code == "spark-unreachable"
 
 
 def test_a_lake_that_uses_the_session_of_another_follows_it_to_the_next_one(tmp_path: Path) -> None:

@@ -136,6 +136,27 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         load_settings(warehouse="s3://bucket/lake/")
 
 
+def test_a_default_that_does_not_fit_another_setting_is_named_as_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEHOLD_LEASE_MS", "1000")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert error.value.message == 'setting "lease_renew_ms" has a value that cannot be used'
+    assert error.value.detail == "Found 5000 by default: must be shorter than lease_ms (1000)."
+
+
+@pytest.mark.parametrize("name", ["spark_conf", "catalog_properties"])
+def test_a_variable_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"LAKEHOLD_{name.upper()}", "{secret: 1}")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert error.value.message == f'setting "{name}" has a value that cannot be used'
+    assert (
+        f"in the environment variable LAKEHOLD_{name.upper()}: it is not JSON: Expecting property" in error.value.detail
+    )
+    assert "JSON object" in error.value.hint
+    assert "secret" not in str(error.value).replace("may hold a secret", "")
+
+
 @pytest.mark.parametrize("setting", ["warehouse", "check_pages"])
 @pytest.mark.parametrize("path", ["data/lake#1", "/data/lake?1", "file:///data/lake#1"])
 def test_a_path_that_a_uri_would_cut_is_refused(setting: str, path: str) -> None:

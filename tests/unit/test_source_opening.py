@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakehold.definitions import Envelope, Format, FormatType, Source, Table
+from lakehold.definitions import Capture, ConnectionType, Envelope, Format, FormatType, Source, Table
 from lakehold.errors import DefinitionError
 from lakehold.ingest.side_by_side import Lanes
 from lakehold.ingest.source_opening import Opening
@@ -71,3 +71,17 @@ def test_a_missing_source_is_not_leased(opening: Opening) -> None:
     with pytest.raises(DefinitionError), opening.leased("other"):
         pass
     assert opening.store.readers("other") == {}
+
+
+def test_a_source_without_tables_names_what_its_tables_read(opening: Opening) -> None:
+    capture = Capture(ConnectionType.POSTGRES, "pg", "connect", "app", "app", "app")
+    captured = Source("app", Format(FormatType.JSON), connection="kafka", capture=capture)
+    files = Source("files", Format(FormatType.JSON), path="recorded")
+    sources = {source.name: Entry(source.name, source, "", 0) for source in (captured, files)}
+    definitions: Any = opening.definitions
+    definitions.change(lambda _: Definitions(sources=sources))
+    for source, reads in (("app", "TABLE"), ("files", "TOPIC")):
+        with pytest.raises(DefinitionError) as refused, opening.leased(source):
+            pass
+        assert refused.value.code == "source-without-tables"
+        assert f"FROM SOURCE {source} ({reads} '…')" in refused.value.hint

@@ -199,3 +199,5 @@ def test_an_error_names_the_transaction_its_missing_events_and_the_waiting_table
     assert 'than have arrived: 3 of 1,500 changes of topic "shop.public.orders".' in error.detail
     assert "since 1970-01-01 00:00:00.000 UTC" in error.detail
     assert "shop.orders" in error.detail
+    assert "DROP SOURCE … CASCADE" in error.hint
+    assert "have the connector snapshot its tables again" in error.hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ from lakehold.sql.result import Result
 
 _ANY_WIDTH = 1_000_000
 """Characters: wider than any table, so that the width a table needs can be measured."""
+
+_UNCAUGHT = 1
+"""The exit code with which Python itself ends after an exception."""
 
 
 class OutputFormat(StrEnum):
@@ -211,11 +215,18 @@ def open_output(wanted: OutputFormat | None, stdout: TextIO, stderr: TextIO) -> 
 
 @contextmanager
 def reported(output: Output, code: int = 1) -> Iterator[None]:
-    """End the command with an exit code, and without a traceback, when an error of lakehold is raised inside."""
+    """End the command with an exit code when an error is raised inside; only one that is not lakehold's has a traceback."""
     try:
         yield
     except LakeholdError as error:
         output.error(error)
+        raise typer.Exit(code) from None
+    except (typer.Exit, typer.BadParameter, BrokenPipeError):
+        raise
+    except Exception as error:
+        if code == _UNCAUGHT:
+            raise
+        traceback.print_exception(error)
         raise typer.Exit(code) from None
 
 

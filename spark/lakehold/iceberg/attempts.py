@@ -26,6 +26,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakehold.errors import CommitConflict, DefinitionError, LakeholdError, UpstreamUnavailable
+from lakehold.iceberg.catalog_outages import reason_of
 from lakehold.iceberg.deletion import delete_or_log
 from lakehold.iceberg.store_errors import is_denied, store_failed, store_hint
 
@@ -163,7 +164,7 @@ def answering(attempted: str) -> Iterator[None]:
     try:
         yield
     except UNANSWERED as error:
-        raise _catalog_unavailable(attempted, error) from error
+        raise catalog_unavailable(attempted, error) from error
 
 
 @contextmanager
@@ -208,11 +209,10 @@ def unreadable(table_name: str, cause: Exception) -> LakeholdError:
     """Return the error for a table with a file that cannot be read, or whose store does not work."""
     if _is_of_store(cause):
         return store_failed(str(cause), f'table "{table_name}"')
-    reason = str(cause).strip().splitlines() or [type(cause).__name__]
     return DefinitionError(
         f'table "{table_name}" cannot be read',
         code="table-unreadable",
-        detail=f"One of its files is gone or damaged, or of an Iceberg newer than this lakehold: {reason[0].rstrip('.')}.",
+        detail=f"One of its files is gone or damaged, or of an Iceberg newer than this lakehold: {reason_of(cause)}.",
         hint="Restore the file, or drop the table from the catalog.",
     )
 
@@ -231,7 +231,7 @@ def _denied(table_name: str, cause: Exception) -> DefinitionError:
     return DefinitionError(
         f'table "{table_name}" cannot be read',
         code="table-unreadable",
-        detail=f"The catalog or the store denies it: {str(cause).strip().partition(chr(10))[0].rstrip('.')}.",
+        detail=f"The catalog or the store denies it: {reason_of(cause)}.",
         hint="Let the user that lakehold runs as read the table and its files.",
     )
 
@@ -248,14 +248,14 @@ def unavailable(table_name: str, cause: Exception) -> UpstreamUnavailable:
     """Return the error for a catalog, or an object store, that does not answer when a table is read or changed."""
     if _is_of_store(cause):
         return store_failed(str(cause), f'table "{table_name}"')
-    return _catalog_unavailable(f'Reading or changing "{table_name}"', cause)
+    return catalog_unavailable(f'Reading or changing "{table_name}"', cause)
 
 
-def _catalog_unavailable(attempted: str, cause: Exception) -> UpstreamUnavailable:
-    reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+def catalog_unavailable(attempted: str, cause: Exception) -> UpstreamUnavailable:
+    """Return the error for a catalog that does not answer; `attempted` is what failed, as the subject of a sentence."""
     return UpstreamUnavailable(
         "the lake's catalog does not answer",
         code="catalog-unavailable",
-        detail=f"{attempted} failed: {reason}.",
-        hint="Check the catalog and the warehouse, then run it again: nothing is done twice.",
+        detail=f"{attempted} failed: {reason_of(cause)}.",
+        hint="Check the catalog, its address in catalog_uri and the warehouse, then run it again: nothing is done twice.",
     )

@@ -55,6 +55,17 @@ def shown_catalog(settings: Settings) -> str:
     return make_url(settings.catalog_uri).render_as_string()
 
 
+def import_driver(settings: Settings) -> None:
+    """Import the driver of a catalog in a database: PyIceberg's own error would name the class of the catalog instead.
+
+    Raises:
+        ImportError: The driver is not installed.
+        SQLAlchemyError: No database is called so.
+    """
+    if not is_rest(settings.catalog_uri) and "type" not in settings.catalog_properties:
+        make_url(settings.catalog_uri).get_dialect().import_dbapi()
+
+
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """Return the properties of PyIceberg's catalog."""
     uri = settings.catalog_uri

@@ -130,6 +130,15 @@ class Backfilling:
         Raises:
             DefinitionError: No source does.
         """
+        subscription = defined.subscription_into(name)
+        publishes = name if name in defined.views else subscription.name if subscription is not None else None
+        if publishes is not None:
+            raise DefinitionError(
+                f'table "{name}" is not fed by a source',
+                code="table-not-fed",
+                detail="It is a materialized view." if subscription is None else "It is the output of a subscription.",
+                hint=f"lakehold publish {publishes} brings it up to date.",
+            )
         if name not in defined.tables and "." in name and self.tables.table_state(name) is not None:
             raise DefinitionError(
                 f'table "{name}" is not fed by a source',

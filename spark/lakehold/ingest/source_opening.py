@@ -291,12 +291,12 @@ class Opening:
 
 
 def _tables(source: str, defined: Definitions) -> dict[str, Entry[Table]]:
-    defined.source(source)
+    reads = "TOPIC" if defined.source(source).capture is None else "TABLE"
     tables = {entry.definition.full_name: entry for entry in defined.tables_of(source)}
     if not tables:
         raise DefinitionError(
             f'source "{source}" has no tables',
             code="source-without-tables",
-            hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {source} (TOPIC '…') ENVELOPE …",
+            hint=f"Add one: CREATE TABLE namespace.name FROM SOURCE {source} ({reads} '…') ENVELOPE …",
         )
     return tables

@@ -1,11 +1,21 @@
-"""Faults of partitions that stop a source."""
+"""Faults of partitions that stop a source, and how a person loads tables again whose topic lacks messages or has bad ones."""
 
 from __future__ import annotations
 
 from lakehold.errors import UpstreamError
 from lakehold.model.offsets import TopicPartition
 
-LOAD_AGAIN = "drop the tables of this topic and create them again, so that they are loaded again"
+LOAD_AGAIN = (
+    "drop the tables of this topic and create them again. They get the rows that the topic has: unless lakehold captures the "
+    "database, first delete the topic and have its connector snapshot them again"
+)
+"""Advice for tables whose topic lacks messages, as the rest of a sentence."""
+
+STAYS_IN_TOPIC = (
+    "What is in the topic already stays there: drop the table and create it again. Unless lakehold captures the database, delete "
+    "the topic in between, and have its connector snapshot the table again."
+)
+"""Advice for a table that cannot take a message of its topic, after the cause was removed upstream."""
 
 
 def offsets_lost(tp: TopicPartition, position: int, earliest: int) -> UpstreamError:

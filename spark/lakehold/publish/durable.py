@@ -23,6 +23,7 @@ from lakehold.publish.follower import FollowedTogether, FollowedWindow, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.known_columns import KnownColumns
 from lakehold.settings import Settings
+from lakehold.spark_errors import readable
 from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.limited_read import Deadline
@@ -134,7 +135,7 @@ class DurableClient:
         Acknowledging a delivery acknowledges all before it.
         """
         self._register()
-        with leased(self._store, self.name, self._settings) as lease:
+        with readable(), leased(self._store, self.name, self._settings) as lease:
             self._input_hold.keep_max_lag()
             client = self._store.get(self.name)
             position = DeliveryPosition(self._store, lease, client, self._input_hold, self._known, self._settings)

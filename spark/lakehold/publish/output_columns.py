@@ -47,7 +47,8 @@ def check_has(full_name: str, stored: Collection[str], needed: Iterable[str]) ->
             f'table "{full_name}" no longer has the column {lost[0]}',
             code="output-column-lost",
             detail="Another program renamed or dropped it. Added again, it would be null in the rows that exist.",
-            hint="Rename it back; or drop what publishes to the table, with CASCADE, and create it again.",
+            hint="Rename it back with the program that renamed it: lakehold refuses to alter this table. Or drop what publishes "
+            "to it, and create it again. DROP SUBSCRIPTION without CASCADE leaves you the table; then publish INTO another one.",
         )
 
 

@@ -384,13 +384,13 @@ class Subscriptions:
             keeper=SubscriberKind.VIEW if is_view else SubscriberKind.SUBSCRIPTION,
         )
         hint = (
-            f"DROP SUBSCRIPTION {definition.name} CASCADE and create it again; WITH (ON LAPSE = 'resnapshot') makes it start "
-            "over from a snapshot by itself the next time."
+            f"ALTER SUBSCRIPTION {definition.name} SET (ON LAPSE = 'resnapshot'): the next publish starts over from a snapshot. "
+            "To keep the output as it is, DROP SUBSCRIPTION without CASCADE and create another one INTO another table."
         )
         if is_view:
             hint = (
-                f"DROP MATERIALIZED VIEW {full_name_text(definition.into)} and create it again; WITH (ON LAPSE = 'resnapshot') "
-                "makes it start over from a snapshot by itself the next time."
+                f"ALTER MATERIALIZED VIEW {full_name_text(definition.into)} SET (ON LAPSE = 'resnapshot'): the next refresh "
+                "starts over from a snapshot, and the view keeps its history."
             )
         avoided_by = f"{'Refresh it' if is_view else 'Publish'} more often, or set a longer MAX LAG."
         return InputHold(self.holds, hold, described(definition), hint, avoided_by)

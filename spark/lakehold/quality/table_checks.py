@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, SettingsError, UpstreamUnavailable
 from lakehold.file_names import file_name_of
 from lakehold.iceberg.data_tables import DataTables, TableState
 from lakehold.model.lake_definitions import DefinitionReader
@@ -30,6 +31,8 @@ from lakehold.tables.stored_key import stored_key
 from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
+
+logger = logging.getLogger(__name__)
 
 CLOCKS_APART_MS = 5 * 60_000
 """How far the clocks of upstream databases may be ahead before a row counts as one of the future, in milliseconds."""
@@ -81,7 +84,12 @@ class Checks:
 
     def keep(self, verdict: Verdict) -> None:
         """Keep the verdict of a comparison of a table with its database, and write its page."""
-        self.kept.append(as_hold_check("", self._with_page(verdict, self._state(verdict.full_name))))
+        try:
+            verdict = self._with_page(verdict, self._state(verdict.full_name))
+        except (SettingsError, UpstreamUnavailable) as error:
+            # A comparison may take hours: its result stands without a page.
+            logger.warning("%s", error)
+        self.kept.append(as_hold_check("", verdict))
 
     def check(self, full_name: str, snapshot_id: int | None, at_ms: int, *, is_present: bool = False) -> Verdict:
         """Run the table's suite on a snapshot, and write the page.
@@ -96,7 +104,7 @@ class Checks:
         Raises:
             DefinitionError: The table does not exist, or its suite cannot be used.
             EnvironmentMissing: Great Expectations is not installed.
-            LakeholdError: An expectation could not be evaluated.
+            LakeholdError: An expectation could not be evaluated, or the page could not be written.
         """
         state = self._state(full_name)
         found = read_suite(self.suites, full_name)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pyiceberg.io import FileIO
 
+from lakehold.errors import LakeholdError, SettingsError, UpstreamUnavailable
 from lakehold.file_names import file_name_of
+from lakehold.iceberg.catalog_outages import reason_of
+from lakehold.iceberg.store_errors import store_hint
 from lakehold.quality.describe import examples_text, keys_text
 from lakehold.quality.verdict import Verdict
 from lakehold.settings import local_path
@@ -37,8 +40,26 @@ def page_text(verdict: Verdict) -> str:
 
 
 def write_page(verdict: Verdict, io: FileIO, uri: str) -> None:
-    """Write the page of `verdict` to `uri`, where `io` can write."""
-    if path := local_path(uri):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    with io.new_output(uri).create(overwrite=True) as file:
-        file.write(page_text(verdict).encode())
+    """Write the page of `verdict` to `uri` by `io`.
+
+    Raises:
+        SettingsError: The page cannot be written there.
+        UpstreamUnavailable: The object store does not work.
+    """
+    text = page_text(verdict).encode()
+    try:
+        if path := local_path(uri):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with io.new_output(uri).create(overwrite=True) as file:
+            file.write(text)
+    except (OSError, ValueError) as error:
+        raise _unwritten(verdict, uri, error) from error
+
+
+def _unwritten(verdict: Verdict, uri: str, cause: Exception) -> LakeholdError:
+    return (UpstreamUnavailable if store_hint(str(cause)) else SettingsError)(
+        f'the page of the check of "{verdict.full_name}" cannot be written',
+        code="check-page",
+        detail=f'Writing "{uri}" failed: {reason_of(cause)}.',
+        hint="Let lakehold write there, or set check_pages to a directory or URI where it may.",
+    )

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from pydantic import ValidationError as InvalidContent
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -14,19 +15,20 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
-    RESTError,
     ServerError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from sqlalchemy import inspect, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehold.errors import LakeholdError, SettingsError
-from lakehold.iceberg.attempts import MALFORMED
+from lakehold.iceberg.attempts import MALFORMED, catalog_unavailable
+from lakehold.iceberg.catalog_outages import is_outage, reason_of
 from lakehold.iceberg.object_stores import checksum_variables
-from lakehold.iceberg.properties import is_sqlite, pyiceberg_properties, shown_catalog
+from lakehold.iceberg.properties import import_driver, is_sqlite, pyiceberg_properties, shown_catalog
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.store_errors import store_failed, store_hint
 from lakehold.settings import Settings, local_path
@@ -65,9 +67,9 @@ def open_catalog(settings: Settings, *, must_exist: bool = False) -> Catalog:
         must_exist: Create and change nothing.
 
     Raises:
-        SettingsError: The catalog does not answer or the warehouse cannot be written; or the lake must exist and does not,
-            or is of an earlier lakehold.
-        UpstreamUnavailable: The object store that the warehouse is in does not work.
+        SettingsError: The catalog or the warehouse cannot be opened; or the lake must exist and does not, or is of an
+            earlier lakehold.
+        UpstreamUnavailable: The catalog does not answer, or the object store that the warehouse is in does not work.
     """
     opening = Retrying(
         retry=retry_if_exception_type(_MAY_PASS),
@@ -78,7 +80,10 @@ def open_catalog(settings: Settings, *, must_exist: bool = False) -> Catalog:
     )
     try:
         return opening(_open, settings, must_exist)
-    except (*_MAY_PASS, SQLAlchemyError, RESTError, OSError, ImportError) as error:
+    except LakeholdError:
+        raise
+    except Exception as error:
+        # Settings choose the classes of the catalog and of its files, which may raise anything.
         raise _cannot_open(settings, error) from error
 
 
@@ -90,8 +95,11 @@ def _open(settings: Settings, must_exist: bool) -> Catalog:
     # PyArrow takes them from the environment only.
     os.environ.update(checksum_variables(settings))
     creates = {"init_catalog_tables": "false"} if must_exist else {}
+    import_driver(settings)
     catalog = load_catalog(settings.catalog_name, **pyiceberg_properties(settings) | creates)
     try:
+        # A class of files that cannot be loaded would look like damaged metadata.
+        load_file_io(catalog.properties, settings.warehouse)
         if must_exist and isinstance(catalog, SqlCatalog) and not inspect(catalog.engine).has_table(_TABLES):
             raise _missing(settings)
         if not must_exist and isinstance(catalog, SqlCatalog) and is_sqlite(settings.catalog_uri):
@@ -192,11 +200,10 @@ def _load(catalog: Catalog, name: str) -> Table | None:
     except OSError:
         raise
     except MALFORMED as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
         raise SettingsError(
             f'the lake cannot be opened: the metadata of "{name}" is damaged',
             code="lake-unreachable",
-            detail=f"It cannot be read: {reason[0].rstrip('.')}.",
+            detail=f"It cannot be read: {reason_of(error)}.",
             hint="Restore catalog and warehouse from a backup, both of one moment.",
         ) from error
 
@@ -236,10 +243,15 @@ def _cannot_open(settings: Settings, cause: Exception) -> LakeholdError:
     if store_hint(str(cause)):
         return store_failed(str(cause), f'the lake in "{settings.warehouse}"')
     shown = shown_catalog(settings)
-    reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+    if is_outage(cause):
+        return catalog_unavailable(f'Opening the catalog "{shown}"', cause)
+    if isinstance(cause, InvalidContent):
+        reason = f"it answers with something else: {cause.errors()[0]['msg']}"
+    else:
+        reason = reason_of(cause)
     return SettingsError(
         f'the lake in "{settings.warehouse}" cannot be opened',
         code="lake-unreachable",
-        detail=f'Its catalog "{shown}" failed: {reason}',
-        hint="Check catalog_uri and warehouse, and that both can be written from here.",
+        detail=f'Its catalog "{shown}" failed: {reason}.',
+        hint="Check catalog_uri, catalog_properties and warehouse, and that both places can be written from here.",
     )

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
+from lakehold.spark_errors import readable
 from lakehold.subscribe.row_values import tuples
 
 Row = tuple[Any, ...]
@@ -51,7 +52,9 @@ class Unread(Iterator[pa.Table]):
         if self._failure is not None:
             raise self._failure
         try:
-            return next(self._tables)
+            # The reader takes rows outside of the context in which the output was opened.
+            with readable():
+                return next(self._tables)
         except StopIteration:
             raise
         except BaseException as failure:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehold.errors import NotReadable
+from lakehold.spark_errors import readable
 from lakehold.subscribe.change_frames import change_frame
 from lakehold.subscribe.relation import TableRelation
 from lakehold.subscribe.statement import Changes
@@ -81,7 +82,7 @@ class TableChanges:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         output = self.opened.subscription.output
-        with self.opened.read_leases.acquire((self.relation.name,), self.from_ms):
+        with readable(), self.opened.read_leases.acquire((self.relation.name,), self.from_ms):
             diffs = self.relation.along(self.timeline, self._steps(), output.sorting)
             for table in output.shaped(diffs):
                 yield from table.to_batches()

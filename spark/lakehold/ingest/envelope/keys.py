@@ -19,6 +19,7 @@ from lakehold.definitions import Table
 from lakehold.errors import TableStopped
 from lakehold.ingest.decode.decoded import Decoded
 from lakehold.ingest.decode.message_parts import is_bare_json
+from lakehold.kafka.faults import STAYS_IN_TOPIC
 from lakehold.spark_sql import literal, quoted
 from lakehold.tables.column_types import ColumnType, spark_text
 from lakehold.tables.unify import TypeConflict, cast, equal_value, same, unify
@@ -214,7 +215,8 @@ def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str,
             table=table.full_name,
             code="key-type",
             detail="No value of one type equals one of the other, so message keys do not say which row they are of.",
-            hint="Give the column one type upstream, in keys and values; or name columns in KEY (…) that identify rows.",
+            hint="Create the table with columns in KEY (…) that identify rows; or give the column one type upstream, in keys and "
+            f"values. {STAYS_IN_TOPIC}",
         )
     return equal, in_row
 

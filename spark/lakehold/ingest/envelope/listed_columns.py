@@ -8,6 +8,7 @@ from pyspark.sql.types import DataType
 
 from lakehold.definitions import Table
 from lakehold.errors import TableStopped
+from lakehold.kafka.faults import STAYS_IN_TOPIC
 from lakehold.tables.column_types import ColumnType, spark_text
 from lakehold.tables.spark_types import from_spark
 from lakehold.tables.unify import TypeConflict, cast, same, unify
@@ -40,7 +41,7 @@ def listed_columns(
                 table=table.full_name,
                 code="contract-broken",
                 detail="Some values of the messages' type do not fit the declared type.",
-                hint="Declare the messages' type, or change the column upstream.",
+                hint=f"Create the table with the messages' type, or change the column upstream. {STAYS_IN_TOPIC}",
             )
         columns[declared.name] = (cast(value, incoming.type, wanted), ColumnType(declared.name, wanted))
     missing = {name: found[name] for name in key if name not in columns and name in found}

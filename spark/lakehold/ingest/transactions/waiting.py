@@ -73,7 +73,9 @@ def incomplete_error(source: str, waiting: Waiting) -> TransactionIncomplete:
         "transaction_timeout_ms. The tables contain everything that was committed before it. It and all later changes of "
         f"{', '.join(waiting.tables)} wait.",
         hint="Check that the connector runs, and restart it: when the rest arrives, the next ingest continues. If the rest never "
-        "arrives, drop the source's tables and create them again, so that they are loaded again.",
+        "arrives, load the tables again. For a captured database, DROP SOURCE … CASCADE and creating it again does that. For "
+        "another source drop the tables, delete their topics and the transaction topic, have the connector snapshot its tables "
+        "again, and create the tables again.",
     )
 
 

@@ -14,6 +14,7 @@ from lakehold.ingest.deduplicate.statistics import BatchStatistics, WentBack
 from lakehold.ingest.envelope.change_columns import KEYLESS, NULL_IN_KEY, OF_ONE_TABLE, UNORDERED, Changes
 from lakehold.ingest.envelope.keys import key_changed
 from lakehold.ingest.envelope.position import MYSQL, POSTGRES, written
+from lakehold.kafka.faults import STAYS_IN_TOPIC
 from lakehold.model.high_water_marks import Position
 
 
@@ -134,10 +135,10 @@ def _before_missing(table: Table, statistics: BatchStatistics, *, lacks_before: 
         schema = ""
     if table.envelope.needs_before:
         reason = f"ENVELOPE {table.envelope.sql} needs"
-        instead = "Or use ENVELOPE DEBEZIUM UPSERT, which does not read it."
+        instead = f"{STAYS_IN_TOPIC} Or create it with ENVELOPE DEBEZIUM UPSERT, which does not read before."
     else:
         reason = f"KEY ({', '.join(table.key)}) is not in every message key: it takes"
-        instead = "For what is in the topic already: delete it, and have the connector snapshot the table again."
+        instead = STAYS_IN_TOPIC
     return TableStopped(
         f'table "{table.full_name}" gets updates without "before"',
         table=table.full_name,
@@ -180,10 +181,7 @@ def value_unavailable(table: Table, columns: Collection[str], error: LakeholdErr
         hint = "Correct that; the next ingest tries it again. The other tables continue."
     else:
         detail = f"{unsent}: topic {table.topic} has no earlier message with the value."
-        hint = (
-            "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL send all values. For what is in the topic already: drop the "
-            "table, delete the topic, have the connector snapshot the table again, and create the table again."
-        )
+        hint = f"ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL send all values. {STAYS_IN_TOPIC}"
     return TableStopped(
         f'new rows of table "{table.full_name}" lack their values of {names}',
         table=table.full_name,
