@@ -48,8 +48,7 @@ _VALUES = (
     ("type", "the type of a column"),
     ("partition", "column, or year(column), month(…), day(…), hour(…), bucket(n, column), truncate(n, column)"),
     ("connection_option", "an option of the connection's kind"),
-    ("connection_name", "the name of a connection_option"),
-    ("subscription_name", "the name of a subscription_option"),
+    *((f"{of}_name", f"the name of a {of}_option") for of in ("connection", "source", "subscription")),
     ("altered_name", "the name of an altered_option"),
     ("value", "a column outside the key"),
     ("query", "a SELECT"),
@@ -66,8 +65,9 @@ _SAMPLES = {
     "duration": ("'3h'", "'1 day 12 hours'", "INTERVAL '3' HOUR"),
     "type": ("BIGINT", "ARRAY<STRING>", "DECIMAL(10, 2)"),
     "value": ("total",),
-    "connection_option": ("BROKER 'b:9092'", "URL = 'http://host'"),
+    "connection_option": ("BROKER 'b:9092'",),
     "connection_name": ("PASSWORD", "SSL MODE"),
+    "source_name": ("MAX RECORDS", "MAX BYTES"),
     "subscription_name": ("ON LAPSE", "RETAIN OUTPUT", "MAX LAG"),
     "altered_name": ("RETAIN HISTORY", "REFRESH", "ON LAPSE"),
     "column": ("id", "name"),
@@ -85,10 +85,8 @@ _SAMPLES = {
         "CREATE TABLE shop.orders FROM SOURCE s (TOPIC 't') ENVELOPE DEBEZIUM",
         "CREATE MATERIALIZED VIEW bi.v AS SELECT id FROM shop.orders",
         "ALTER SOURCE s REPAIR",
-        "DROP CONNECTION k",
-        "DROP SOURCE s",
-        "DROP TABLE shop.orders",
-        "DROP MATERIALIZED VIEW bi.v",
+        "ALTER CONNECTION k SET (BROKER 'b:9092')",
+        *(f"DROP {named}" for named in ("CONNECTION k", "SOURCE s", "TABLE shop.orders", "MATERIALIZED VIEW bi.v")),
     ),
 }
 
@@ -149,6 +147,7 @@ def forms() -> tuple[Form, ...]:
         ),
         _altering("CONNECTION", "name", "connection"),
         Form("ALTER SOURCE name {REPAIR | RESNAPSHOT}", ("ALTER SOURCE",)),
+        _altering("SOURCE", "name", "source"),
         Form("ALTER TABLE table {SET (history_option) | RESET (RETAIN HISTORY)}", ("ALTER TABLE",)),
         *(
             Form(f"DROP {kind} [IF EXISTS] name [{{CASCADE | RESTRICT}}] [KEEP UPSTREAM]", (f"DROP {kind}",))

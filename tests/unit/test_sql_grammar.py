@@ -50,7 +50,7 @@ def test_every_explained_statement_has_a_sample(words: str) -> None:
 
 def test_a_form_that_the_parser_does_not_read_is_found() -> None:
     wrong, *_ = sql_grammar.variants("ALTER SOURCE name MEND")
-    with pytest.raises(Exception, match="expected REPAIR or RESNAPSHOT"):
+    with pytest.raises(Exception, match="expected REPAIR, RESNAPSHOT, SET or RESET"):
         parse_script(wrong)
 
 

@@ -83,7 +83,9 @@ class AlterSource:
 class ExplainDefinition:
     """A statement `EXPLAIN CREATE … | DROP … | ALTER SOURCE …`, which explains effects without making them."""
 
-    statement: CreateConnection | CreateSource | CreateTable | CreateMaterializedView | Drop | AlterSource
+    statement: (
+        CreateConnection | CreateSource | CreateTable | CreateMaterializedView | Drop | AlterSource | AlterOptions
+    )
 
 
 @dataclass(frozen=True)
@@ -274,18 +276,10 @@ class RetainHistory:
 
 
 @dataclass(frozen=True)
-class AlterConnection:
-    """A statement `ALTER CONNECTION name SET (option = value, …)`, or RESET of options, which are removed (None)."""
+class AlterOptions:
+    """A statement `ALTER CONNECTION|SOURCE|SUBSCRIPTION|MATERIALIZED VIEW name SET (option = value, …)`.
 
-    name: str
-    options: Mapping[str, OptionValue | None]
-
-
-@dataclass(frozen=True)
-class AlterDerived:
-    """A statement `ALTER SUBSCRIPTION name SET (option = value, …)`, or RESET of options to their defaults (None).
-
-    `ALTER MATERIALIZED VIEW` is the same.
+    RESET sets options to their defaults (None).
     """
 
     kind: ObjectKind
@@ -300,8 +294,7 @@ Statement = (
     | CreateSubscription
     | CreateMaterializedView
     | RetainHistory
-    | AlterConnection
-    | AlterDerived
+    | AlterOptions
     | AlterSource
     | ExplainDefinition
     | Drop

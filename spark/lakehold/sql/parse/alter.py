@@ -1,4 +1,4 @@
-"""ALTER: options of connections, tables, views and subscriptions that may change, each with SET and RESET.
+"""ALTER: options of connections, sources, tables, views and subscriptions that may change, each with SET and RESET.
 
 Every other ALTER TABLE is Spark's.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from lakehold.definitions import ObjectKind, OptionValue
 from lakehold.holds.retention import RETAIN_HISTORY
-from lakehold.sql.statements import AlterConnection, AlterDerived, RetainHistory
+from lakehold.sql.statements import AlterOptions, AlterSource, RetainHistory
 from lakehold.sql.text.cursor import Cursor
 from lakehold.sql.text.names import begins_with_catalog, table_reference
 from lakehold.sql.text.options import (
     ALTERED_VIEW,
     CONNECTIONS,
     RETENTION,
+    SOURCE,
     SUBSCRIPTION,
     OptionSet,
     parse_option_names,
@@ -44,25 +45,35 @@ def parse_alter_table(cursor: Cursor) -> RetainHistory | None:
     return statement
 
 
-def parse_alter_connection(cursor: Cursor) -> AlterConnection:
+def parse_alter_connection(cursor: Cursor) -> AlterOptions:
     """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
     name = cursor.object_name("a connection name")
     hint = "its name and its kind stay: create another connection"
-    return AlterConnection(name, _changed_options(cursor, ALTERED_CONNECTION, hint))
+    return AlterOptions(ObjectKind.CONNECTION, name, _changed_options(cursor, ALTERED_CONNECTION, hint))
 
 
-def parse_alter_subscription(cursor: Cursor) -> AlterDerived:
+def parse_alter_source(cursor: Cursor) -> AlterSource | AlterOptions:
+    """Parse `name REPAIR`, `name RESNAPSHOT`, `name SET (option = value, …)` or `name RESET (option, …)`."""
+    name = cursor.object_name("a source name")
+    if cursor.word() in ("SET", "RESET"):
+        return AlterOptions(ObjectKind.SOURCE, name, _changed_options(cursor, SOURCE, ""))
+    resnapshot = cursor.choose("REPAIR", "RESNAPSHOT", "SET", "RESET") == "RESNAPSHOT"
+    cursor.expect_end()
+    return AlterSource(name, resnapshot)
+
+
+def parse_alter_subscription(cursor: Cursor) -> AlterOptions:
     """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
     name = cursor.object_name("a subscription name")
     hint = "its name, table and SUBSCRIBE stay: create another subscription, and then drop this one"
-    return AlterDerived(ObjectKind.SUBSCRIPTION, name, _changed_options(cursor, SUBSCRIPTION, hint))
+    return AlterOptions(ObjectKind.SUBSCRIPTION, name, _changed_options(cursor, SUBSCRIPTION, hint))
 
 
-def parse_alter_view(cursor: Cursor) -> AlterDerived:
+def parse_alter_view(cursor: Cursor) -> AlterOptions:
     """Parse `name SET (option = value, …)` or `name RESET (option, …)`."""
     name = table_reference(cursor)
     hint = "its name, key and query stay: create another view, and then drop this one"
-    return AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, _changed_options(cursor, ALTERED_VIEW, hint))
+    return AlterOptions(ObjectKind.MATERIALIZED_VIEW, name, _changed_options(cursor, ALTERED_VIEW, hint))
 
 
 def _changed_options(cursor: Cursor, known: OptionSet, hint: str) -> dict[str, OptionValue | None]:

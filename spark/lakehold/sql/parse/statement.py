@@ -10,6 +10,7 @@ from lakehold.errors import StatementError
 from lakehold.settings import DEFAULT_CATALOG
 from lakehold.sql.parse.alter import (
     parse_alter_connection,
+    parse_alter_source,
     parse_alter_subscription,
     parse_alter_table,
     parse_alter_view,
@@ -37,6 +38,7 @@ from lakehold.sql.parse.subscribe import parse_subscribe
 from lakehold.sql.parse.subscription import check_endless, parse_create_subscription
 from lakehold.sql.parse.view import parse_create_view
 from lakehold.sql.statements import (
+    AlterOptions,
     AlterSource,
     Begin,
     Commit,
@@ -130,13 +132,6 @@ def _drop(cursor: Cursor, kind: ObjectKind) -> Statement | None:
     return Drop(kind, name, if_exists, cascade, keep_upstream, in_lake, restrict)
 
 
-def _alter_source(cursor: Cursor) -> AlterSource:
-    name = cursor.object_name("a source name")
-    resnapshot = cursor.choose("REPAIR", "RESNAPSHOT") == "RESNAPSHOT"
-    cursor.expect_end()
-    return AlterSource(name, resnapshot)
-
-
 def _explain(cursor: Cursor) -> Statement | None:
     """Parse EXPLAIN of lakehold's statements on definitions; None for every other EXPLAIN, which is Spark's."""
     for words in _EXPLAINED:
@@ -180,7 +175,7 @@ _PRODUCTIONS: dict[tuple[str, ...], Callable[[Cursor], Statement | None]] = {
     ("ALTER", "TABLE"): parse_alter_table,
     ("ALTER", "MATERIALIZED", "VIEW"): parse_alter_view,
     ("ALTER", "SUBSCRIPTION"): parse_alter_subscription,
-    ("ALTER", "SOURCE"): _alter_source,
+    ("ALTER", "SOURCE"): parse_alter_source,
     ("DROP", "CONNECTION"): lambda cursor: _drop(cursor, ObjectKind.CONNECTION),
     ("DROP", "SOURCE"): lambda cursor: _drop(cursor, ObjectKind.SOURCE),
     ("DROP", "TABLE"): lambda cursor: _drop(cursor, ObjectKind.TABLE),
@@ -223,13 +218,22 @@ _EXPLAINED = (
     ("CREATE", "SOURCE"),
     ("CREATE", "TABLE"),
     ("CREATE", "MATERIALIZED", "VIEW"),
+    ("ALTER", "CONNECTION"),
     ("ALTER", "SOURCE"),
     ("DROP", "CONNECTION"),
     ("DROP", "SOURCE"),
     ("DROP", "TABLE"),
     ("DROP", "MATERIALIZED", "VIEW"),
 )
-_EXPLAINED_STATEMENTS = (CreateConnection, CreateSource, CreateTable, CreateMaterializedView, Drop, AlterSource)
+_EXPLAINED_STATEMENTS = (
+    CreateConnection,
+    CreateSource,
+    CreateTable,
+    CreateMaterializedView,
+    Drop,
+    AlterSource,
+    AlterOptions,
+)
 
 _SPARK_NOUNS = frozenset({"TABLE", "TABLES", "CREATE"})
 

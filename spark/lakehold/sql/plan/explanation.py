@@ -8,6 +8,7 @@ from lakehold.definitions import Definition, MaterializedView, Source, Subscript
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.shared_sources import sharing
 from lakehold.sql.plan.statement_effects import (
+    ChangeDefinition,
     DropDefinitions,
     DropHolds,
     DropIcebergTable,
@@ -27,6 +28,8 @@ def describe(effect: Effect) -> Iterator[str]:
     match effect:
         case PutDefinition(definition):
             yield f"declare {_name(definition)}"
+        case ChangeDefinition(definition):
+            yield f"change {_name(definition)}"
         case DropDefinitions(definitions):
             yield from (f"forget {_name(definition)}" for definition in definitions)
         case DropIcebergTable(full_name, _):

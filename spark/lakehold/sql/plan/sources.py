@@ -1,14 +1,15 @@
-"""Checks of sources against the definitions: their connections, and other sources of the same topics. Pure."""
+"""Checks of sources against the definitions: their connections, other sources of the same topics; ALTER SOURCE … SET. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from lakehold.definitions import ConnectionType, Source
+from lakehold.definitions import ConnectionType, OptionValue, Source
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.shared_sources import sharing, topics_of
-from lakehold.sql.plan.statement_effects import Notice
+from lakehold.sql.plan.statement_effects import ChangeDefinition, Notice, Plan
 
 
 def check_source(source: Source, definitions: Definitions) -> None:
@@ -24,6 +25,13 @@ def check_source(source: Source, definitions: Definitions) -> None:
     if source.capture is not None:
         _check_connection(source.capture.connection, source.capture.database, definitions)
         _check_connection(source.capture.connect, ConnectionType.CONNECT, definitions)
+
+
+def alter_source(source: Source, options: Mapping[str, OptionValue | None]) -> Plan:
+    """Plan the change of a source's options, from its next batch on; None sets one to its default."""
+    kept = {name: value for name, value in {**source.options, **options}.items() if value is not None}
+    changed = replace(source, options=kept)
+    return Plan((ChangeDefinition(changed),) if changed != source else ())
 
 
 def read_by_others(source: Source, definitions: Definitions) -> Iterator[Notice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakehold.definitions import Connection, Definition, Derived, MaterializedView, Subscription, Table
+from lakehold.definitions import Definition, Derived
 from lakehold.holds.commands import NewHold
 from lakehold.model.lake_definitions import DerivedEntry
 from lakehold.sql.statements import PlacedChanges, RoleStatement
@@ -26,7 +26,7 @@ class PutDefinition:
 class ChangeDefinition:
     """The replacement of an object's definition by `definition`; the object keeps its id."""
 
-    definition: Connection | Table | Subscription | MaterializedView
+    definition: Definition
 
 
 @dataclass(frozen=True)

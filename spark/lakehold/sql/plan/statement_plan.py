@@ -37,7 +37,7 @@ from lakehold.sql.plan.holds import (
 )
 from lakehold.sql.plan.retention import retain_history
 from lakehold.sql.plan.show import show, show_create
-from lakehold.sql.plan.sources import check_source, read_by_others
+from lakehold.sql.plan.sources import alter_source, check_source, read_by_others
 from lakehold.sql.plan.statement_effects import (
     BeginSubscription,
     DropDefinitions,
@@ -64,8 +64,7 @@ from lakehold.sql.query.double_quotes import texts_like_columns
 from lakehold.sql.render import differences
 from lakehold.sql.statements import (
     AdvanceHold,
-    AlterConnection,
-    AlterDerived,
+    AlterOptions,
     AlterSource,
     Begin,
     Commit,
@@ -136,11 +135,13 @@ def plan(  # noqa: PLR0911, PLR0912 - one for each statement
             return Plan((ExplainPlan(plan(replace(parsed, statement=statement, written=written), definitions, holds)),))
         case RetainHistory(name, retained_ms):
             return retain_history(name, retained_ms, definitions, parsed.written.catalog)
-        case AlterConnection(name, options):
+        case AlterOptions(ObjectKind.CONNECTION, name, options):
             return alter_connection(definitions.connection(name), options, definitions)
-        case AlterDerived(ObjectKind.MATERIALIZED_VIEW, name, options):
+        case AlterOptions(ObjectKind.SOURCE, name, options):
+            return alter_source(definitions.source(name), options)
+        case AlterOptions(ObjectKind.MATERIALIZED_VIEW, name, options):
             return alter_derived(definitions.view(name), options)
-        case AlterDerived(_, name, options):
+        case AlterOptions(_, name, options):
             return alter_derived(definitions.subscription(name), options)
         case Drop() as drop:
             return _drop(parsed, drop, definitions, holds)

@@ -101,10 +101,12 @@ def _entry(object_id: str, definition: Definition, sql: str) -> AnyEntry:
             return Entry(object_id, definition, sql, created_at_ms)
 
 
-def _changed(definition: Connection | Table | Subscription | MaterializedView, definitions: Definitions) -> AnyEntry:
+def _changed(definition: Definition, definitions: Definitions) -> AnyEntry:
     match definition:
         case Connection(name=name):
             return replace(definitions.connections[name], definition=definition)
+        case Source(name=name):
+            return replace(definitions.sources[name], definition=definition)
         case Table(full_name=name):
             return replace(definitions.table(name), definition=definition)
         case Subscription(name=name):

@@ -15,7 +15,7 @@ from lakehold.spark_errors import POSITION, explained, readable, session_lost, w
 from lakehold.sql.plan.statement_effects import RunOnSpark
 from lakehold.sql.result import Result
 from lakehold.sql.run.changes_as_views import changes_as_views, without_view_names
-from lakehold.sql.statements import AlterDerived, Drop, ForSpark, PlacedChanges, RetainHistory, ShowCreate, Statement
+from lakehold.sql.statements import AlterOptions, Drop, ForSpark, PlacedChanges, RetainHistory, ShowCreate, Statement
 from lakehold.sql.text.dialect import too_deep
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def with_full_name(statement: S, lake: str, spark: Callable[[], SparkSession], h
         case (
             Drop(ObjectKind.MATERIALIZED_VIEW, name)
             | ShowCreate(ObjectKind.MATERIALIZED_VIEW, name)
-            | AlterDerived(ObjectKind.MATERIALIZED_VIEW, name)
+            | AlterOptions(ObjectKind.MATERIALIZED_VIEW, name)
         ) if "." not in name:
             return replace(statement, name=_full_name(name, lake, spark()))
         case ForSpark(_, names) if any("." not in name for name in names):
