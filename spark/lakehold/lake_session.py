@@ -65,13 +65,12 @@ class LakeSession:
 
     def get(self) -> SparkSession:
         """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart."""
-        from lakehold.session import is_lost
+        from lakehold.remote_session import is_lost, stop
         from lakehold.session_settings import use_catalog
 
         with self._opening:
             if self._session is not None and self._given is None and is_lost(self._session):
-                # A session that is not stopped blocks the end of Python for ever.
-                self._session.stop()
+                stop(self._session)
                 self._session = None
             if self._session is None:
                 self._session = self._open()

@@ -43,12 +43,12 @@ IDLE_CLIENT = """
 import sys, time
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from lakehold import session
+from lakehold import remote_session
 from lakehold.lake import connect
 from lakehold.other_sessions import another_session
 
 warehouse, remote = sys.argv[1:]
-session._KEEP_ALIVE_EVERY_S = 0.5
+remote_session._KEEP_ALIVE_EVERY_S = 0.5
 with connect(warehouse, spark_remote=remote) as lake, another_session(lake.spark, lake.settings) as beside:
     for own in (lake.spark, beside):
         own.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
@@ -73,17 +73,17 @@ FORGOTTEN_CLIENT = """
 import sys, time
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from lakehold import session
+from lakehold import remote_session
 from lakehold.errors import LakeholdError
 from lakehold.ingest.side_by_side import OwnSession
 from lakehold.lake import connect
 
 warehouse, remote = sys.argv[1:]
-session._KEEP_ALIVE_EVERY_S = 0.5
+remote_session._KEEP_ALIVE_EVERY_S = 0.5
 with connect(warehouse, spark_remote=remote) as lake:
     own = OwnSession(lambda: lake.spark, lambda _: lake.another_session())
     own.get().sql("SELECT 1").collect()
-    session._KEEP_ALIVE_EVERY_S = 1_000
+    remote_session._KEEP_ALIVE_EVERY_S = 1_000
     time.sleep(1)
     silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]
     for other in silent:
