@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 
 from lakehold import artifacts, spark_log
 from lakehold.errors import EnvironmentMissing
@@ -57,6 +57,9 @@ _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Adds Iceberg's statements to Spark's SQL."""
+
+_CONNECT_MARK = "SPARK_CONNECT_MODE_ENABLED"
+"""The variable of the environment by which PySpark marks a process that uses Spark Connect."""
 
 _opening = threading.RLock()
 """Held while this process's classic session is opened or closed."""
@@ -160,11 +163,25 @@ def _is_last(closed: threading.Event) -> bool:
 
 
 def _running() -> SparkSession | None:
-    """Return the session of this process that a builder returns, if any; the active one may be another, made by `newSession`."""
+    """Return the session of this process that a builder returns, if any; the active one may be another, made by `newSession`.
+
+    Raises:
+        EnvironmentMissing: The process uses Spark Connect, beside which PySpark has no classic session.
+    """
     try:
         SparkSession.active()
     except PySparkRuntimeError:
+        # PySpark does not take the mark back when the last session of Spark Connect stops, and programs inherit it.
+        os.environ.pop(_CONNECT_MARK, None)
         return None
+    if is_remote():
+        raise EnvironmentMissing(
+            "a process with a session of Spark Connect cannot start a Spark of its own",
+            code="spark-start",
+            detail="PySpark has sessions of one kind at a time: another part of this program opened one of Spark Connect.",
+            hint="Give lakehold a session (connect(…, spark=session.cloneSession())) or the address of the server "
+            "(connect(…, spark_remote=…), LAKEHOLD_SPARK_REMOTE).",
+        )
     return SparkSession.builder.getOrCreate()
 
 

@@ -13,6 +13,40 @@ pytestmark = pytest.mark.spark
 
 WITHIN_S = 300
 
+BOTH_KINDS = """
+import sys
+
+from lakehold.errors import LakeholdError
+from lakehold.lake import connect
+from pyspark.sql import SparkSession
+
+(remote,) = sys.argv[1:]
+
+def rows(**how):
+    with connect("lake", **how) as lake:
+        return lake.sql("SELECT id FROM s.t").rows
+
+with connect("lake") as lake:
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT 1 AS id")
+given = SparkSession.builder.remote(remote).create()
+try:
+    rows()
+except LakeholdError as error:
+    assert error.code == "spark-start"
+    assert "spark=session.cloneSession()" in error.hint and "spark_remote=" in error.hint
+else:
+    raise AssertionError("two kinds of sessions")
+given.range(1).count()  # a server does not know a session before
+clone = given.cloneSession()
+clone.release_session_on_close = True
+assert rows(spark=clone) == [(1,)]
+clone.stop()
+given.stop()
+assert rows(spark_remote=remote) == [(1,)]
+assert rows() == [(1,)]
+"""
+"""Begins with the environment of a program that has a session of Spark Connect, as a notebook's commands do."""
+
 NOT_PREPARED = """
 import sys
 
@@ -30,6 +64,11 @@ with connect("lake", spark_remote=sys.argv[1], catalog_properties={"io-impl": "n
             raise AssertionError("it has no such class")
         assert SparkSession.getActiveSession() is None, "it was stopped"
 """
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_program_uses_classic_spark_before_and_after_spark_connect(spark_connect: str, tmp_path: Path) -> None:
+    run(BOTH_KINDS, tmp_path, spark_connect, SPARK_CONNECT_MODE_ENABLED="1")
 
 
 def test_a_session_that_cannot_be_prepared_is_stopped(spark_connect: str, tmp_path: Path) -> None:
