@@ -24,6 +24,12 @@ _catalogs: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 """The catalog of the lake that used a given session last: several lakes may have been given one session."""
 
 
+def settings_of_lake(settings: Settings, given: SparkSession | Callable[[], SparkSession] | None) -> Settings:
+    """Return the settings of a lake: without `spark_remote` if it is given a session, as this may be another server's."""
+    is_session = given is not None and not callable(given)
+    return settings.model_copy(update={"spark_remote": None}) if is_session else settings
+
+
 class LentSession:
     """The session of another lake of this process, which opens it again when it is lost, and closes it.
 

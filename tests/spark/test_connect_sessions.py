@@ -47,6 +47,23 @@ assert rows() == [(1,)]
 """
 """Begins with the environment of a program that has a session of Spark Connect, as a notebook's commands do."""
 
+ON_THE_SERVER_OF_A_GIVEN_SESSION = """
+import sys
+
+from lakehold.lake import connect
+from pyspark.sql import SparkSession
+
+given = SparkSession.builder.remote(sys.argv[1]).create()
+with connect("lake", spark=given) as lake:
+    lake.sql(
+        "CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT 1 AS id;"
+        "CREATE MATERIALIZED VIEW s.v AS SELECT id, count(*) AS n FROM s.t GROUP BY id"
+    )
+    lake.publish("s.v")
+    assert lake.sql("SELECT * FROM s.v").rows == [(1, 1)]
+given.stop()
+"""
+
 NOT_PREPARED = """
 import sys
 
@@ -69,6 +86,10 @@ with connect("lake", spark_remote=sys.argv[1], catalog_properties={"io-impl": "n
 @pytest.mark.usefixtures("jvm")
 def test_a_program_uses_classic_spark_before_and_after_spark_connect(spark_connect: str, tmp_path: Path) -> None:
     run(BOTH_KINDS, tmp_path, spark_connect, SPARK_CONNECT_MODE_ENABLED="1")
+
+
+def test_a_lake_works_on_the_server_of_its_given_session_alone(spark_connect: str, tmp_path: Path) -> None:
+    run(ON_THE_SERVER_OF_A_GIVEN_SESSION, tmp_path, spark_connect, LAKEHOLD_SPARK_REMOTE="sc://127.0.0.1:1")
 
 
 def test_a_session_that_cannot_be_prepared_is_stopped(spark_connect: str, tmp_path: Path) -> None:
