@@ -70,12 +70,23 @@ class LakeSession:
         return self._session is not None
 
     def get(self) -> SparkSession:
-        """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart."""
+        """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart.
+
+        Raises:
+            EnvironmentMissing: The server has lost a session that was given.
+        """
         from lakehold.remote_session import is_lost, stop
         from lakehold.session_settings import use_catalog
 
         with self._opening:
-            if self._session is not None and self._given is None and is_lost(self._session):
+            if self._session is not None and is_lost(self._session):
+                if self._given is not None:
+                    raise EnvironmentMissing(
+                        "the Spark session that this lake was given has ended",
+                        code="session-ended",
+                        detail="Its server was started again or forgot it, or its program stopped it.",
+                        hint="Open another session, and a lake with it: connect(…, spark=…).",
+                    )
                 stop(self._session)
                 self._session = None
             if self._session is None:
@@ -105,7 +116,9 @@ class LakeSession:
 
     def close(self) -> None:
         """Close the session if it was made here."""
-        if self._given is None and self._session is not None:
+        if self._given is not None:
+            self._closed.set()
+        elif self._session is not None:
             from lakehold.session import close_session
             from lakehold.spark_errors import session_lost
 
@@ -118,6 +131,7 @@ class LakeSession:
 
     def _open(self) -> SparkSession:
         from lakehold.given_session import refuse_incomplete
+        from lakehold.remote_session import keep_alive
         from lakehold.session import of_another_program, open_session
         from lakehold.session_settings import prepared
         from lakehold.spark_errors import described, is_sparks, session_lost
@@ -128,7 +142,10 @@ class LakeSession:
                 refuse_incomplete(found, self._settings)
             if self._given is None:
                 return open_session(self._settings, self._closed)
-            return prepared(self._given, self._settings)
+            session = prepared(self._given, self._settings)
+            if hasattr(session, "cloneSession"):  # of Spark Connect
+                keep_alive(session, self._closed)
+            return session
         except Exception as error:
             if not is_sparks(error):
                 raise

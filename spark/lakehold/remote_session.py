@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lakehold.errors import UpstreamUnavailable
 from lakehold.session_settings import prepared
 from lakehold.settings import Settings
-from lakehold.spark_endpoint import refuse_silent
+from lakehold.spark_endpoint import names_lost_session, refuse_silent
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +91,8 @@ def answers(session: SparkSession) -> bool:
         session.conf.get("spark.sql.session.timeZone")
     except (PySparkException, UpstreamUnavailable, ValueError) as error:  # the last one once the connection is closed
         log.info("the session does not answer: %s", error)
+        if names_lost_session(str(error)):
+            _lost.add(session)
         return False
     return True
 

@@ -114,7 +114,8 @@ def _without_session(whole: str) -> UpstreamUnavailable | None:
             "the Spark Connect server does not know the session any more",
             code="spark-unreachable",
             detail="It was started again, or it heard nothing of the session for too long.",
-            hint="Run it again: that opens another session, and nothing is done twice.",
+            hint="Run it again: that opens another session, and nothing is done twice. Only a session that a program gave to "
+            "lakehold has to be replaced by that program.",
         )
     if _SILENT.match(whole):
         of_grpc = _OF_GRPC.match(whole)
