@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from lakehold.definitions import OnLapse
 from lakehold.lake_changes import LakeChanges
 from lakehold.lake_parts import LakeParts
-from lakehold.lake_session import LakeSession, LentSession
+from lakehold.lake_session import LakeSession, LentSession, settings_of_lake
 from lakehold.progress import NoProgress, Progress
 from lakehold.settings import Settings, load_settings
 
@@ -65,7 +65,7 @@ class Lake(LakeChanges):
         *,
         must_exist: bool = False,
     ) -> None:
-        self.settings = settings
+        self.settings = settings = settings_of_lake(settings, spark)
         self._session = LentSession(spark) if callable(spark) else LakeSession(settings, spark)
         self._parts = LakeParts(settings, self._session.get, must_exist=must_exist)
         self.catalog = self._parts.catalog
@@ -381,7 +381,7 @@ def connect(
     Args:
         warehouse: Directory or URI of the tables. Unset arguments come from `LAKEHOLD_*`, then from `lakehold.toml`.
         spark: A session that another program made; if it lacks jars or extensions, its first use lists all that is missing.
-        spark_remote: A Spark Connect endpoint.
+        spark_remote: A Spark Connect endpoint; without effect if `spark` is given.
         catalog_uri: The Iceberg catalog; by default an SQLite file in the warehouse.
         **settings: Further fields of `lakehold.settings.Settings`.
     """

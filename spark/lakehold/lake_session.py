@@ -24,6 +24,12 @@ _catalogs: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 """The catalog of the lake that used a given session last: several lakes may have been given one session."""
 
 
+def settings_of_lake(settings: Settings, given: SparkSession | Callable[[], SparkSession] | None) -> Settings:
+    """Return the settings of a lake: without `spark_remote` if it is given a session, as this may be another server's."""
+    is_session = given is not None and not callable(given)
+    return settings.model_copy(update={"spark_remote": None}) if is_session else settings
+
+
 class LentSession:
     """The session of another lake of this process, which opens it again when it is lost, and closes it.
 
@@ -64,14 +70,24 @@ class LakeSession:
         return self._session is not None
 
     def get(self) -> SparkSession:
-        """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart."""
-        from lakehold.session import is_lost
+        """Return the session; opens another one if the server has lost it, so that long-lived clients survive a restart.
+
+        Raises:
+            EnvironmentMissing: The server has lost a session that was given.
+        """
+        from lakehold.remote_session import is_lost, stop
         from lakehold.session_settings import use_catalog
 
         with self._opening:
-            if self._session is not None and self._given is None and is_lost(self._session):
-                # A session that is not stopped blocks the end of Python for ever.
-                self._session.stop()
+            if self._session is not None and is_lost(self._session):
+                if self._given is not None:
+                    raise EnvironmentMissing(
+                        "the Spark session that this lake was given has ended",
+                        code="session-ended",
+                        detail="Its server was started again or forgot it, or its program stopped it.",
+                        hint="Open another session, and a lake with it: connect(…, spark=…).",
+                    )
+                stop(self._session)
                 self._session = None
             if self._session is None:
                 self._session = self._open()
@@ -100,7 +116,9 @@ class LakeSession:
 
     def close(self) -> None:
         """Close the session if it was made here."""
-        if self._given is None and self._session is not None:
+        if self._given is not None:
+            self._closed.set()
+        elif self._session is not None:
             from lakehold.session import close_session
             from lakehold.spark_errors import session_lost
 
@@ -113,6 +131,7 @@ class LakeSession:
 
     def _open(self) -> SparkSession:
         from lakehold.given_session import refuse_incomplete
+        from lakehold.remote_session import keep_alive
         from lakehold.session import of_another_program, open_session
         from lakehold.session_settings import prepared
         from lakehold.spark_errors import described, is_sparks, session_lost
@@ -123,7 +142,10 @@ class LakeSession:
                 refuse_incomplete(found, self._settings)
             if self._given is None:
                 return open_session(self._settings, self._closed)
-            return prepared(self._given, self._settings)
+            session = prepared(self._given, self._settings)
+            if hasattr(session, "cloneSession"):  # of Spark Connect
+                keep_alive(session, self._closed)
+            return session
         except Exception as error:
             if not is_sparks(error):
                 raise

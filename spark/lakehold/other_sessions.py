@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from lakehold.session import cloned, close_session, kept_alive, open_remote
+from lakehold.remote_session import open_remote, ready, stop
+from lakehold.session import cloned, close_session
 from lakehold.session_settings import give, prepared
 from lakehold.settings import Settings
 
@@ -21,11 +22,10 @@ def another_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSe
         # PySpark 4.1 does not set this for clones, and does not stop them without.
         clone.release_session_on_close = True
         try:
-            yield prepared(kept_alive(clone, settings, closed), settings)
+            yield ready(clone, settings, closed)
         finally:
             closed.set()
-            # A session that is not stopped blocks the end of Python for ever: it waits for its connection.
-            clone.stop()
+            stop(clone)
         return
     made = spark.newSession()
     give(made, spark.conf.getAll)

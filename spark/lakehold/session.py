@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import signal
@@ -11,22 +10,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakKeyDictionary
 
-from pyspark.errors import PySparkException, PySparkRuntimeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import DataFrame, SparkSession, is_remote
 
 from lakehold import artifacts, spark_log
-from lakehold.errors import EnvironmentMissing, UpstreamUnavailable
+from lakehold.errors import EnvironmentMissing
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
+from lakehold.remote_session import open_remote, stop
 from lakehold.session_settings import MERGE_CONF, VALUE_CONF, give, prepared
 from lakehold.settings import Settings
-from lakehold.spark_endpoint import refuse_silent
 from lakehold.spark_sql import PLAIN_TEXT_CONF
-
-log = logging.getLogger(__name__)
 
 SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 
@@ -61,17 +58,14 @@ _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Adds Iceberg's statements to Spark's SQL."""
 
-_KEEP_ALIVE_EVERY_S = 60.0
-"""Servers keep a silent session for an hour by default."""
+_CONNECT_MARK = "SPARK_CONNECT_MODE_ENABLED"
+"""The variable of the environment by which PySpark marks a process that uses Spark Connect."""
 
 _opening = threading.RLock()
 """Held while this process's classic session is opened or closed."""
 
 _in_use: WeakKeyDictionary[SparkSession, threading.RLock] = WeakKeyDictionary()
 """A lock for each session, held while a statement relies on the session's settings and views: all its threads share these."""
-
-_lost: WeakSet[SparkSession] = WeakSet()
-"""The sessions that their servers do not know any more; PySpark itself notices only servers that were started again."""
 
 _started_for: set[threading.Event] = set()
 """The lakes that use the classic Spark that lakehold started, each as its closing event; empty when others started it."""
@@ -154,7 +148,9 @@ def close_session(session: SparkSession, settings: Settings, closed: threading.E
     Classic Spark stops with the last lake that uses it, but never when others started it.
     """
     closed.set()
-    if _is_last(closed) or settings.spark_remote:
+    if settings.spark_remote:
+        stop(session)
+    elif _is_last(closed):
         session.stop()
 
 
@@ -166,61 +162,27 @@ def _is_last(closed: threading.Event) -> bool:
         return is_last
 
 
-def is_lost(session: SparkSession) -> bool:
-    """Return whether a Spark Connect server refused the session because it does not know it, as after a restart."""
-    return session in _lost or bool(getattr(session, "is_stopped", False))
-
-
 def _running() -> SparkSession | None:
-    """Return the session of this process that a builder returns, if any; the active one may be another, made by `newSession`."""
+    """Return the session of this process that a builder returns, if any; the active one may be another, made by `newSession`.
+
+    Raises:
+        EnvironmentMissing: The process uses Spark Connect, beside which PySpark has no classic session.
+    """
     try:
         SparkSession.active()
     except PySparkRuntimeError:
+        # PySpark does not take the mark back when the last session of Spark Connect stops, and programs inherit it.
+        os.environ.pop(_CONNECT_MARK, None)
         return None
+    if is_remote():
+        raise EnvironmentMissing(
+            "a process with a session of Spark Connect cannot start a Spark of its own",
+            code="spark-start",
+            detail="PySpark has sessions of one kind at a time: another part of this program opened one of Spark Connect.",
+            hint="Give lakehold a session (connect(…, spark=session.cloneSession())) or the address of the server "
+            "(connect(…, spark_remote=…), LAKEHOLD_SPARK_REMOTE).",
+        )
     return SparkSession.builder.getOrCreate()
-
-
-def open_remote(remote: str, settings: Settings, closed: threading.Event) -> SparkSession:
-    """Create a separate session on a server.
-
-    Two lakes of one process must not share catalogs, nor close each other's session.
-    """
-    refuse_silent(remote, timeout_s=settings.upstream_timeout_ms / 1000)
-    return prepared(kept_alive(SparkSession.builder.remote(remote).create(), settings, closed), settings)
-
-
-def kept_alive(session: SparkSession, settings: Settings, closed: threading.Event) -> SparkSession:
-    """Return `session`, which its server does not forget until `closed` is set."""
-    from lakehold.spark_retries import WhileServerRuns  # noqa: PLC0415 - loads Spark Connect, which classic sessions do not use
-
-    if settings.spark_remote:
-        client: Any = session.client  # type: ignore[operator]  # PySpark declares it with a decorator that hides its type
-        reference = ref(session)  # the session has the client, and the client its policies
-
-        def lose() -> None:
-            if (found := reference()) is not None:
-                _lost.add(found)
-
-        client.set_retry_policies([WhileServerRuns(settings.spark_remote, lose)])
-    threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
-    return session
-
-
-def _keep_alive(session: SparkSession, closed: threading.Event) -> None:
-    """Send requests while the session is idle, or the server forgets it: a quiet source may be followed for days."""
-    while not closed.wait(_KEEP_ALIVE_EVERY_S):
-        if not answers(session) and is_lost(session):
-            return
-
-
-def answers(session: SparkSession) -> bool:
-    """Return whether the session's server answers; if it does not know the session, `is_lost` is true afterwards."""
-    try:
-        session.conf.get("spark.sql.session.timeZone")
-    except (PySparkException, UpstreamUnavailable, ValueError) as error:  # the last one once the connection is closed
-        log.info("the session does not answer: %s", error)
-        return False
-    return True
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from lakehold.errors import DefinitionError
+from lakehold.errors import DefinitionError, EnvironmentMissing
 from lakehold.iceberg.properties import spark_catalog_conf
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF, quoted
@@ -43,12 +43,15 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
 
     Raises:
         DefinitionError: Its catalog of that name is another lake's.
+        EnvironmentMissing: Its catalog keeps tables in a cache.
     """
     before = spark.conf.getAll  # each call of a Connect server takes milliseconds
     _refuse_other_lake(before, settings)
-    catalog = f"spark.sql.catalog.{settings.catalog_name}"
-    if catalog not in before:
-        for name, value in spark_catalog_conf(settings).items():
+    catalog, conf = f"spark.sql.catalog.{settings.catalog_name}", spark_catalog_conf(settings)
+    if catalog in before:
+        _refuse_cache(f"{catalog}.cache-enabled", before, conf)
+    else:
+        for name, value in conf.items():
             if name.startswith(catalog) and before.get(name) != value:
                 spark.conf.set(name, value)
     _restore(spark, before)
@@ -81,6 +84,20 @@ def _restore(spark: SparkSession, before: Mapping[str, str]) -> None:
         # Spark Connect warns about each deprecated setting that is set, even to its present value or its default.
         if before.get(name) != value and (name not in PLAIN_TEXT_CONF or spark.conf.get(name) != value):
             spark.conf.set(name, value)
+
+
+def _refuse_cache(name: str, before: Mapping[str, str], conf: Mapping[str, str]) -> None:
+    """Raise `EnvironmentMissing` if a session's catalog keeps tables in a cache, as Iceberg's do by default.
+
+    Commits of other sessions and programs would be seen late. A catalog that the session has opened keeps its cache.
+    """
+    if conf[name] == "false" and before.get(name, "true").lower() != "false":
+        raise EnvironmentMissing(
+            "the catalog of the Spark session keeps tables in a cache",
+            code="session-incomplete",
+            detail="Its queries would miss what other sessions and programs commit.",
+            hint=f"Start Spark with this configuration:\n  {name}=false",
+        )
 
 
 def _refuse_other_lake(conf: Mapping[str, str], settings: Settings) -> None:

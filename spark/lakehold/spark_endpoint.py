@@ -20,7 +20,10 @@ _NAME = "spark"
 
 _THIS_MACHINE = ("127.0.0.1", "localhost")
 
-_SESSION_LOST = re.compile(r"\[(NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_(CHANGED|CLOSED|NOT_FOUND))\]")
+_SESSION_LOST = re.compile(
+    r"\[(NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_(CHANGED|CLOSED|NOT_FOUND)|RESPONSE_ALREADY_RECEIVED)\]"
+)
+"""The last condition is the client's: it had a part of a statement's answer, and the server does not know the statement."""
 
 
 def names_lost_session(whole: str) -> bool:

@@ -39,6 +39,8 @@ _NO_ANSWER = re.compile(
 """What Py4J says when the Java process ends during a call: there is no error of Java's."""
 _OVER_CONNECT = ("pyspark.errors.exceptions.connect", "grpc")
 _OF_GRPC = re.compile(r'<_\w+ of RPC that terminated with:.*?details = "(?P<details>.+?)"$', re.S | re.M)
+_SILENT = re.compile(r"<_\w+ of RPC that terminated with:\s*status = StatusCode\.UNAVAILABLE")
+"""What Spark Connect's client raises once it has given up its retries: the server, or the network to it, is gone."""
 _CONFLICT = re.compile(
     r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
     r"|metadata location \S+ has changed|metadata refresh is required|requirement failed|missing required files",
@@ -75,7 +77,7 @@ def is_of_values(error: Exception) -> bool:
 
 
 def session_lost(error: Exception) -> UpstreamUnavailable | None:
-    """Return the error for a Spark that has ended, or a server of Spark Connect that does not know the session; else None."""
+    """Return the error for a Spark that has ended, or a server of Spark Connect without the session or without an answer."""
     if not is_sparks(error):
         return None
     if _has_ended(error):
@@ -114,7 +116,17 @@ def _without_session(whole: str) -> UpstreamUnavailable | None:
             "the Spark Connect server does not know the session any more",
             code="spark-unreachable",
             detail="It was started again, or it heard nothing of the session for too long.",
-            hint="Run it again: that opens another session, and nothing is done twice.",
+            hint="Run it again: that opens another session, and nothing is done twice. Only a session that a program gave to "
+            "lakehold has to be replaced by that program.",
+        )
+    if _SILENT.match(whole):
+        of_grpc = _OF_GRPC.match(whole)
+        return UpstreamUnavailable(
+            "the Spark Connect server does not answer any more",
+            code="spark-unreachable",
+            detail=f"Its client says: {of_grpc['details']}." if of_grpc else "",
+            hint="See whether its process runs and its port can be reached, or start it again. Then run this again: nothing is "
+            "done twice.",
         )
     if not _STOPPED.search(whole):
         return None

@@ -26,6 +26,30 @@ pytestmark = pytest.mark.spark
 COMMAND = str(Path(sys.executable).with_name("lakehold"))
 WITHIN_S = 180
 
+CLIENT = """
+import sys
+from lakehold.errors import LakeholdError
+from lakehold.lake import connect
+
+SLOW = "SELECT max(n) FROM (SELECT count(*) AS n FROM range(0, 1000000000000, 1, 8))"
+
+def show_end(name, lake):
+    lake.spark.registerProgressHandler(lambda **_: print(f"{name}: runs", flush=True))
+    try:
+        lake.sql(SLOW)
+    except LakeholdError as error:
+        print(f"{name}: {error.message}, {error.code}, {error.retryable}", flush=True)
+
+warehouse, remote = sys.argv[1:]
+with connect(warehouse, spark_remote=remote) as lake:
+    lake.spark.client.set_retry_policies([])  # they take ten minutes
+    show_end("first", lake)
+sys.stdin.read()  # until the next server runs
+with connect(warehouse, spark_remote=remote) as lake:
+    show_end("second", lake)
+    print(lake.sql("SELECT 1").rows, flush=True)
+"""
+
 
 @dataclass(frozen=True)
 class RestartedServer:
@@ -35,13 +59,21 @@ class RestartedServer:
     settings: Settings
     remote: str
 
-    def restart(self) -> None:
-        """Kill the server, and start it again."""
+    def kill(self) -> None:
+        """Kill the server."""
         pid = lifecycle.status(self.directory).pid
         assert pid is not None
         process = psutil.Process(pid)
         process.kill()
         wait_for(lambda: has_ended(process), "the server is gone")
+
+    def restart(self) -> None:
+        """Kill the server, and start it again."""
+        self.kill()
+        self.start()
+
+    def start(self) -> None:
+        """Start the server again."""
         assert lifecycle.up(self.directory, self.settings, urlsplit(self.remote).port) == self.remote
 
 
@@ -109,3 +141,33 @@ def test_an_ingest_that_follows_goes_on_over_a_server_that_was_killed_and_starte
         text=True,
     )
     assert counted.stdout == "a,b\n2,2\n"
+
+
+def test_a_statement_ends_with_a_server_of_another_machine_and_the_lake_goes_on_over_the_next_one(
+    server: RestartedServer, tmp_path: Path
+) -> None:
+    """Run a client that does not know the server's directory, as that of a server of another machine is unknown."""
+    shown = tmp_path / "shown"
+
+    def wait_until(text: str) -> None:
+        wait_for(lambda: text in shown.read_text(), text, within_s=WITHIN_S)
+
+    arguments = [sys.executable, "-c", CLIENT, str(tmp_path / "lake"), server.remote]
+    with (
+        shown.open("w") as output,
+        subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=output, text=True) as client,
+    ):
+        try:
+            wait_until("first: runs")
+            server.kill()
+            wait_until("first: the Spark Connect server does not answer any more, spark-unreachable, True")
+            server.start()
+            assert client.stdin is not None
+            client.stdin.close()
+            wait_until("second: runs")
+            server.restart()
+            wait_until("second: the Spark Connect server does not know the session any more, spark-unreachable, True")
+            assert client.wait(WITHIN_S) == 0
+        finally:
+            client.kill()
+    assert "\n[(1,)]\n" in shown.read_text()

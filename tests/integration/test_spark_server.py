@@ -43,14 +43,20 @@ IDLE_CLIENT = """
 import sys, time
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from lakehold import session
+from lakehold import remote_session
+from lakehold.errors import LakeholdError
 from lakehold.lake import connect
 from lakehold.other_sessions import another_session
 
 warehouse, remote = sys.argv[1:]
-session._KEEP_ALIVE_EVERY_S = 0.5
-with connect(warehouse, spark_remote=remote) as lake, another_session(lake.spark, lake.settings) as beside:
-    for own in (lake.spark, beside):
+remote_session._KEEP_ALIVE_EVERY_S = 0.5
+given = SparkSession.builder.remote(remote).create()
+with (
+    connect(warehouse, spark_remote=remote) as lake,
+    another_session(lake.spark, lake.settings) as beside,
+    connect(warehouse, spark=given) as with_given,
+):
+    for own in (lake.spark, beside, with_given.spark):
         own.sql("CREATE TEMPORARY VIEW kept AS SELECT 1 AS a")
     silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]
     for other in silent:
@@ -62,28 +68,33 @@ with connect(warehouse, spark_remote=remote) as lake, another_session(lake.spark
         except PySparkException as error:
             print(error.getCondition())
             break
-    print(lake.spark.sql("TABLE kept").collect(), beside.sql("TABLE kept").collect())
+    print([own.sql("TABLE kept").collect()[0].a for own in (lake.spark, beside, with_given.spark)])
+    given.stop()
+    try:
+        with_given.sql("SELECT 1")
+    except LakeholdError as error:
+        print(error.code, error.retryable)
     for other in silent:
         other.stop()
 """
-"""A program with an idle lake and silent sessions, which it uses one a second, since a session that is used is not silent."""
+"""A program with idle lakes and silent sessions, which it uses one a second, since a session that is used is not silent."""
 
 
 FORGOTTEN_CLIENT = """
 import sys, time
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from lakehold import session
+from lakehold import remote_session
 from lakehold.errors import LakeholdError
 from lakehold.ingest.side_by_side import OwnSession
 from lakehold.lake import connect
 
 warehouse, remote = sys.argv[1:]
-session._KEEP_ALIVE_EVERY_S = 0.5
+remote_session._KEEP_ALIVE_EVERY_S = 0.5
 with connect(warehouse, spark_remote=remote) as lake:
     own = OwnSession(lambda: lake.spark, lambda _: lake.another_session())
     own.get().sql("SELECT 1").collect()
-    session._KEEP_ALIVE_EVERY_S = 1_000
+    remote_session._KEEP_ALIVE_EVERY_S = 1_000
     time.sleep(1)
     silent = [SparkSession.builder.remote(remote).create() for _ in range(15)]
     for other in silent:
@@ -230,7 +241,7 @@ def forgetful(tmp_path: Path) -> Iterator[str]:
 
 def test_an_idle_client_keeps_its_session_beyond_the_timeout_of_silent_ones(forgetful: str, tmp_path: Path) -> None:
     shown = output_of(IDLE_CLIENT, str(tmp_path / "lake"), forgetful, cwd=tmp_path)
-    assert shown == "INVALID_HANDLE.SESSION_CLOSED\n[Row(a=1)] [Row(a=1)]\n"
+    assert shown == "INVALID_HANDLE.SESSION_CLOSED\n[1, 1, 1]\nsession-ended False\n"
 
 
 def test_sessions_that_the_server_has_forgotten_are_opened_again(forgetful: str, tmp_path: Path) -> None:

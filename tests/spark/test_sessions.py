@@ -194,6 +194,21 @@ def test_two_lakes_that_were_given_one_session_read_their_own_tables(make_lake: 
     assert two.sql("SELECT id FROM shop.orders").rows == []
 
 
+def test_a_given_session_whose_catalog_keeps_tables_in_a_cache_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    given, conf = another_user_of(spark), "spark.sql.catalog.cached"
+    settings = {"warehouse": f"file://{tmp_path}", "type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    given.conf.set(conf, "org.apache.iceberg.spark.SparkCatalog")
+    for name, value in settings.items():
+        given.conf.set(f"{conf}.{name}", value)
+    with connect(str(tmp_path), spark=given, catalog_name="cached") as lake:
+        with pytest.raises(LakeholdError) as refusal:
+            lake.sql("SELECT 1")
+        assert refusal.value.code == "session-incomplete"
+        assert refusal.value.hint.endswith(f"\n  {conf}.cache-enabled=false")
+        given.conf.set(f"{conf}.cache-enabled", "false")
+        assert lake.sql("SELECT 1").rows == [(1,)]
+
+
 def test_values_do_not_depend_on_the_settings_of_a_given_session(spark: SparkSession, tmp_path: Path) -> None:
     given = another_user_of(spark)
     others = {

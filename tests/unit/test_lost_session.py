@@ -24,6 +24,7 @@ from lakehold.subscribe.output_batches import OutputChunk, batches
         "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.",
         "[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. Session was closed.",
         "[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. The existing Spark server driver instance has restarted.",
+        "[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.SESSION_NOT_FOUND on the server but responses were already received from it.",
     ],
 )
 def test_a_session_that_the_server_does_not_have_can_be_opened_again(text: str) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from lakehold.session import answers, is_lost
+from lakehold.remote_session import answers, is_lost
 
 Result = TypeVar("Result")
 

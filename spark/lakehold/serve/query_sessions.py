@@ -10,8 +10,8 @@ from threading import Event, Lock, Thread, local
 from pyspark.sql import SparkSession
 
 from lakehold.lake import Lake
+from lakehold.remote_session import is_lost
 from lakehold.serve.admission import QUERY_CONF
-from lakehold.session import is_lost
 
 _LOOK_S = 0.2
 """How often a statement is interrupted that nobody waits for and that goes on: Spark may have been between two jobs."""

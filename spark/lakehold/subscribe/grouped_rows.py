@@ -85,8 +85,10 @@ class GroupedRows(DiffedRows):
         done_ms = after_exclusive_ms
         try:
             for found in self.diffs(timelines, after_exclusive_ms, until_exclusive_ms):
+                sorted_rows = sorting.sort_here(found, self.reading.spark.session)
+                # Only now: if Spark cannot sort them, the other way begins with these timestamps.
                 done_ms = pc.max(found.column(0)).as_py()
-                yield sorting.sort_here(found, self.reading.spark.session)
+                yield sorted_rows
         except Exception as error:
             if not _has_another_way(error):
                 raise
