@@ -1,4 +1,4 @@
-"""Options of connections fit their kind and each other before anything is stored, and ALTER CONNECTION changes them."""
+"""Options of connections fit their kind and each other before anything is stored; ALTER changes them, and those of sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakehold.definitions import Secret
 from lakehold.errors import DefinitionError
 from lakehold.sql.run.script_run import Runner
 from tests.unit.test_script_notices import capturing
-from tests.unit.test_sql_run import runner
+from tests.unit.test_sql_run import runner, with_shop
 
 CONNECTIONS = """
 CREATE CONNECTION kafka TO KAFKA (BROKER 'b:9092', SECURITY PROTOCOL 'SASL_SSL', SASL MECHANISM 'PLAIN',
@@ -90,3 +90,14 @@ def test_a_change_names_the_sources_whose_connectors_it_does_not_reach_yet() -> 
     (notice,) = lake.run("ALTER CONNECTION pg SET (HOST 'db2.example')").notices
     assert notice == "the connector of source app has the change after its next ingest, or ALTER SOURCE app REPAIR"
     assert lake.run("ALTER CONNECTION pg SET (HOST 'db2.example')").notices == ()
+
+
+def test_options_of_a_source_change_while_its_tables_stay() -> None:
+    lake, tables = with_shop()
+    before = lake.store.definitions().sources["shop"]
+    assert lake.run("EXPLAIN ALTER SOURCE shop SET (MAX RECORDS = 500)").rows == [("change source shop",)]
+    lake.run("ALTER SOURCE shop SET (MAX RECORDS = 500, MAX BYTES = 10)")
+    lake.run("ALTER SOURCE shop RESET (MAX BYTES)")
+    after = lake.store.definitions().sources["shop"]
+    assert (after.object_id, after.definition.options) == (before.object_id, {"max_records": 500})
+    assert tables.forgotten == ["shop"], "only when it was created"

@@ -186,17 +186,6 @@ def test_the_retained_history_of_a_table_is_set_and_reset_without_recreating_it(
     assert lake.store.definitions().tables["shop.orders"] == before
 
 
-def test_options_of_a_source_change_while_its_tables_stay() -> None:
-    lake, tables = with_shop()
-    before = lake.store.definitions().sources["shop"]
-    assert lake.run("EXPLAIN ALTER SOURCE shop SET (MAX RECORDS = 500)").rows == [("change source shop",)]
-    lake.run("ALTER SOURCE shop SET (MAX RECORDS = 500, MAX BYTES = 10)")
-    lake.run("ALTER SOURCE shop RESET (MAX BYTES)")
-    after = lake.store.definitions().sources["shop"]
-    assert (after.object_id, after.definition.options) == (before.object_id, {"max_records": 500})
-    assert tables.forgotten == ["shop"], "only when it was created"
-
-
 def test_dropping_a_table_drops_its_data() -> None:
     lake, tables = with_shop()
     lake.run("DROP TABLE shop.Orders")
