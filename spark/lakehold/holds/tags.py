@@ -6,24 +6,20 @@ together with the timestamp from which the table showed it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
 
 from lakehold.errors import DefinitionError
 from lakehold.holds.rules import protecting
-from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
+from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.state.holds import HeldTable, Holds, HoldStore
 from lakehold.timeline.stops import first_in_sync
 from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.tagged_versions import HOLD_TAG, VERSION_TAG, own_tags
 from lakehold.timeline.timelines import Timelines
-
-_HOLD = "hold_"
-_VERSION = re.compile(r"mz_(\d+)")
 
 
 def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
@@ -42,7 +38,7 @@ def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
     for hold in holds:
         held = timeline.version_at(first_in_sync(timeline.stops, _at_ms(hold.at_ms, timeline)))
         if held is not None and held.remains:
-            wanted[_HOLD + hold.name] = held.snapshot_id
+            wanted[HOLD_TAG + hold.name] = held.snapshot_id
     first_ms = _first_ms(timeline, holds)
     later = (v for v in timeline.versions if v.mz_timestamp > first_ms and v.remains)
     return wanted | {f"mz_{version.mz_timestamp}": version.snapshot_id for version in later}
@@ -58,7 +54,7 @@ def unneeded_tags(timeline: Timeline, holds: Holds) -> tuple[str, ...]:
     first_ms = _first_ms(timeline, holds) if holds else None
 
     def is_later(name: str) -> bool:
-        version = _VERSION.fullmatch(name)
+        version = VERSION_TAG.fullmatch(name)
         return version is not None and first_ms is not None and int(version[1]) > first_ms
 
     return tuple(sorted(name for name in own_tags(timeline.table) if name not in wanted and not is_later(name)))
@@ -70,17 +66,6 @@ def _at_ms(at_ms: int | None, timeline: Timeline) -> int:
 
 def _first_ms(timeline: Timeline, holds: Holds) -> int:
     return min(_at_ms(hold.at_ms, timeline) for hold in holds)
-
-
-def own_tags(table: Table) -> list[str]:
-    """List the tags that lakehold put: tags of people may have similar names, but usually expire by age."""
-    return [
-        name
-        for name, ref in table.metadata.refs.items()
-        if ref.max_ref_age_ms == FOREVER_MS
-        and ref.snapshot_ref_type is SnapshotRefType.TAG
-        and (name.startswith(_HOLD) or _VERSION.fullmatch(name))
-    ]
 
 
 def _holds_on(timeline: Timeline, holds: Holds) -> Holds:
@@ -214,4 +199,4 @@ class _Tagging:
 
 
 def _stale(tagging: _Tagging) -> list[str]:
-    return [tag for tag in tagging.unneeded if tag.startswith(_HOLD) or not tagging.holds]
+    return [tag for tag in tagging.unneeded if tag.startswith(HOLD_TAG) or not tagging.holds]

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.holds.retention import own_retention_ms, retention_ms
 from lakehold.holds.rules import protecting
-from lakehold.holds.tags import TableTags, own_tags
+from lakehold.holds.tags import TableTags
 from lakehold.maintenance.file_layout import Rewrite, has_few_files, rewrite_of
 from lakehold.maintenance.history import Needs, kept_from_ms
 from lakehold.maintenance.maintenance_plan import TablePlan, plan_table
@@ -30,6 +30,7 @@ from lakehold.state.read_lease_store import ReadLeaseStore, StoredReadLease
 from lakehold.state.schema_files import SYSTEM_NAMESPACE
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.tagged_versions import own_tags
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
 
