@@ -238,23 +238,6 @@ def test_orphans_are_searched_once_a_day_or_on_request(make_lake: LakeFactory) -
     assert found() == [1, 0]
 
 
-@pytest.mark.parametrize("inner", ["shop.inner", f"{NAME}.inner"])
-def test_files_of_a_table_inside_the_location_of_another_are_no_orphans(make_lake: LakeFactory, inner: str) -> None:
-    lake = make_lake(**NOW)
-    table_of(lake, batches=1)
-    outer = lake.catalog.load_table(NAME).location()
-    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {inner.rpartition('.')[0]}")
-    lake.sql(f"CREATE TABLE {inner} USING iceberg LOCATION '{outer}/inner' AS SELECT 1 AS id")
-    for path in Path(outer.removeprefix("file://").removeprefix("file:")).rglob("*"):
-        os.utime(path, (now_ms() / 1000 - OLD_S,) * 2)
-    assert [report.orphans for report in lake.maintain([NAME], dry_run=True)] == [0]
-    assert [report.orphans for report in lake.maintain([NAME])] == [0]
-    assert lake.sql(f"SELECT id FROM {inner}").rows == [(1,)]
-    lake.catalog.drop_table(inner)
-    (report,) = lake.maintain([NAME])
-    assert report.orphans > 1
-
-
 def test_old_records_of_healed_errors_are_deleted(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete old healed errors, and keep open errors however old they are."""
     lake = make_lake(**NOW)

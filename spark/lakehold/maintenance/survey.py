@@ -50,7 +50,7 @@ class MaintenanceScope:
         retention_ms: How much of its history stays; None: another program decides about its history.
         rewrites: Whether its files are rewritten.
         orphans: Whether files that it does not refer to are searched for.
-        alone: Returns the tables whose location has no other table's files: only their orphans are deleted.
+        alone: Returns the tables whose location has no files of another table or view: only their orphans are deleted.
     """
 
     full_name: str
@@ -147,13 +147,15 @@ class Survey:
             LiveFiles(table, RememberedFiles()).manifests(snapshot.snapshot_id)
 
     def _alone(self) -> frozenset[str]:
-        """Return the tables whose location has no other table's location in it; this loads every table.
+        """Return the tables whose location has no location of another table or view in it; this loads all of them.
 
-        There are none while some table cannot be read: its files might lie among another's.
+        There are none while some table or view cannot be read: its files might lie among another's.
         """
         tables = {name: self._table(name) for name in self.timelines.tables.all_names()}
-        located = sorted((_directory(table), name) for name, table in tables.items() if table is not None)
-        if len(located) < len(tables):
+        locations = {name: table.location() if table is not None else None for name, table in tables.items()}
+        locations |= self.timelines.tables.view_locations()
+        located = sorted((_directory(location), name) for name, location in locations.items() if location is not None)
+        if len(located) < len(locations):
             return frozenset()
         # In this order what is below a location follows it.
         shared = {outer for (outer, _), (inner, _) in pairwise(located) if inner.startswith(outer)}
@@ -203,9 +205,9 @@ class Survey:
         return any(intent is not None and full_name in intent.tables for intent in intents)
 
 
-def _directory(table: Table) -> str:
-    """Return a table's location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
-    location = re.sub("^file:/+", "/", table.location())
+def _directory(location: str) -> str:
+    """Return a location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
+    location = re.sub("^file:/+", "/", location)
     return re.sub("^s3[an]:", "s3:", location).rstrip("/") + "/"
 
 
