@@ -105,7 +105,6 @@ def test_kept_times_read_as_before(
         holds = [] if held is None else [START_MS + held]
         timeline = shop.timeline(name)
         from_ms = kept_from_ms(timeline.upper_ms, shop.clock(), retained, grace, holds)
-        assert from_ms is not None
         timeline = shop.timelines.reaching(timeline, from_ms)
         needs = Needs(from_ms, shop.clock() - grace, is_written=False)
         unneeded = unneeded_snapshots(timeline, needs, ())
@@ -117,14 +116,6 @@ def test_kept_times_read_as_before(
         assert shown(after, max(from_ms, timeline.since_ms)) == before
         for id_, was in rows.items():
             assert after.table.scan(snapshot_id=id_).to_arrow() == was
-
-
-def test_nothing_expires_while_a_hold_waits_for_its_beginning(shop: Shop) -> None:
-    assert kept_from_ms(1_000, 1_000, 10, 10, [5, None]) is None
-    name = f"shop.t{next(_names)}"
-    for ms in (10, 20, 30):
-        shop.write(name, ms)
-    assert unneeded_snapshots(shop.timeline(name), Needs(None, 0, is_written=False), ()) == ()
 
 
 def test_a_table_ahead_of_the_clock_keeps_versions_in_the_future() -> None:

@@ -45,7 +45,7 @@ class Held(Shop):
             name=name,
             at_ms=None if at is None else START_MS + at,
             tables=(HeldTable(object_id, full_name, full_name == FED),),
-            max_lag_ms=1,
+            max_lag_ms=100_000,
             check=Check.OFF,
             sql="",
             created_at_ms=0,

@@ -25,45 +25,36 @@ class Needs:
     """The needs that keep a table's history.
 
     Attributes:
-        kept_from_ms: From when on the table stays readable, inclusive; None: all of its history stays.
+        kept_from_ms: From when on the table stays readable, inclusive.
         abandoned_before_ms: An unpublished snapshot (staged by a write, and never the table's current one) that was made
             before then (exclusive) belongs to no write in progress.
         is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
     """
 
-    kept_from_ms: int | None
+    kept_from_ms: int
     abandoned_before_ms: int
     is_written: bool
 
 
-def kept_from_ms(
-    upper_ms: int, now_ms: int, retention_ms: int, grace_ms: int, needed_ms: Iterable[int | None]
-) -> int | None:
-    """Return from when on a table must stay readable, inclusive; None: all of its history.
+def kept_from_ms(upper_ms: int, now_ms: int, retention_ms: int, grace_ms: int, needed_ms: Iterable[int]) -> int:
+    """Return from when on a table must stay readable, inclusive.
 
     Args:
         upper_ms: The table's write frontier: the first time that is not readable yet.
         now_ms: The clock: a table may be ahead of it.
         retention_ms: How much history it promises.
         grace_ms: How much longer a read may take that began with the oldest promised history.
-        needed_ms: The times of its holds, and the beginnings of its reads; None: the beginning of its history.
+        needed_ms: The times from which its holds and reads need it.
     """
-    oldest = min(upper_ms - 1, now_ms) - retention_ms - grace_ms
-    for need in needed_ms:
-        if need is None:
-            return None
-        oldest = min(oldest, need)
-    return oldest
+    return min((min(upper_ms - 1, now_ms) - retention_ms - grace_ms, *needed_ms))
 
 
-def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...]:
-    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see; all for None.
+def kept_versions(timeline: Timeline, from_ms: int) -> tuple[Version, ...]:
+    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see.
 
     Those of a subscription's output begin with a snapshot that records how far it is complete, as its publisher's do: if
     somebody sets the output back to a compaction, its publisher looks for one before it.
     """
-    if from_ms is None:
-        return timeline.versions
     place = max(0, bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp) - 1)
     if SUBSCRIPTION_PROPERTY in timeline.table.properties:
         recorded = (

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.holds.retention import own_retention_ms, retention_ms
-from lakehold.holds.rules import protecting
-from lakehold.holds.tags import TableTags
+from lakehold.holds.rules import needed_from_ms, protecting
+from lakehold.holds.tags import TableTags, holds_on
 from lakehold.maintenance.file_layout import Rewrite, has_few_files, rewrite_of
 from lakehold.maintenance.history import Needs, kept_from_ms
 from lakehold.maintenance.maintenance_plan import TablePlan, plan_table
@@ -124,8 +124,7 @@ class Survey:
         if scope.retention_ms is not None:
             from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, leases, clock_ms)
             needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
-            if from_ms is not None:
-                timeline = self.timelines.reaching(timeline, from_ms)
+            timeline = self.timelines.reaching(timeline, from_ms)
         return plan_table(
             timeline,
             needs,
@@ -194,8 +193,8 @@ class Survey:
 
     def _kept_from_ms(
         self, timeline: Timeline, retained_ms: int, holds: Holds, leases: Iterable[StoredReadLease], clock_ms: int
-    ) -> int | None:
-        needed_ms = [hold.at_ms for hold in holds if hold.is_on(timeline.full_name)]
+    ) -> int:
+        needed_ms = [needed_from_ms(hold, timeline.since_ms, timeline.upper_ms) for hold in holds_on(timeline, holds)]
         needed_ms += [lease.from_ms for lease in leases if timeline.full_name in lease.tables]
         grace_ms = self.settings.expire_grace_ms
         return kept_from_ms(timeline.upper_ms, clock_ms, retained_ms, grace_ms, needed_ms)
