@@ -39,7 +39,8 @@ _OVER_CONNECT = ("pyspark.errors.exceptions.connect", "grpc")
 _OF_GRPC = re.compile(r'<_\w+ of RPC that terminated with:.*?details = "(?P<details>.+?)"$', re.S | re.M)
 _CONFLICT = re.compile(
     r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
-    r"|metadata location \S+ has changed|metadata refresh is required|requirement failed|missing required files",
+    r"|metadata location \S+ has changed|metadata refresh is required|requirement failed|missing required files"
+    r"|still referenced by refs",
     re.IGNORECASE,
 )
 _CALL_FAILED = "An error occurred while calling"

@@ -1,4 +1,4 @@
-"""Maintenance beside other writers: one step that loses does not cost a table the others."""
+"""Maintenance beside other writers and hold statements: one step that loses does not cost a table the others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from lakehold.errors import LakeholdError
+from lakehold.failpoints import Point
+from lakehold.holds.commands import NewHold
 from lakehold.maintenance.procedures import Procedures
 from lakehold.times import now_ms
 from tests.conftest import LakeFactory
-from tests.spark.test_maintenance import NAME, NOW, OLD_S, snapshots, table_of
+from tests.spark.test_maintenance import NAME, NOW, OLD_S, hold, snapshots, table_of, times
 
 pytestmark = pytest.mark.spark
 
@@ -36,3 +38,24 @@ def test_a_compaction_that_always_loses_does_not_keep_old_snapshots_and_orphans(
     assert (report.error.code, len(tried)) == ("commit-conflict", 3)
     assert (report.orphans, report.rewritten, snapshots(lake)) == (1, 0, 1)
     assert not orphan.exists()
+
+
+def test_a_hold_made_just_before_the_expiry_keeps_its_history_and_the_rest_is_maintained(
+    make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(**NOW)
+    table_of(lake)
+    at = times(lake)
+    hold(lake, at[2])
+    lake.sql(f"ALTER HOLD kept ADVANCE TO {at[6]}")
+
+    def hold_again(here: Point) -> None:
+        if here == "after-untag":
+            lake.holds.create(NewHold("late", None, (NAME,), at_ms=at[4]))
+
+    monkeypatch.setattr("lakehold.maintenance.maintain.failpoint", hold_again)
+    before = lake.sql(f"SUBSCRIBE {NAME} AS OF {at[4]}").rows
+    (report,) = lake.maintain([NAME])
+    assert (report.error, report.snapshots) == (None, 4)
+    assert report.rewritten
+    assert lake.sql(f"SUBSCRIBE {NAME} AS OF {at[4]}").rows == before
