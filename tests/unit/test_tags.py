@@ -268,7 +268,7 @@ def test_a_hold_stays_where_it_is_when_only_its_tags_show_what_was_current(shop:
     assert (window(timeline)[0], at(timeline, 150), at(timeline, 200), at(timeline, 400)) == (150, *made[:3])
     with pytest.raises(NotReadable):
         timeline.at(START_MS + 350)
-    needs = Needs(START_MS + 150, START_MS + 5_000, is_written=False)
+    needs = Needs(START_MS + 150, START_MS + 5_000, START_MS + 5_000, is_written=False)
     assert unneeded_snapshots(timeline, needs, shop.unneeded(FOREIGN)) == ()
 
     shop.hold("h", FOREIGN, 200)

@@ -28,11 +28,14 @@ class Needs:
         kept_from_ms: From when on the table stays readable, inclusive.
         abandoned_before_ms: An unpublished snapshot (staged by a write, and never the table's current one) that was made
             before then (exclusive) belongs to no write in progress.
+        staged_before_ms: The same for a snapshot that another writer staged (`spark.wap.id`): an audit may take hours, and the
+            writer publishes it then.
         is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
     """
 
     kept_from_ms: int
     abandoned_before_ms: int
+    staged_before_ms: int
     is_written: bool
 
 
@@ -84,6 +87,8 @@ def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collecti
             return False
         if snapshot.snapshot_id in shown:
             return True
+        if _is_staged_by_others(_summary(table, snapshot.snapshot_id)):
+            return snapshot.timestamp_ms < needs.staged_before_ms
         return not needs.is_written and snapshot.timestamp_ms < needs.abandoned_before_ms
 
     found = (snapshot for snapshot in table.metadata.snapshots if is_unneeded(snapshot))
@@ -136,6 +141,10 @@ def _on_branches(table: Table) -> set[int]:
 def _summary(table: Table, snapshot_id: int) -> Mapping[str, str]:
     snapshot = table.snapshot_by_id(snapshot_id)
     return snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+
+
+def _is_staged_by_others(summary: Mapping[str, str]) -> bool:
+    return "wap.id" in summary and not any(key.startswith("lakehold.") for key in summary)
 
 
 def _total(summaries: Iterable[Mapping[str, str]], *names: str) -> int:

@@ -123,7 +123,12 @@ class Survey:
         needs = None
         if scope.retention_ms is not None:
             from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, leases, clock_ms)
-            needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
+            needs = Needs(
+                kept_from_ms=from_ms,
+                abandoned_before_ms=clock_ms - self.settings.expire_grace_ms,
+                staged_before_ms=clock_ms - self.settings.orphan_age_ms,
+                is_written=is_written,
+            )
             timeline = self.timelines.reaching(timeline, from_ms)
         return plan_table(
             timeline,
