@@ -118,6 +118,21 @@ def test_maintaining_again_finds_nothing_to_do(make_lake: LakeFactory) -> None:
     assert (report.snapshots, report.files, report.rewritten, report.orphans, report.tags) == (0, 0, 0, 0, 0)
 
 
+def test_files_of_deletes_are_not_compacted_into_as_many(make_lake: LakeFactory) -> None:
+    lake = make_lake(**NOW)
+    layout = "'format-version' = '2', 'write.delete.mode' = 'merge-on-read', 'write.delete.granularity' = 'file'"
+    no_file_is_small = "'write.target-file-size-bytes' = '1'"
+    lake.sql(f"""
+        CREATE NAMESPACE shop;
+        CREATE TABLE {NAME} (id BIGINT) USING iceberg TBLPROPERTIES ({layout}, {no_file_is_small})
+    """)
+    for number in range(SMALL_FILES_MOST):
+        lake.sql(f"INSERT INTO {NAME} SELECT id FROM range({number * 10}, {number * 10 + 10}, 1, 1)")
+    lake.sql(f"DELETE FROM {NAME} WHERE id % 10 = 0")
+    assert lake.sql(f"SELECT count(*) FROM {NAME}.delete_files").rows == [(SMALL_FILES_MOST,)]
+    assert [(report.rewritten, report.error) for report in lake.maintain([NAME])] == [(0, None)]
+
+
 def test_a_dry_run_reports_its_plan_and_changes_nothing(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake)
