@@ -70,6 +70,11 @@ class TableState:
         return _as_state(snapshot) if snapshot is not None else None
 
     @property
+    def snapshots(self) -> tuple[SnapshotState, ...]:
+        """Return all remaining snapshots, those of branches and staged ones among them."""
+        return tuple(map(_as_state, self.table.metadata.snapshots))
+
+    @property
     def snapshot_id(self) -> int | None:
         """Return the current snapshot's id."""
         return self.current.snapshot_id if self.current else None
