@@ -108,6 +108,7 @@ class LakeParts:
             compare=self._compared,
             docs_of=lambda table: column_docs(table, self.settings.schemas),
             query_of_snapshots=query_of_snapshots,
+            read_leases=self._read_leases,
         )
 
     def compare(self, full_name: str, against: Against | None, progress: Progress) -> Comparison:

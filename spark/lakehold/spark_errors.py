@@ -43,7 +43,8 @@ _SILENT = re.compile(r"<_\w+ of RPC that terminated with:\s*status = StatusCode\
 """What Spark Connect's client raises once it has given up its retries: the server, or the network to it, is gone."""
 _CONFLICT = re.compile(
     r"conflicted with another|CommitFailed|ValidationException|found new (delete|conflicting)"
-    r"|metadata location \S+ has changed|metadata refresh is required|requirement failed|missing required files",
+    r"|metadata location \S+ has changed|metadata refresh is required|requirement failed|missing required files"
+    r"|still referenced by refs",
     re.IGNORECASE,
 )
 _CALL_FAILED = "An error occurred while calling"

@@ -220,6 +220,15 @@ def test_a_table_ahead_of_the_clock_makes_no_hold_and_no_retained_history_older(
     assert forced((kept, late), world.windows) == (kept, replace(late, at_ms=61 - 25, forced_from_ms=12))
 
 
+def test_max_lag_moves_a_hold_also_while_one_of_its_tables_is_gone() -> None:
+    world = World(upper={"s.a": 1_000, "s.b": 500, "s.c": 20}, changes={**dict.fromkeys(TABLES, ()), "s.a": (401, 999)})
+    held = hold("h", ("s.a", "s.b"), 400)
+    left = {name: window for name, window in world.windows.items() if name == "s.a"}
+    (moved,) = forced((held,), left)
+    assert (moved.at_ms, moved.forced_from_ms) == (1_000 - held.max_lag_ms, 400)
+    assert forced((held,), {}) == (held,)
+
+
 def test_without_a_time_a_hold_takes_the_first_at_which_all_its_tables_are_readable() -> None:
     world = World(since={"s.a": 10, "s.b": 14, "s.c": 12})
     ((made),) = created((), hold("h", ("s.a", "s.b")), world.windows)

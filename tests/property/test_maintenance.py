@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.table import Table
 
 from lakehold.maintenance.history import Needs, kept_from_ms, unneeded_snapshots
+from lakehold.model.summary_keys import TIMESTAMP_PROPERTY
 from lakehold.settings import load_settings
 from lakehold.state.catalog_opening import open_catalog
 from lakehold.timeline.table_timeline import Timeline
@@ -71,18 +72,18 @@ def change(shop: Shop, name: str, step: tuple[str, int], now: int) -> None:
             stage(shop, name)
 
 
-def append_to(table: Table, branch: str) -> None:
-    table.append(table.scan().to_arrow().slice(0, 1), branch=branch)
+def append_to(table: Table, branch: str, summary: Mapping[str, str] | None = None) -> None:
+    table.append(table.scan().to_arrow().slice(0, 1), snapshot_properties=dict(summary or {}), branch=branch)
 
 
-def stage(shop: Shop, name: str) -> int:
+def stage(shop: Shop, name: str, summary: Mapping[str, str] | None = None) -> int:
     """Create a snapshot on no branch, like a batch that was killed before it published."""
     table = shop.catalog.load_table(name)
     before = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     current = table.current_snapshot()
     assert current is not None
     table.manage_snapshots().create_branch(current.snapshot_id, "staging").commit()
-    append_to(table, "staging")
+    append_to(table, "staging", summary)
     table.manage_snapshots().remove_branch("staging").commit()
     (staged,) = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - before
     return staged
@@ -105,9 +106,8 @@ def test_kept_times_read_as_before(
         holds = [] if held is None else [START_MS + held]
         timeline = shop.timeline(name)
         from_ms = kept_from_ms(timeline.upper_ms, shop.clock(), retained, grace, holds)
-        assert from_ms is not None
         timeline = shop.timelines.reaching(timeline, from_ms)
-        needs = Needs(from_ms, shop.clock() - grace, is_written=False)
+        needs = Needs(from_ms, shop.clock() - grace, shop.clock(), is_written=False)
         unneeded = unneeded_snapshots(timeline, needs, ())
         before = shown(timeline, max(from_ms, timeline.since_ms))
         rows = {id_: timeline.table.scan(snapshot_id=id_).to_arrow() for id_ in {*before.values()} if id_ is not None}
@@ -117,14 +117,6 @@ def test_kept_times_read_as_before(
         assert shown(after, max(from_ms, timeline.since_ms)) == before
         for id_, was in rows.items():
             assert after.table.scan(snapshot_id=id_).to_arrow() == was
-
-
-def test_nothing_expires_while_a_hold_waits_for_its_beginning(shop: Shop) -> None:
-    assert kept_from_ms(1_000, 1_000, 10, 10, [5, None]) is None
-    name = f"shop.t{next(_names)}"
-    for ms in (10, 20, 30):
-        shop.write(name, ms)
-    assert unneeded_snapshots(shop.timeline(name), Needs(None, 0, is_written=False), ()) == ()
 
 
 def test_a_table_ahead_of_the_clock_keeps_versions_in_the_future() -> None:
@@ -137,11 +129,22 @@ def test_a_staged_snapshot_stays_while_its_batch_may_publish_it(shop: Shop) -> N
     staged, timeline = stage(shop, name), shop.timeline(name)
     later = shop.clock() + 1
     for needs, gone in (
-        (Needs(later, later, is_written=True), False),
-        (Needs(later, shop.clock(), is_written=False), False),
-        (Needs(later, later, is_written=False), True),
+        (Needs(later, later, later, is_written=True), False),
+        (Needs(later, shop.clock(), later, is_written=False), False),
+        (Needs(later, later, later, is_written=False), True),
     ):
         assert (staged in [s.snapshot_id for s in unneeded_snapshots(timeline, needs, ())]) == gone
+
+
+def test_a_snapshot_that_another_writer_staged_stays_while_it_may_be_audited(shop: Shop) -> None:
+    name = f"shop.t{next(_names)}"
+    shop.write(name, shop.clock.ms + 10)
+    staged, later = stage(shop, name, {"wap.id": "nightly"}), shop.clock() + 1
+    own = stage(shop, name, {"wap.id": "feed-1", TIMESTAMP_PROPERTY: "1"})
+    timeline = shop.timeline(name)
+    for before, gone in ((shop.clock(), [own]), (later, [staged, own])):
+        needs = Needs(later, later, staged_before_ms=before, is_written=False)
+        assert [s.snapshot_id for s in unneeded_snapshots(timeline, needs, ())] == gone
 
 
 def test_a_snapshot_expires_with_its_tag(shop: Shop) -> None:
@@ -149,6 +152,6 @@ def test_a_snapshot_expires_with_its_tag(shop: Shop) -> None:
     old = shop.write(name, shop.clock.ms + 10)
     shop.write(name, shop.clock.ms + 10)
     shop.catalog.load_table(name).manage_snapshots().create_tag(old, "mz_1").commit()
-    needs = Needs(shop.clock(), shop.clock(), is_written=False)
+    needs = Needs(shop.clock(), shop.clock(), shop.clock(), is_written=False)
     assert unneeded_snapshots(shop.timeline(name), needs, ()) == ()
     assert [s.snapshot_id for s in unneeded_snapshots(shop.timeline(name), needs, ("mz_1",))] == [old]

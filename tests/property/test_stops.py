@@ -16,7 +16,7 @@ from lakehold.model.readers import MAIN_READER, Intent, ReaderError, Readers, St
 from lakehold.state.batch_protocol import Batch, BatchStore
 from lakehold.state.store import MemoryState
 from lakehold.subscribe.timeline_steps import steps
-from lakehold.timeline.stops import first_in_sync, last_in_sync
+from lakehold.timeline.stops import each_in_sync, first_in_sync, last_in_sync
 from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.timelines import check_readable, common_window, together
 from lakehold.timeline.versions import Version
@@ -35,6 +35,11 @@ def test_the_nearest_times_around_stops_are_found(stops: list[Stop], time_ms: in
     free = [ms for ms in range(-1, 60) if not any(stop.from_ms <= ms < stop.until_ms for stop in stops)]
     assert first_in_sync(stops, time_ms) == min(ms for ms in free if ms >= time_ms)
     assert last_in_sync(stops, time_ms) == max(ms for ms in free if ms <= time_ms)
+
+
+@given(stops_of_a_table, st.lists(st.integers(0, 40), max_size=6).map(sorted))
+def test_several_times_are_moved_out_of_stops_as_each_of_them_is(stops: list[Stop], times_ms: list[int]) -> None:
+    assert each_in_sync(stops, times_ms) == [first_in_sync(stops, time_ms) for time_ms in times_ms]
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from lakehold.errors import DefinitionError
+from lakehold.iceberg.data_tables import DataTables
 from lakehold.lake import Lake
 from lakehold.overview import gather, render
 from lakehold.stack.parts.postgres import Postgres
@@ -109,6 +110,8 @@ def test_tables_are_ingested_held_maintained_subscribed_to_and_published(lake: L
 def test_views_are_distinguished_from_tables_and_both_are_dropped(lake: Lake) -> None:
     lake.sql("CREATE NAMESPACE shop; CREATE TABLE shop.rates (id INT) USING iceberg")
     lake.sql("CREATE VIEW shop.best AS SELECT max(id) AS id FROM shop.rates")
+    ((view, location),) = DataTables(lake.catalog).view_locations().items()
+    assert (view, location is not None and "/best" in location) == ("shop.best", True)
     with pytest.raises(DefinitionError, match="It is a view"):
         lake.sql("CREATE HOLD h ON shop.best")
     lake.sql("CREATE HOLD h ON shop.rates; DROP TABLE shop.rates CASCADE; DROP VIEW shop.best")

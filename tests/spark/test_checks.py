@@ -15,9 +15,12 @@ from lakehold.cli.command_output import OutputFormat, open_output
 from lakehold.errors import LakeholdError
 from lakehold.lake import Lake
 from lakehold.quality import Verdict
+from lakehold.quality.suite_loading import load
 from lakehold.state.hold_checks import HOLD_CHECKS
 from lakehold.state.iceberg_state import IcebergState
+from lakehold.state.read_lease_store import ReadLeaseStore
 from tests.conftest import LakeFactory
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -91,6 +94,32 @@ def test_a_table_is_checked_as_it_was_at_a_time_and_where_a_hold_keeps_it(lake: 
     ]
     assert (row.hold_id, row.table, row.snapshot_id) == (lake.holds.hold("kept").hold_id, "s.orders", held.snapshot_id)
     assert (row.success, row.failures, row.statistics) == (True, (), held.statistics)
+
+
+def test_a_long_check_keeps_what_it_reads_from_maintenance(
+    make_lake: LakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "expectations").mkdir()
+    nothing_kept = {"foreign_lag_ms": 50, "retain_history_ms": 0, "expire_grace_ms": 0}
+    lake = make_lake(expectations=str(tmp_path / "expectations"), **nothing_kept)
+    names = ["s.orders", "s.customers"]
+    lake.sql(ORDERS + "; CREATE TABLE s.customers USING iceberg AS SELECT 1L AS id")
+    before_ms = newest_ms(lake, "s.customers")
+    lake.sql("INSERT OVERWRITE s.orders VALUES (9, 1, 'paid', 1.10, NULL); INSERT OVERWRITE s.customers VALUES (9)")
+    unknown = "SELECT id FROM {batch} WHERE id NOT IN (SELECT id FROM s.customers)"
+    expect(lake, "s.orders", {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": unknown}})
+    store = ReadLeaseStore(IcebergState(lake.catalog))
+
+    def load_and_be_slow(*arguments: Any) -> Any:
+        found = load(*arguments)
+        wait_for(lambda: {name for lease in store.leases() for name in lease.tables} == {*names}, "leases")
+        assert [report.error for report in lake.maintain(names)] == [None, None]
+        return found
+
+    monkeypatch.setattr("lakehold.quality.suite_run.load", load_and_be_slow)
+    wait_for(lambda: lake.timelines.of(names)["s.customers"].upper_ms > newest_ms(lake, "s.customers"))
+    assert lake.check("s.orders", before_ms).success
+    assert store.leases() == ()
 
 
 def test_a_written_suite_is_used_from_then_on(lake: Lake) -> None:

@@ -118,6 +118,21 @@ def test_maintaining_again_finds_nothing_to_do(make_lake: LakeFactory) -> None:
     assert (report.snapshots, report.files, report.rewritten, report.orphans, report.tags) == (0, 0, 0, 0, 0)
 
 
+def test_files_of_deletes_are_not_compacted_into_as_many(make_lake: LakeFactory) -> None:
+    lake = make_lake(**NOW)
+    layout = "'format-version' = '2', 'write.delete.mode' = 'merge-on-read', 'write.delete.granularity' = 'file'"
+    no_file_is_small = "'write.target-file-size-bytes' = '1'"
+    lake.sql(f"""
+        CREATE NAMESPACE shop;
+        CREATE TABLE {NAME} (id BIGINT) USING iceberg TBLPROPERTIES ({layout}, {no_file_is_small})
+    """)
+    for number in range(SMALL_FILES_MOST):
+        lake.sql(f"INSERT INTO {NAME} SELECT id FROM range({number * 10}, {number * 10 + 10}, 1, 1)")
+    lake.sql(f"DELETE FROM {NAME} WHERE id % 10 = 0")
+    assert lake.sql(f"SELECT count(*) FROM {NAME}.delete_files").rows == [(SMALL_FILES_MOST,)]
+    assert [(report.rewritten, report.error) for report in lake.maintain([NAME])] == [(0, None)]
+
+
 def test_a_dry_run_reports_its_plan_and_changes_nothing(make_lake: LakeFactory) -> None:
     lake = make_lake(**NOW)
     table_of(lake)
@@ -236,23 +251,6 @@ def test_orphans_are_searched_once_a_day_or_on_request(make_lake: LakeFactory) -
     yesterday = now_ms() - ORPHANS_EVERY_MS
     lake.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('{ORPHANS_SEARCHED_PROPERTY}' = '{yesterday}')")
     assert found() == [1, 0]
-
-
-@pytest.mark.parametrize("inner", ["shop.inner", f"{NAME}.inner"])
-def test_files_of_a_table_inside_the_location_of_another_are_no_orphans(make_lake: LakeFactory, inner: str) -> None:
-    lake = make_lake(**NOW)
-    table_of(lake, batches=1)
-    outer = lake.catalog.load_table(NAME).location()
-    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {inner.rpartition('.')[0]}")
-    lake.sql(f"CREATE TABLE {inner} USING iceberg LOCATION '{outer}/inner' AS SELECT 1 AS id")
-    for path in Path(outer.removeprefix("file://").removeprefix("file:")).rglob("*"):
-        os.utime(path, (now_ms() / 1000 - OLD_S,) * 2)
-    assert [report.orphans for report in lake.maintain([NAME], dry_run=True)] == [0]
-    assert [report.orphans for report in lake.maintain([NAME])] == [0]
-    assert lake.sql(f"SELECT id FROM {inner}").rows == [(1,)]
-    lake.catalog.drop_table(inner)
-    (report,) = lake.maintain([NAME])
-    assert report.orphans > 1
 
 
 def test_old_records_of_healed_errors_are_deleted(make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:

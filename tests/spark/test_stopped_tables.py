@@ -110,6 +110,25 @@ def test_times_of_a_stop_are_unreadable_and_all_others_show_consistent_tables(sh
         assert before[0] == before[1] < later[0] == later[1]
 
 
+def test_stops_before_all_remaining_history_are_forgotten(make_lake: LakeFactory, tmp_path: Path) -> None:
+    shop = Shop(make_lake(retain_history_ms=0, expire_grace_ms=0), tmp_path / "topics")
+    shop.write(1, 2)
+    for first in (10, 20):
+        shop.stop(first + 1)
+        shop.recover(first + 2)
+    shop.write(30)
+    assert len(shop.stops) == 2
+    assert {report.error for report in shop.lake.maintain()} == {None}
+    shop.stop(31)
+    shop.recover(32)
+    ((begin, end),) = shop.stops
+    since_ms = shop.lake.timelines.of(["shop.b"])["shop.b"].since_ms
+    assert since_ms < begin
+    assert shop.sql(f"{JOINED} AS OF {since_ms}") == [(30, 30)]
+    assert shop.refused(f"SELECT * FROM shop.b AS OF {begin}") == "table-was-stopped"
+    assert shop.sql(f"{JOINED} AS OF {end}") == [(32, 32)]
+
+
 def test_a_stopped_table_is_readable_up_to_its_stop_while_it_catches_up(shop: Shop) -> None:
     shop.stop(*range(11, 16))
     upper_ms = shop.upper_ms

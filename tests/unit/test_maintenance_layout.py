@@ -73,6 +73,17 @@ def test_files_of_position_deletes_and_manifests_are_gathered_when_they_are_many
     assert rewrite_of([FILE], vectors, MANIFESTS_MOST - 1, {}) == Rewrite()
 
 
+def test_one_file_of_position_deletes_for_each_data_file_is_not_compacted() -> None:
+    data = files(SMALL_FILES_MOST * 2, size_bytes=SMALL_FILE_BYTES)
+    deletes = files(SMALL_FILES_MOST * 2, content=DataFileContent.POSITION_DELETES, records=1)
+    each = [delete._replace(referenced=file.path) for file, delete in zip(data, deletes, strict=True)]
+    assert rewrite_of(data, each, 1, {}) == Rewrite()
+    assert rewrite_of(data, [*each, *each[1:SMALL_FILES_MOST]], 1, {}) == Rewrite()
+    assert rewrite_of(data, [*each, *each[:SMALL_FILES_MOST]], 1, {}).delete_files == SMALL_FILES_MOST * 3
+    gone = [delete._replace(referenced=f"gone-{delete.path}") for delete in deletes[:SMALL_FILES_MOST]]
+    assert rewrite_of(data, gone, 1, {}).delete_files == SMALL_FILES_MOST
+
+
 def called(version: str) -> tuple[Procedures, list[str]]:
     statements: list[str] = []
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import Table
 
+from lakehold.errors import NotReadable
 from lakehold.holds.tags import TableTags, unneeded_tags, wanted_tags
+from lakehold.iceberg import attempts
+from lakehold.iceberg.attempts import Attempt
+from lakehold.iceberg.metadata_commits import by_file
 from lakehold.iceberg.refs import FOREVER_MS
+from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
+from lakehold.maintenance.history import Needs, unneeded_snapshots
 from lakehold.settings import load_settings
 from lakehold.state.catalog_opening import open_catalog
 from lakehold.state.holds import Check, HeldTable, Hold, HoldStore
 from lakehold.state.store import MemoryState
-from tests.dated_tables import FED, FOREIGN, START_MS, Shop
+from tests.dated_tables import FED, FOREIGN, SCHEMA, START_MS, Shop, at, window
 
 
 class Held(Shop):
@@ -23,6 +31,7 @@ class Held(Shop):
         super().__init__(open_catalog(load_settings(warehouse=str(warehouse))))
         self.catalog.create_namespace("shop")
         self.store = HoldStore(MemoryState())
+        self.timelines = replace(self.timelines, holds=self.store.holds)
         self.keeping = TableTags(self.catalog, self.timelines, self.store)
 
     def hold(self, name: str, full_name: str, at: int | None, object_id: str | None = None) -> Hold:
@@ -36,7 +45,7 @@ class Held(Shop):
             name=name,
             at_ms=None if at is None else START_MS + at,
             tables=(HeldTable(object_id, full_name, full_name == FED),),
-            max_lag_ms=1,
+            max_lag_ms=100_000,
             check=Check.OFF,
             sql="",
             created_at_ms=0,
@@ -54,6 +63,17 @@ class Held(Shop):
         """Return the table's tags, with times counted from `START_MS`."""
         refs = self.catalog.load_table(full_name).metadata.refs
         return {short(name): ref.snapshot_id for name, ref in refs.items() if name != "main"}
+
+    def cut_log(self, full_name: str) -> None:
+        """Remove all but the last entry of the log, as Iceberg's Java library does when it expires the snapshot before it."""
+
+        def cut(table: Table) -> Attempt[int]:
+            assert isinstance(self.catalog, RememberingSqlCatalog)
+            return by_file(
+                self.catalog, table, 0, lambda fields: {**fields, "snapshot-log": fields["snapshot-log"][-1:]}
+            )
+
+        attempts.change(self.catalog, full_name, cut)
 
     def location(self, full_name: str) -> str:
         return self.catalog.load_table(full_name).metadata_location
@@ -224,6 +244,37 @@ def test_a_later_tag_stays_where_another_tool_made_the_log_forget_its_version(sh
     assert unneeded_tags(timeline, shop.store.holds()) == ()
     shop.keeping.put([FOREIGN])
     assert shop.tags(FOREIGN) == {"hold_h": made[0], "mz_200": made[1], "mz_400": last}
+
+
+def test_a_hold_stays_where_it_is_when_only_its_tags_show_what_was_current(shop: Held) -> None:
+    """Let another tool expire a snapshot between two tagged ones and then write until no earlier metadata file is left."""
+    shop.catalog.create_table(FOREIGN, SCHEMA, properties={"write.metadata.previous-versions-max": "3"})
+    made = [shop.write(FOREIGN, ms) for ms in (100, 200)]
+    shop.hold("h", FOREIGN, 150)
+    shop.keeping.put([FOREIGN])
+    untagged = shop.write(FOREIGN, 300)
+    made += [shop.write(FOREIGN, 400)]
+    shop.expire(FOREIGN, untagged)
+    shop.cut_log(FOREIGN)
+    made += [shop.write(FOREIGN, ms) for ms in (500, 600, 700, 800)]
+    shop.clock.ms = 5_000
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN) == {
+        "hold_h": made[0],
+        "mz_200": made[1],
+        **dict(zip(("mz_400", "mz_500", "mz_600", "mz_700", "mz_800"), made[2:], strict=True)),
+    }
+    timeline = shop.timelines.reaching(shop.timeline(FOREIGN), START_MS + 150)
+    assert (window(timeline)[0], at(timeline, 150), at(timeline, 200), at(timeline, 400)) == (150, *made[:3])
+    with pytest.raises(NotReadable):
+        timeline.at(START_MS + 350)
+    needs = Needs(START_MS + 150, START_MS + 5_000, START_MS + 5_000, is_written=False)
+    assert unneeded_snapshots(timeline, needs, shop.unneeded(FOREIGN)) == ()
+
+    shop.hold("h", FOREIGN, 200)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN)["hold_h"] == made[1]
+    assert at(shop.timelines.reaching(shop.timeline(FOREIGN), START_MS + 200), 200) == made[1]
 
 
 def test_without_holds_no_tag_is_wanted(shop: Held) -> None:

@@ -217,6 +217,14 @@ def behind_ms(hold: Hold, windows: HeldWindows) -> int:
     return lag_ms(hold.at_ms, _of(hold, windows), now_ms()) if hold.at_ms is not None else 0
 
 
+def needed_from_ms(hold: Hold, since_ms: int, upper_ms: int) -> int:
+    """Compute from when on `hold` needs a table that is readable on `[since_ms, upper_ms)`, inclusive.
+
+    While it waits for another table, it needs what MAX LAG allows: it begins when that table becomes readable, later than now.
+    """
+    return max(since_ms, reached_ms(upper_ms, now_ms()) - hold.max_lag_ms) if hold.at_ms is None else hold.at_ms
+
+
 def first_time(hold: Hold, windows: HeldWindows) -> int | None:
     """Find the first time at which all tables of `hold` are readable: their latest `since`; None while one is not."""
     found = _of(hold, windows)
@@ -228,9 +236,8 @@ def first_time(hold: Hold, windows: HeldWindows) -> int | None:
 
 
 def _forced(hold: Hold, windows: HeldWindows) -> Hold:
-    if len(_of(hold, windows)) < len(hold.tables):
-        return hold
-    if hold.at_ms is None:
+    # A table that is gone, was replaced or cannot be read does not keep the history of the others for ever.
+    if hold.at_ms is None or not _of(hold, windows):
         return hold
     if behind_ms(hold, windows) <= hold.max_lag_ms:
         return replace(hold, at_ms=_unstopped_ms(hold, hold.at_ms, windows))

@@ -6,24 +6,20 @@ together with the timestamp from which the table showed it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
 
 from lakehold.errors import DefinitionError
-from lakehold.holds.rules import protecting
-from lakehold.iceberg.refs import FOREVER_MS, RefChanges, change_refs
-from lakehold.state.holds import HeldTable, Holds, HoldStore
+from lakehold.holds.rules import needed_from_ms, protecting
+from lakehold.iceberg.refs import RefChanges, change_refs
+from lakehold.state.holds import HeldTable, Hold, Holds, HoldStore
 from lakehold.timeline.stops import first_in_sync
 from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.tagged_versions import HOLD_TAG, VERSION_TAG, own_tags
 from lakehold.timeline.timelines import Timelines
-
-_HOLD = "hold_"
-_VERSION = re.compile(r"mz_(\d+)")
 
 
 def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
@@ -40,9 +36,9 @@ def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
         return {}
     wanted: dict[str, int] = {}
     for hold in holds:
-        held = timeline.version_at(first_in_sync(timeline.stops, _at_ms(hold.at_ms, timeline)))
+        held = timeline.version_at(first_in_sync(timeline.stops, _needed_ms(hold, timeline)))
         if held is not None and held.remains:
-            wanted[_HOLD + hold.name] = held.snapshot_id
+            wanted[HOLD_TAG + hold.name] = held.snapshot_id
     first_ms = _first_ms(timeline, holds)
     later = (v for v in timeline.versions if v.mz_timestamp > first_ms and v.remains)
     return wanted | {f"mz_{version.mz_timestamp}": version.snapshot_id for version in later}
@@ -58,32 +54,21 @@ def unneeded_tags(timeline: Timeline, holds: Holds) -> tuple[str, ...]:
     first_ms = _first_ms(timeline, holds) if holds else None
 
     def is_later(name: str) -> bool:
-        version = _VERSION.fullmatch(name)
+        version = VERSION_TAG.fullmatch(name)
         return version is not None and first_ms is not None and int(version[1]) > first_ms
 
     return tuple(sorted(name for name in own_tags(timeline.table) if name not in wanted and not is_later(name)))
 
 
-def _at_ms(at_ms: int | None, timeline: Timeline) -> int:
-    return timeline.since_ms if at_ms is None else at_ms
+def _needed_ms(hold: Hold, timeline: Timeline) -> int:
+    return needed_from_ms(hold, timeline.since_ms, timeline.upper_ms)
 
 
 def _first_ms(timeline: Timeline, holds: Holds) -> int:
-    return min(_at_ms(hold.at_ms, timeline) for hold in holds)
+    return min(_needed_ms(hold, timeline) for hold in holds)
 
 
-def own_tags(table: Table) -> list[str]:
-    """List the tags that lakehold put: tags of people may have similar names, but usually expire by age."""
-    return [
-        name
-        for name, ref in table.metadata.refs.items()
-        if ref.max_ref_age_ms == FOREVER_MS
-        and ref.snapshot_ref_type is SnapshotRefType.TAG
-        and (name.startswith(_HOLD) or _VERSION.fullmatch(name))
-    ]
-
-
-def _holds_on(timeline: Timeline, holds: Holds) -> Holds:
+def holds_on(timeline: Timeline, holds: Holds) -> Holds:
     """Select the holds on this table, and not on an earlier table of its name."""
     table_uuid = str(timeline.table.metadata.table_uuid)
 
@@ -163,7 +148,7 @@ class TableTags:
             yield self._tagging(timeline, holds)
 
     def _tagging(self, timeline: Timeline, holds: Holds) -> _Tagging:
-        found = _holds_on(timeline, holds)
+        found = holds_on(timeline, holds)
         return _Tagging(self.timelines.reaching(timeline, _first_ms(timeline, found)) if found else timeline, found)
 
     def _protecting(self) -> Holds:
@@ -184,7 +169,7 @@ class TableTags:
             holds = self._protecting()
             # A hold is stored before its tags are put. So these holds include all whose tags `table` may have, and what
             # they do not need can go.
-            if _holds_on(tagging.timeline, holds) != tagging.holds:
+            if holds_on(tagging.timeline, holds) != tagging.holds:
                 tagging = self._tagging(self.timelines.of([name])[name], holds)
             return tagging.changes(table, removed(tagging))
 
@@ -214,4 +199,4 @@ class _Tagging:
 
 
 def _stale(tagging: _Tagging) -> list[str]:
-    return [tag for tag in tagging.unneeded if tag.startswith(_HOLD) or not tagging.holds]
+    return [tag for tag in tagging.unneeded if tag.startswith(HOLD_TAG) or not tagging.holds]

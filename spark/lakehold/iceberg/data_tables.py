@@ -27,7 +27,7 @@ from lakehold.iceberg.new_columns import add_columns
 from lakehold.iceberg.refs import RefChanges, change_refs
 from lakehold.iceberg.sql_catalog import RememberingSqlCatalog
 from lakehold.iceberg.table_properties import set_property
-from lakehold.iceberg.views import is_view, views_in
+from lakehold.iceberg.views import is_view, view_locations, views_in
 from lakehold.model.summary_keys import SOURCE_PROPERTY, TIMESTAMP_PROPERTY
 
 MANIFESTS_REMEMBERED = 20_000
@@ -68,6 +68,11 @@ class TableState:
         """Return the current snapshot; None before the first."""
         snapshot = self.table.current_snapshot()
         return _as_state(snapshot) if snapshot is not None else None
+
+    @property
+    def snapshots(self) -> tuple[SnapshotState, ...]:
+        """Return all remaining snapshots, those of branches and staged ones among them."""
+        return tuple(map(_as_state, self.table.metadata.snapshots))
 
     @property
     def snapshot_id(self) -> int | None:
@@ -192,6 +197,11 @@ class DataTables:
         """Return the names of the views in a namespace. Raises as `all_names` does."""
         with answering("Listing its tables"):
             return sorted(views_in(self._catalog, namespace))
+
+    def view_locations(self) -> dict[str, str | None]:
+        """Return the location of each view by its full name; None if the view cannot be read. Raises as `all_names` does."""
+        with answering("Listing its views"):
+            return view_locations(self._catalog)
 
     def is_view(self, full_name: str) -> bool:
         """Return whether `full_name` is a view."""

@@ -1,11 +1,18 @@
-"""Views: the names of the catalog that are views, which PyIceberg does not read from a database."""
+"""Views: the names of the catalog that are views, and where these are. PyIceberg does not read views from a database."""
 
 from __future__ import annotations
 
+import posixpath
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchViewError
+from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 from sqlalchemy.orm import Session
+
+from lakehold.iceberg.attempts import MALFORMED
+from lakehold.iceberg.namespaces import all_namespaces
 
 _VIEW = "VIEW"
 
@@ -35,3 +42,24 @@ def views_in(catalog: Catalog, namespace: str) -> list[str]:
     )
     with Session(catalog.engine) as session:
         return list(session.scalars(found))
+
+
+def view_locations(catalog: Catalog) -> dict[str, str | None]:
+    """Return the location of the metadata files of each view, by the view's full name; None if the view cannot be read."""
+    if not isinstance(catalog, SqlCatalog):
+        names = [name for namespace in all_namespaces(catalog) for name in catalog.list_views(namespace)]
+        return {".".join(name): _location(catalog, name) for name in names}
+    columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+    found = select(*columns).where(IcebergTables.catalog_name == catalog.name, IcebergTables.iceberg_type == _VIEW)
+    with Session(catalog.engine) as session:
+        return {
+            f"{namespace}.{name}": posixpath.dirname(file) if file else None
+            for namespace, name, file in session.execute(found)
+        }
+
+
+def _location(catalog: Catalog, name: Identifier) -> str | None:
+    try:
+        return catalog.load_view(name).metadata.location
+    except (NoSuchViewError, *MALFORMED):
+        return None

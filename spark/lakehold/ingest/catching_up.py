@@ -16,11 +16,11 @@ from lakehold.ingest.batch import next_batch, stop, without_batch
 from lakehold.ingest.batch_report import BatchReport
 from lakehold.ingest.batch_size import BatchSize
 from lakehold.ingest.leased_source import LeasedSource
-from lakehold.ingest.membership import joined, with_catch_up_range
+from lakehold.ingest.membership import joined, with_catch_up_range, without_old_stops
 from lakehold.ingest.planning import Planned
 from lakehold.ingest.read.reader import FetchedOffsets, Limits
 from lakehold.model.committed_transactions import CommittedTransactions
-from lakehold.model.readers import MAIN_READER, ReaderError, ReaderState, TableProgress
+from lakehold.model.readers import MAIN_READER, ReaderError, Readers, ReaderState, TableProgress
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,13 @@ class CatchingUp:
         def must_stay_unreadable(table: str, progress: TableProgress, transactions: CommittedTransactions) -> bool:
             return table in without_table or self.of.must_stay_unreadable(table, progress, transactions)
 
-        self.of.change(lambda readers: joined(readers, name, of_tables, must_stay_unreadable, read))
+        oldest_ms = {table: self.of.oldest_ms(table) for table, progress in before.items() if progress.stops}
+
+        def join(readers: Readers) -> Readers:
+            kept = without_old_stops(readers, name, oldest_ms)
+            return joined(kept, name, of_tables, must_stay_unreadable, read)
+
+        self.of.change(join)
         in_main = self.of.readers()[MAIN_READER].tables
         self.of.begin_holds(before, {table: in_main[table] for table in before if table in in_main})
 

@@ -30,6 +30,7 @@ from lakehold.model.committed_transactions import CommittedTransactions
 from lakehold.model.high_water_marks import HighWaterMarks
 from lakehold.model.lake_definitions import Entry
 from lakehold.model.readers import MAIN_READER, Readers, ReaderState, TableProgress
+from lakehold.model.summary_keys import TIMESTAMP_PROPERTY
 from lakehold.state.batch_protocol import BatchStore
 from lakehold.state.lease import HeldLease
 from lakehold.times import next_timestamp
@@ -234,6 +235,13 @@ class LeasedSource:
             log.info("table %s is not readable yet: %s. %s", name, error.message, error.detail)
             return False
         return True
+
+    def oldest_ms(self, name: str) -> int:
+        """Return the timestamp of a table's oldest snapshot that remains; 0 if there is none."""
+        state = self.writing.tables.table_state(name)
+        snapshots = state.snapshots if state is not None else ()
+        of_batches = (s.summary.get(TIMESTAMP_PROPERTY, s.committed_at_ms) for s in snapshots)
+        return min(map(int, of_batches), default=0)
 
     def begin_holds(self, before: Mapping[str, TableProgress], after: Mapping[str, TableProgress]) -> None:
         """Set the time of holds that waited for tables which have become readable."""

@@ -116,6 +116,24 @@ def with_catch_up_range(readers: Readers, name: str, begins: Offsets, ends: Offs
     return {**readers, name: replace(state, catch_up_from={**begins, **state.catch_up_from}, catch_up_to=ends)}
 
 
+def without_old_stops(readers: Readers, name: str, oldest_ms: Mapping[str, int]) -> Readers:
+    """Return the readers with the stops of reader `name`'s tables that still concern a time at which a table can be read.
+
+    Args:
+        readers: The readers.
+        name: The reader.
+        oldest_ms: By table: the timestamp of the oldest snapshot that remains. Nothing before it can be read.
+    """
+    state = readers[name]
+    tables = {
+        table: replace(
+            progress, stops=tuple(stop for stop in progress.stops if stop.until_ms > oldest_ms.get(table, 0))
+        )
+        for table, progress in state.tables.items()
+    }
+    return {**readers, name: replace(state, tables=tables)}
+
+
 def joined(
     readers: Readers,
     name: str,

@@ -78,24 +78,42 @@ def rewrite_of(
     small_below = min(SMALL_FILE_BYTES, int(target * _SMALL_SHARE_OF_TARGET))
     small = _gathered([file for file in data if file.size_bytes < small_below])
     thinned = [file for file in _mostly_deleted(data, deletes) if file not in small]
-    vectors_apart = [
-        file for file in deletes if file.content is DataFileContent.POSITION_DELETES and not file.length_bytes
-    ]
+    apart = [file for file in deletes if file.content is DataFileContent.POSITION_DELETES and not file.length_bytes]
+    scattered = {_place(file) for file in _gathered(_superfluous(data, apart))}
     return Rewrite(
         small_files=len(small),
         deleted_files=len(thinned),
         rewritten_bytes=sum(file.size_bytes for file in (*small, *thinned)),
         small_below_bytes=small_below,
-        delete_files=len(_gathered(vectors_apart)),
+        delete_files=sum(_place(file) in scattered for file in apart),
         manifests=manifests if manifests >= MANIFESTS_MOST else 0,
     )
 
 
 def _gathered(small: Sequence[LiveFile]) -> set[LiveFile]:
-    of_partition: dict[tuple[object, ...], list[LiveFile]] = defaultdict(list)
+    of_partition: dict[tuple[int, str], list[LiveFile]] = defaultdict(list)
     for file in small:
-        of_partition[file.spec_id, repr(file.partition)].append(file)
+        of_partition[_place(file)].append(file)
     return {file for files in of_partition.values() if len(files) >= SMALL_FILES_MOST for file in files}
+
+
+def _place(file: LiveFile) -> tuple[int, str]:
+    return file.spec_id, repr(file.partition)
+
+
+def _superfluous(data: Sequence[LiveFile], deletes: Sequence[LiveFile]) -> list[LiveFile]:
+    """Return the files of position deletes that a compaction removes: it leaves one for each data file that has deletes.
+
+    That is so with `write.delete.granularity = file`, which tables of lakehold have.
+    """
+    left = {file.path for file in data}
+    found = []
+    for file in deletes:
+        if file.referenced in left:
+            left.remove(file.referenced)
+        else:
+            found.append(file)
+    return found
 
 
 def _mostly_deleted(data: Sequence[LiveFile], deletes: Sequence[LiveFile]) -> list[LiveFile]:

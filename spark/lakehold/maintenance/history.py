@@ -26,45 +26,41 @@ class Needs:
     """The needs that keep a table's history.
 
     Attributes:
-        kept_from_ms: From when on the table stays readable, inclusive; None: all of its history stays.
+        kept_from_ms: From when on the table stays readable, inclusive.
         abandoned_before_ms: An unpublished snapshot (staged by a write, and never the table's current one) that was made
             before then (exclusive) belongs to no write in progress.
+        staged_before_ms: The same for a snapshot that another writer staged (`spark.wap.id`): an audit may take hours, and the
+            writer publishes it then.
         is_written: Whether a batch of the table is begun and not committed: it may stage a snapshot and publish it later.
     """
 
-    kept_from_ms: int | None
+    kept_from_ms: int
     abandoned_before_ms: int
+    staged_before_ms: int
     is_written: bool
 
 
-def kept_from_ms(
-    upper_ms: int, now_ms: int, retention_ms: int, grace_ms: int, needed_ms: Iterable[int | None]
-) -> int | None:
-    """Return from when on a table must stay readable, inclusive; None: all of its history.
+def kept_from_ms(upper_ms: int, now_ms: int, retention_ms: int, grace_ms: int, needed_ms: Iterable[int]) -> int:
+    """Return from when on a table must stay readable, inclusive.
 
     Args:
         upper_ms: The table's write frontier: the first time that is not readable yet.
         now_ms: The clock: a table may be ahead of it.
         retention_ms: How much history it promises.
         grace_ms: How much longer a read may take that began with the oldest promised history.
-        needed_ms: The times of its holds, and the beginnings of its reads; None: the beginning of its history.
+        needed_ms: The times from which its holds and reads need it.
     """
-    oldest = reached_ms(upper_ms, now_ms) - 1 - retention_ms - grace_ms
-    for need in needed_ms:
-        if need is None:
-            return None
-        oldest = min(oldest, need)
-    return oldest
+    return min((reached_ms(upper_ms, now_ms) - 1 - retention_ms - grace_ms, *needed_ms))
 
 
-def kept_versions(timeline: Timeline, from_ms: int | None) -> tuple[Version, ...]:
-    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see; all for None.
+def kept_versions(timeline: Timeline, from_ms: int) -> tuple[Version, ...]:
+    """Return the versions (snapshots with their timestamps) that reads at `from_ms` and later see.
 
     Those of a subscription's output begin with a snapshot that records how far it is complete, as its publisher's do: if
     somebody sets the output back to a compaction, its publisher looks for one before it. A table that was created and not
     written yet has none.
     """
-    if from_ms is None or not timeline.versions:
+    if not timeline.versions:
         return timeline.versions
     place = max(0, bisect_right(timeline.versions, from_ms, key=lambda version: version.mz_timestamp) - 1)
     if SUBSCRIPTION_PROPERTY in timeline.table.properties:
@@ -95,6 +91,8 @@ def unneeded_snapshots(timeline: Timeline, needs: Needs, unneeded_tags: Collecti
             return False
         if snapshot.snapshot_id in shown:
             return True
+        if _is_staged_by_others(_summary(table, snapshot.snapshot_id)):
+            return snapshot.timestamp_ms < needs.staged_before_ms
         return not needs.is_written and snapshot.timestamp_ms < needs.abandoned_before_ms
 
     found = (snapshot for snapshot in table.metadata.snapshots if is_unneeded(snapshot))
@@ -147,6 +145,10 @@ def _on_branches(table: Table) -> set[int]:
 def _summary(table: Table, snapshot_id: int) -> Mapping[str, str]:
     snapshot = table.snapshot_by_id(snapshot_id)
     return snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+
+
+def _is_staged_by_others(summary: Mapping[str, str]) -> bool:
+    return "wap.id" in summary and not any(key.startswith("lakehold.") for key in summary)
 
 
 def _total(summaries: Iterable[Mapping[str, str]], *names: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -154,14 +155,16 @@ class Maintaining:
         if self.survey.tags.is_held(scope.full_name):
             self.survey.tags.put([scope.full_name])
         failpoint("after-tags")
-        plan = self.survey.plan(scope)
-        yield (report := self._without_old(MaintenanceReport(scope.full_name, plan.kept_from_ms), dry_run=False))
+        plan, steps = self.survey.plan(scope), _Steps()
+        report = MaintenanceReport(scope.full_name, plan.kept_from_ms)
+        yield (report := steps.run(partial(self._without_old, report, dry_run=False), report))
         if plan.unneeded_tags:
             self.survey.tags.remove(scope.full_name, plan.unneeded_tags)
             failpoint("after-untag")
             yield (report := replace(report, tags=len(plan.unneeded_tags)))
         plans = chain((plan,), iter(lambda: self.survey.plan(scope), None))
-        plan, expired = _while_others_write(scope.full_name, lambda: self._expired(next(plans)))
+        expiry = partial(_while_others_write, scope.full_name, lambda: self._expired(next(plans)))
+        plan, expired = steps.run(expiry, (replace(plan, expired=()), Expired(files=0, manifest_lists=0)))
         if plan.expired:
             failpoint("after-expiry")
             yield (
@@ -173,7 +176,8 @@ class Maintaining:
                     refusal=self._refused_of(plan, expired) or report.refusal,
                 )
             )
-        yield (report := replace(report, rewritten=self._rewritten(plan)))
+        rewritten = sum(steps.run(rewrite, 0) for rewrite in self._rewrites(plan))
+        yield (report := replace(report, rewritten=rewritten, error=steps.conflict))
         failpoint("after-compaction")
         yield self._without_orphans(report, scope, plan, dry_run=False)
 
@@ -195,24 +199,20 @@ class Maintaining:
         kept = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
         return delete(table.io.delete, [path for path in plan.manifest_lists if path not in kept])
 
-    def _rewritten(self, plan: TablePlan) -> int:
-        rewrite, rewritten = plan.rewrite, 0
+    def _rewrites(self, plan: TablePlan) -> Iterator[Callable[[], int]]:
+        """Yield the rewrites that a plan needs; each returns how many data and delete files it rewrote."""
+        name, rewrite = plan.full_name, plan.rewrite
         if not (rewrite.data_files or rewrite.delete_files or rewrite.manifests):
-            return 0
-        table = self._table(plan.full_name)
+            return
+        table, procedures = self._table(name), self.procedures
         if rewrite.data_files:
             in_order = not table.sort_order().is_unsorted
-            rewritten += _while_others_write(
-                plan.full_name,
-                lambda: self.procedures.rewrite_data_files(plan.full_name, rewrite, in_order=in_order),
-            )
+            data = partial(procedures.rewrite_data_files, name, rewrite, in_order=in_order)
+            yield partial(_while_others_write, name, data)
         if rewrite.delete_files:
-            rewritten += _while_others_write(
-                plan.full_name, lambda: self.procedures.rewrite_position_delete_files(plan.full_name)
-            )
-        if rewrite.manifests and self.procedures.rewrites_manifests_safely(table.format_version):
-            _while_others_write(plan.full_name, lambda: self.procedures.rewrite_manifests(plan.full_name))
-        return rewritten
+            yield partial(_while_others_write, name, partial(procedures.rewrite_position_delete_files, name))
+        if rewrite.manifests and procedures.rewrites_manifests_safely(table.format_version):
+            yield partial(_while_others_write, name, partial(procedures.rewrite_manifests, name))
 
     def _without_old(self, report: MaintenanceReport, *, dry_run: bool) -> MaintenanceReport:
         before_ms = self.survey.clock() - KEPT_MS
@@ -268,6 +268,25 @@ class Maintaining:
         return state.table
 
 
+@dataclass
+class _Steps:
+    """The steps of a table's maintenance: one that others kept from committing does not stop the next ones.
+
+    Attributes:
+        conflict: The last such failure.
+    """
+
+    conflict: CommitConflict | None = None
+
+    def run(self, step: Callable[[], Result], otherwise: Result) -> Result:
+        """Run a step and return its result, or `otherwise` if other writers committed first each time."""
+        try:
+            return step()
+        except CommitConflict as error:
+            self.conflict = error
+            return otherwise
+
+
 def _is_plain(path: str) -> bool:
     """Return whether PyIceberg reads the whole path as such: it would delete another file than `a?b`."""
     return not {"?", "#"} & set(path)
@@ -308,7 +327,7 @@ def _while_others_write(full_name: str, run: Callable[[], Result]) -> Result:
             if is_last:
                 raise CommitConflict(
                     f'other writers kept changing "{full_name}"',
-                    detail="Its files are as they were; the rest of its maintenance was done.",
+                    detail="One step of its maintenance changed nothing; the others were done.",
                     hint="Run lakehold maintain again when fewer batches run.",
                 ) from error
     raise AssertionError("unreachable")

@@ -15,7 +15,7 @@ class TablePlan:
 
     Attributes:
         full_name: `namespace.table`.
-        kept_from_ms: From when on it stays readable, inclusive; None: all of its history stays.
+        kept_from_ms: From when on it stays readable, inclusive; None: another program decides about its history.
         unneeded_tags: Tags of lakehold that no hold needs: they are removed before their snapshots.
         expired: Ids of the snapshots to expire.
         manifest_lists: Their manifest lists, one of each, which no other snapshot has.

@@ -97,9 +97,10 @@ class Procedures:
         rows = self._run("rewrite_position_delete_files", full_name, f"options => {options}")
         return sum(row["rewritten_delete_files_count"] for row in rows)
 
-    def rewrite_manifests(self, full_name: str) -> None:
-        """Compact small manifests."""
+    def rewrite_manifests(self, full_name: str) -> int:
+        """Compact small manifests. Returns 0: no data or delete file is rewritten."""
         self._run("rewrite_manifests", full_name)
+        return 0
 
     def rewrites_manifests_safely(self, format_version: int) -> bool:
         """Return whether the running Iceberg keeps row ids when it compacts manifests.

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 from lakehold.errors import DefinitionError, UpstreamUnavailable
 from lakehold.holds.retention import own_retention_ms, retention_ms
-from lakehold.holds.rules import protecting
-from lakehold.holds.tags import TableTags, own_tags
+from lakehold.holds.rules import needed_from_ms, protecting
+from lakehold.holds.tags import TableTags, holds_on
 from lakehold.maintenance.file_layout import Rewrite, has_few_files, rewrite_of
 from lakehold.maintenance.history import Needs, kept_from_ms
 from lakehold.maintenance.maintenance_plan import TablePlan, plan_table
@@ -30,6 +30,7 @@ from lakehold.state.read_lease_store import ReadLeaseStore, StoredReadLease
 from lakehold.state.schema_files import SYSTEM_NAMESPACE
 from lakehold.subscribe.live_files import LiveFiles, RememberedFiles
 from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.tagged_versions import own_tags
 from lakehold.timeline.timelines import Timelines
 from lakehold.times import now_ms
 
@@ -49,7 +50,7 @@ class MaintenanceScope:
         retention_ms: How much of its history stays; None: another program decides about its history.
         rewrites: Whether its files are rewritten.
         orphans: Whether files that it does not refer to are searched for.
-        alone: Returns the tables whose location has no other table's files: only their orphans are deleted.
+        alone: Returns the tables whose location has no files of another table or view: only their orphans are deleted.
     """
 
     full_name: str
@@ -122,9 +123,13 @@ class Survey:
         needs = None
         if scope.retention_ms is not None:
             from_ms = self._kept_from_ms(timeline, scope.retention_ms, holds, leases, clock_ms)
-            needs = Needs(from_ms, clock_ms - self.settings.expire_grace_ms, is_written)
-            if from_ms is not None:
-                timeline = self.timelines.reaching(timeline, from_ms)
+            needs = Needs(
+                kept_from_ms=from_ms,
+                abandoned_before_ms=clock_ms - self.settings.expire_grace_ms,
+                staged_before_ms=clock_ms - self.settings.orphan_age_ms,
+                is_written=is_written,
+            )
+            timeline = self.timelines.reaching(timeline, from_ms)
         return plan_table(
             timeline,
             needs,
@@ -146,13 +151,15 @@ class Survey:
             LiveFiles(table, RememberedFiles()).manifests(snapshot.snapshot_id)
 
     def _alone(self) -> frozenset[str]:
-        """Return the tables whose location has no other table's location in it; this loads every table.
+        """Return the tables whose location has no location of another table or view in it; this loads all of them.
 
-        There are none while some table cannot be read: its files might lie among another's.
+        There are none while some table or view cannot be read: its files might lie among another's.
         """
         tables = {name: self._table(name) for name in self.timelines.tables.all_names()}
-        located = sorted((_directory(table), name) for name, table in tables.items() if table is not None)
-        if len(located) < len(tables):
+        locations = {name: table.location() if table is not None else None for name, table in tables.items()}
+        locations |= self.timelines.tables.view_locations()
+        located = sorted((_directory(location), name) for name, location in locations.items() if location is not None)
+        if len(located) < len(locations):
             return frozenset()
         # In this order what is below a location follows it.
         shared = {outer for (outer, _), (inner, _) in pairwise(located) if inner.startswith(outer)}
@@ -191,8 +198,8 @@ class Survey:
 
     def _kept_from_ms(
         self, timeline: Timeline, retained_ms: int, holds: Holds, leases: Iterable[StoredReadLease], clock_ms: int
-    ) -> int | None:
-        needed_ms = [hold.at_ms for hold in holds if hold.is_on(timeline.full_name)]
+    ) -> int:
+        needed_ms = [needed_from_ms(hold, timeline.since_ms, timeline.upper_ms) for hold in holds_on(timeline, holds)]
         needed_ms += [lease.from_ms for lease in leases if timeline.full_name in lease.tables]
         grace_ms = self.settings.expire_grace_ms
         return kept_from_ms(timeline.upper_ms, clock_ms, retained_ms, grace_ms, needed_ms)
@@ -202,9 +209,9 @@ class Survey:
         return any(intent is not None and full_name in intent.tables for intent in intents)
 
 
-def _directory(table: Table) -> str:
-    """Return a table's location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
-    location = re.sub("^file:/+", "/", table.location())
+def _directory(location: str) -> str:
+    """Return a location in one spelling: Spark writes `file:/` where others write `file:///`, and `s3a` is `s3`."""
+    location = re.sub("^file:/+", "/", location)
     return re.sub("^s3[an]:", "s3:", location).rstrip("/") + "/"
 
 

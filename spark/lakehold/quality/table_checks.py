@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from lakehold.spark_sql import quoted_table
 from lakehold.state.hold_checks import DATABASE, QUERY, HoldCheck
 from lakehold.state.holds import Hold
 from lakehold.state.store import Log
+from lakehold.subscribe.read_leases import ReadLeases
 from lakehold.tables.stored_key import stored_key
 from lakehold.templates import shown_path
 from lakehold.timeline.timelines import Timelines
@@ -54,6 +56,7 @@ class Checks:
         compare: Compares a table with its database: the one that feeds it, or the one that an expectation's arguments name.
         docs_of: Returns the descriptions of columns that a contract in a file gives for a table, by its full name.
         query_of_snapshots: Rewrites a query over tables of a catalog to read them at snapshots.
+        read_leases: Keep the snapshots that a long check reads.
         clock: Epoch milliseconds.
     """
 
@@ -68,6 +71,7 @@ class Checks:
     compare: Callable[[str, Mapping[str, Any]], Outcome]
     docs_of: Callable[[str], Mapping[str, str]]
     query_of_snapshots: Callable[[str, str, Callable[[str], int | None]], str]
+    read_leases: ReadLeases
     clock: Callable[[], int] = now_ms
 
     def check_at(self, full_name: str, at_ms: int | None = None, hold: Hold | None = None) -> Verdict:
@@ -113,21 +117,28 @@ class Checks:
         future_ms = at_ms + CLOCKS_APART_MS
         parameters = {FUTURE: datetime.fromtimestamp(future_ms / 1000, UTC).isoformat(), FUTURE_MS: future_ms}
         key = [name for name in _key(state) if name in frame.columns]
-        query_at = None if is_present else partial(self._query_at, at_ms)
-        is_present = is_present or snapshot_id == state.snapshot_id
-        compare = partial(self.compare, full_name) if is_present else None
-        outcomes = run_suite(suite, frame, parameters, key, compare, query_at)
+        compares = is_present or snapshot_id == state.snapshot_id
+        compare = partial(self.compare, full_name) if compares else None
+        with ExitStack() as leases:
+            leases.enter_context(self.read_leases.acquire([full_name], at_ms))
+            query_at = None if is_present else self._query_at(at_ms, leases)
+            outcomes = run_suite(suite, frame, parameters, key, compare, query_at)
         return self._with_page(Verdict(full_name, snapshot_id, at_ms, suite.origin, outcomes, "", self.clock()), state)
 
-    def _query_at(self, at_ms: int, query: str) -> str:
-        """Rewrite a query to read other tables at `at_ms`, or as they are now if they are not complete until then."""
+    def _query_at(self, at_ms: int, leases: ExitStack) -> Callable[[str], str]:
+        """Return a function that rewrites queries to read other tables at `at_ms`, which `leases` then protect.
 
+        Tables that are not complete until then are read as they are now.
+        """
+
+        @cache
         def snapshot_of(full_name: str) -> int | None:
             newest = snapshot_at(self.timelines, full_name)
             at = newest if newest.at_ms <= at_ms else snapshot_at(self.timelines, full_name, at_ms)
+            leases.enter_context(self.read_leases.acquire([full_name], at.at_ms))
             return at.snapshot_id
 
-        return self.query_of_snapshots(query, self.catalog_name, snapshot_of)
+        return lambda query: self.query_of_snapshots(query, self.catalog_name, snapshot_of)
 
     def _with_page(self, verdict: Verdict, state: TableState) -> Verdict:
         uri = page_uri(self.pages, verdict, str(state.table.metadata.table_uuid))

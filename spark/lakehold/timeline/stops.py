@@ -16,10 +16,18 @@ from lakehold.times import iso
 
 def first_in_sync(stops: Iterable[Stop], time_ms: int) -> int:
     """Return the first timestamp from `time_ms` onward that lies in none of `stops`."""
-    for stop in sorted(stops, key=lambda stop: stop.from_ms):
-        if stop.from_ms <= time_ms < stop.until_ms:
-            time_ms = stop.until_ms
-    return time_ms
+    (found,) = each_in_sync(stops, (time_ms,))
+    return found
+
+
+def each_in_sync(stops: Iterable[Stop], times_ms: Iterable[int]) -> list[int]:
+    """Return for each of `times_ms`, which ascend, the first timestamp from it onward that lies in none of `stops`."""
+    found, ahead, until_ms = [], sorted(stops, key=lambda stop: stop.from_ms, reverse=True), -sys.maxsize
+    for time_ms in times_ms:
+        while ahead and ahead[-1].from_ms <= max(time_ms, until_ms):
+            until_ms = max(until_ms, ahead.pop().until_ms)
+        found.append(max(time_ms, until_ms))
+    return found
 
 
 def last_in_sync(stops: Iterable[Stop], time_ms: int) -> int:

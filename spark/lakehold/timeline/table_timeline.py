@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from lakehold.errors import NotReadable
 from lakehold.model.readers import Stop
-from lakehold.timeline.stops import first_in_sync
+from lakehold.timeline.stops import each_in_sync
 from lakehold.timeline.versions import Version
 from lakehold.times import iso
 
@@ -45,7 +45,8 @@ class Timeline:
         """Return the versions that readers see: of those written during a stop only the last, dated to the stop's end."""
         if not self.stops:
             return self.versions
-        dated = {first_in_sync(self.stops, version.mz_timestamp): version for version in self.versions}
+        times_ms = each_in_sync(self.stops, (version.mz_timestamp for version in self.versions))
+        dated = dict(zip(times_ms, self.versions, strict=True))
         return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
 
     @cached_property

@@ -24,6 +24,7 @@ from lakehold.state.holds import Holds
 from lakehold.state.subscribers import Subscriber, position_of
 from lakehold.timeline.stops import check_in_sync, first_in_sync, last_in_sync
 from lakehold.timeline.table_timeline import Timeline
+from lakehold.timeline.tagged_versions import with_tagged
 from lakehold.timeline.versions import begins_empty, earlier_versions, versions
 from lakehold.times import iso, now_ms
 
@@ -49,7 +50,7 @@ class Timelines:
             a snapshot with an earlier timestamp.
         clock: Returns the current time, epoch milliseconds.
         wait: Waits for a number of seconds.
-        holds: Returns the lake's holds; only called to describe an error.
+        holds: Returns the lake's holds; only called to describe an error, and where only tags show what was current.
         subscriber: Returns a subscriber by id, which shows how far a view is refreshed.
     """
 
@@ -103,10 +104,17 @@ class Timelines:
         return self.of(names)
 
     def reaching(self, timeline: Timeline, time_ms: int) -> Timeline:
-        """Return `timeline` with the versions in earlier metadata files, if its own do not show what was current at `time_ms`."""
+        """Return `timeline` with the versions in earlier metadata files, if its own do not show what was current at `time_ms`.
+
+        Tags of holds show it if neither do.
+        """
         if timeline.knows(time_ms):
             return timeline
         found = earlier_versions(timeline.table, timeline.source)
+        if found and time_ms < found[0].mz_timestamp:
+            held = (hold for hold in self.holds() if hold.at_ms is not None and hold.is_on(timeline.full_name))
+            held_ms = {hold.name: first_in_sync(timeline.stops, hold.at_ms or 0) for hold in held}
+            found = with_tagged(found, timeline.table, held_ms)
         first = next((v.mz_timestamp for v in found if v.remains), timeline.since_ms)
         since_ms = first_in_sync(timeline.stops, max(first, timeline.complete_ms))
         return replace(timeline, versions=found, since_ms=min(timeline.since_ms, since_ms))
