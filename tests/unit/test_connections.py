@@ -101,3 +101,10 @@ def test_options_of_a_source_change_while_its_tables_stay() -> None:
     after = lake.store.definitions().sources["shop"]
     assert (after.object_id, after.definition.options) == (before.object_id, {"max_records": 500})
     assert tables.forgotten == ["shop"], "only when it was created"
+
+
+def test_a_connection_that_exists_is_changed_by_alter_and_not_dropped(lake: Runner) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        lake.run("CREATE CONNECTION pg TO POSTGRES (HOST 'db2', USER 'u', DATABASE 'shop')")
+    assert refused.value.code == "connection-exists"
+    assert refused.value.hint.startswith("Change its options by ALTER CONNECTION pg SET (…)")

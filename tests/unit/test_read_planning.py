@@ -106,8 +106,8 @@ def test_records_deleted_by_retention_are_a_fault() -> None:
         "detail: The next offset to read is 5, but the partition now begins at 8: offsets 5 to 7 are gone. "
         "The topic's retention (retention.ms, retention.bytes) or a deletion removed them.\n"
         "hint: Raise the topic's retention above the longest pause between runs; then drop the tables of this topic "
-        "and create them again. They get the rows that the topic has: unless lakehold captures the database, first delete the "
-        "topic and have its connector snapshot them again."
+        "and create them again. They get the rows that the topic has: if a connector that lakehold does not manage writes it, "
+        "first have the connector snapshot them again."
     )
 
 
@@ -118,8 +118,8 @@ def test_a_topic_that_ends_before_the_position_is_a_fault() -> None:
         'topic "a" was deleted and created again since it was last read\n'
         "detail: The offsets of partition 0 below 5 were read before, but it now ends at 3.\n"
         "hint: If the new topic is meant to be read, drop the tables of this topic and create them again. They get the rows "
-        "that the topic has: unless lakehold captures the database, first delete the topic and have its connector snapshot "
-        "them again."
+        "that the topic has: if a connector that lakehold does not manage writes it, first have the "
+        "connector snapshot them again."
     )
 
 

@@ -17,6 +17,7 @@ from lakehold.model.lake_definitions import Definitions
 from lakehold.sql.run.list_holds import HOLD_COLUMNS
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.subscribers import Subscriber, SubscriberKind
+from tests.waiting import wait_for
 
 COLUMNS = pa.schema([("id", pa.int64())])
 FEED = "CREATE SOURCE feed FROM FILES '/x' FORMAT JSON;"
@@ -170,8 +171,9 @@ def test_the_holds_of_subscribers_are_shown_with_their_names_and_cannot_be_chang
 def test_max_lag_moves_the_hold_of_a_subscription(lake: Lake) -> None:
     lake.sql("CREATE SUBSCRIPTION s WITH (MAX LAG = '1ms') AS SUBSCRIBE shop.t")
     (before,) = lake.holds.all()
-    while not lake.subscriptions.holds.enforce_lag():
-        pass
+    assert lake.subscriptions.holds.enforce_lag() == (), "nothing has changed since"
+    lake.catalog.load_table("shop.t").append(pa.table({"id": [2]}, COLUMNS))
+    wait_for(lambda: bool(lake.subscriptions.holds.enforce_lag()), "the change is older than MAX LAG")
     (after,) = lake.holds.all()
     assert after.forced_from_ms == before.at_ms
     assert (after.at_ms or 0) > (before.at_ms or 0)

@@ -119,8 +119,8 @@ class LeasedSource:
             code=error.code,
             detail=f"{error.detail} It is the transaction topic: what it lost says which transactions are complete.",
             hint=f"Let the topic keep its records longer than the longest pause between runs. Then drop all tables of source "
-            f'"{self.source}" and create them again. They get the rows that their topics have: unless lakehold captures the '
-            "database, first delete these topics and have the connector snapshot its tables again.",
+            f'"{self.source}" and create them again. They get the rows that their topics have: if a connector that '
+            "lakehold does not manage writes them, first have it snapshot its tables again.",
         )
 
     def arriving(self, state: ReaderState) -> ArrivingRecords:

@@ -6,14 +6,15 @@ from lakehold.errors import UpstreamError
 from lakehold.model.offsets import TopicPartition
 
 LOAD_AGAIN = (
-    "drop the tables of this topic and create them again. They get the rows that the topic has: unless lakehold captures the "
-    "database, first delete the topic and have its connector snapshot them again"
+    "drop the tables of this topic and create them again. They get the rows that the topic has: if a connector that lakehold "
+    "does not manage writes it, first have the connector snapshot them again"
 )
 """Advice for tables whose topic lacks messages, as the rest of a sentence."""
 
 STAYS_IN_TOPIC = (
-    "What is in the topic already stays there: drop the table and create it again. Unless lakehold captures the database, delete "
-    "the topic in between, and have its connector snapshot the table again."
+    "After a change upstream, messages that are in the topic already stay as they are: drop the table and create it again. If a "
+    "connector that lakehold does not manage writes the topic, delete the topic in between, and have the connector snapshot the "
+    "table again."
 )
 """Advice for a table that cannot take a message of its topic, after the cause was removed upstream."""
 

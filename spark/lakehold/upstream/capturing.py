@@ -66,7 +66,7 @@ class Capturing:
     def __init__(self, timeout_s: float, tables: DataTables) -> None:
         self._timeout_s = timeout_s
         self._tables = tables
-        self._journals: dict[tuple[str, str], Journal] = {}
+        self._journals: dict[tuple[str, str, frozenset[tuple[str, str]]], Journal] = {}
         self._writes_transactions: dict[str, bool] = {}
         self._lost: dict[str, tuple[frozenset[str], Mapping[str, LostValues]]] = {}
         self._applied_positions: dict[str, int | None] = {}
@@ -328,7 +328,9 @@ class Capturing:
         """Return the journal of a connector; the process keeps it, so that each refresh reads only new messages."""
         connections = target.connections
         side = SideTopics(target.wanted.capture.topic_prefix)
-        key = (connections.kafka.brokers, side.prefix)
+        # Another login or registry, by ALTER CONNECTION, reads with other clients.
+        options = {**connections.kafka.librdkafka, **(connections.registry or {})}
+        key = (connections.kafka.brokers, side.prefix, frozenset(options.items()))
         if key not in self._journals:
             registry = connections.open_registry(self._timeout_s)
             self._journals[key] = Journal(kafka, side, registry.schema_text if registry is not None else None)

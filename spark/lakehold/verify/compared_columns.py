@@ -178,6 +178,10 @@ def _skipped(
             yield SkippedColumn(
                 name, f"the lake's table has values of {column.text} as texts, which may be hex or base64"
             )
+        elif not is_captured and _may_be_written_otherwise(column, database, types[name]):
+            yield SkippedColumn(
+                name, f"the lake's table has values of {column.text} as texts, which may have other zeros"
+            )
         elif text_of(column, database) is None or not can_be_text(types[name]):
             yield SkippedColumn(name, f"values of {column.text} cannot be compared")
     for name in sorted(types.keys() - in_database.keys() - set(included)):
@@ -186,6 +190,17 @@ def _skipped(
 
 def _are_numbers(kind: IcebergType) -> bool:
     return isinstance(_of_element(kind), IntegerType | LongType)
+
+
+def _may_be_written_otherwise(column: FoundColumn, database: ConnectionType, in_lake: IcebergType) -> bool:
+    """Return whether texts of bits or of arrays of numbers may have zeros that the database's texts lack, or the reverse."""
+    text = text_of(column, database)
+    if text is None:
+        return False
+    is_text = isinstance(in_lake, StringType) and text.form is TextForm.BITS
+    return is_text or (
+        text.is_trimmed and isinstance(in_lake, ListType) and isinstance(in_lake.element_type, StringType)
+    )
 
 
 def _is_hex(column: FoundColumn, database: ConnectionType) -> bool:

@@ -215,8 +215,8 @@ def _of_both(table: Table, in_key: ColumnType, in_row: ColumnType) -> tuple[str,
             table=table.full_name,
             code="key-type",
             detail="No value of one type equals one of the other, so message keys do not say which row they are of.",
-            hint="Create the table with columns in KEY (…) that identify rows; or give the column one type upstream, in keys and "
-            f"values. {STAYS_IN_TOPIC}",
+            hint="Drop the table and create it with columns in KEY (…) that identify rows; or give the column one type upstream, "
+            f"in keys and values. {STAYS_IN_TOPIC}",
         )
     return equal, in_row
 

@@ -41,7 +41,7 @@ def listed_columns(
                 table=table.full_name,
                 code="contract-broken",
                 detail="Some values of the messages' type do not fit the declared type.",
-                hint=f"Create the table with the messages' type, or change the column upstream. {STAYS_IN_TOPIC}",
+                hint=f"Drop the table and create it with the messages' type, or change the column upstream. {STAYS_IN_TOPIC}",
             )
         columns[declared.name] = (cast(value, incoming.type, wanted), ColumnType(declared.name, wanted))
     missing = {name: found[name] for name in key if name not in columns and name in found}

@@ -28,7 +28,7 @@ def check_source(source: Source, definitions: Definitions) -> None:
 
 
 def alter_source(source: Source, options: Mapping[str, OptionValue | None]) -> Plan:
-    """Plan the change of a source's options, from its next batch on; None sets one to its default."""
+    """Plan the change of a source's options, for ingests that begin later; None sets one to its default."""
     kept = {name: value for name, value in {**source.options, **options}.items() if value is not None}
     changed = replace(source, options=kept)
     return Plan((ChangeDefinition(changed),) if changed != source else ())

@@ -25,6 +25,7 @@ from lakehold.holds.rules import find as find_hold
 from lakehold.model.lake_definitions import Definitions
 from lakehold.model.reserved_namespaces import refuse_reserved
 from lakehold.nearest import did_you_mean
+from lakehold.object_names import object_text
 from lakehold.spark_sql import quoted
 from lakehold.sql.plan.by_hand import check_by_hand, check_not_own, known_name
 from lakehold.sql.plan.capture import altered, reconciling, releasing, with_topic
@@ -232,9 +233,15 @@ def _put(parsed: ParsedStatement, definition: Definition, if_not_exists: bool, d
             f'{kind} "{name}" already exists',
             code=f"{_code(kind)}-exists",
             detail=f"{differing[:1].upper()}{differing[1:]}." if differing else "It has the same definition.",
-            hint=f"Drop it first, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
+            hint=f"{_way_to_change(kind, name)}, or write CREATE {kind.upper()} IF NOT EXISTS to leave it as it is.",
         )
     return Plan((Notice(f'{kind} "{name}" exists and stays as it is: {differing}'),) if differing else ())
+
+
+def _way_to_change(kind: ObjectKind, name: str) -> str:
+    if kind is ObjectKind.CONNECTION:
+        return f"Change its options by ALTER CONNECTION {object_text(name)} SET (…)"
+    return "Drop it first"
 
 
 def _code(kind: ObjectKind) -> str:
