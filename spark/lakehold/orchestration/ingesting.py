@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lakehold.ingest.batch_report import BatchReport
     from lakehold.lake import Lake
+    from lakehold.timeline.table_timeline import Timeline
     from lakehold.timeline.versions import Version
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,9 @@ def tables_of(lake: Lake, sources: Sequence[str]) -> list[str]:
 
 
 def changed(lake: Lake, tables: Collection[str], touched: Collection[str], announced: Announced) -> list[Changed]:
-    """Return the tables that are `touched`, or whose rows may have changed since they were announced.
+    """Return the readable tables that are `touched`, or whose rows may have changed since they were announced.
+
+    A table whose first snapshot loads, or whose newest rows cannot be read yet, is returned by the run that makes them readable.
 
     Args:
         lake: The lake.
@@ -128,33 +131,45 @@ def changed(lake: Lake, tables: Collection[str], touched: Collection[str], annou
         touched: Those of them that this run changed.
         announced: The snapshots that were announced.
     """
-    from lakehold.timeline.versions import versions  # noqa: PLC0415 - Airflow imports this to read the DAGs
-
-    defined = lake.definitions.definitions().tables
+    timelines = lake.timelines.readable(tables)
     found = []
     for name in tables:
-        try:
-            state = lake.tables.table_state(name)
-        except DefinitionError as error:
-            log.warning("%s: %s", name, error.message)
+        if name not in timelines:
+            _log_unreadable(lake, name)
             continue
-        newest = state.table.current_snapshot() if state is not None else None
-        if state is None or newest is None:
+        timeline = timelines[name]
+        shown = [version for version in timeline.shown if _is_readable(timeline, version)]
+        newest = timeline.table.snapshot_by_id(shown[-1].snapshot_id) if shown else None
+        if newest is None:
             continue
-        shown = versions(state.table, defined[name].definition.source if name in defined else None)
-        before, since = _parted(state.table, shown, *announced.newest.get(name, ("", announced.since_ms)))
-        if name not in touched and not _may_change_rows(state.table, since):
+        # Its rows may be older than all known events, but were not announced before they could be read.
+        at_ms = announced.since_ms if timeline.complete_ms <= announced.since_ms else 0
+        before, since = _parted(timeline.table, shown, *announced.newest.get(name, ("", at_ms)))
+        is_touched = name in touched and len(shown) == len(timeline.shown)
+        if not is_touched and not _may_change_rows(timeline.table, since):
             continue
         found.append(
             Changed(
                 name,
                 newest.snapshot_id,
                 newest.timestamp_ms,
-                mz_timestamp=shown[-1].mz_timestamp,
+                mz_timestamp=max(shown[-1].mz_timestamp, timeline.since_ms),
                 previous_snapshot_id=before[-1].snapshot_id if before else None,
             )
         )
     return found
+
+
+def _is_readable(timeline: Timeline, version: Version) -> bool:
+    """Return whether a version can be read; one of a foreign writer can as soon as the lag of such writers is over."""
+    return timeline.source is None or max(version.mz_timestamp, timeline.since_ms) < timeline.upper_ms
+
+
+def _log_unreadable(lake: Lake, name: str) -> None:
+    try:
+        lake.timelines.of([name])
+    except DefinitionError as error:
+        log.info("%s is not announced: %s", name, error.message)
 
 
 def _parted(
