@@ -9,11 +9,11 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
 from lakehold.model.shared_sources import together
-from lakehold.orchestration.assets import Announced, Changed
+from lakehold.orchestration.assets import TABLES, Announced, Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
@@ -196,11 +196,21 @@ def _may_change_rows(table: IcebergTable, since: Sequence[Version]) -> bool:
     return any(s is None or s.summary is None or s.summary.operation is not Operation.REPLACE for s in snapshots)
 
 
+def announced_tables(lake: Lake, inlet_events: Any) -> Announced:
+    """Read which snapshots of tables were announced, from the inlet events of a task with `TABLES` as an inlet."""
+    names = [*lake.definitions.definitions().tables, *_tables_of_others(lake)]
+    return Announced.read(inlet_events, TABLES, lake.settings.catalog_name, names)
+
+
 def changed_by_others(lake: Lake, announced: Announced) -> list[Changed]:
     """Return the tables of other writers that subscriptions or durable clients read, and that have changed."""
+    return changed(lake, _tables_of_others(lake), (), announced)
+
+
+def _tables_of_others(lake: Lake) -> list[str]:
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
-    return changed(lake, sorted(held - {*defined.tables, *defined.views}), (), announced)
+    return sorted(held - {*defined.tables, *defined.views})
 
 
 @dataclass(frozen=True)
