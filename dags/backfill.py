@@ -20,7 +20,7 @@ from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, 
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
-from lakehold.orchestration.pools import WRITERS
+from lakehold.orchestration.pools import BACKFILLS
 from lakehold.orchestration.standard import STANDARD
 
 NAMES = Param(
@@ -39,7 +39,7 @@ def backfill_dag() -> None:
         with open_lake() as lake:
             return ingesting.behind(lake, params["tables"])
 
-    @task(inlets=[TABLES], outlets=[TABLES], pool=WRITERS, map_index_template="{{ tables }}")
+    @task(inlets=[TABLES], outlets=[TABLES], pool=BACKFILLS, map_index_template="{{ tables }}")
     def backfill(tables: list[str], inlet_events: Any = None, outlet_events: Any = None) -> Failures:
         label("tables", tables)
         with open_lake() as lake:

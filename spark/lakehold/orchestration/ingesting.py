@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
+from lakehold.errors import DefinitionError, LakeholdError, SourceBusy, TransactionIncomplete
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import TABLES, Announced, Changed
 from lakehold.orchestration.lakes import text_of
@@ -82,7 +82,8 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
         sources: Their names; records that they share are read once.
         announced: The snapshots that were announced. A table with a later change is reported, also if another run or program
             made it.
-        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too.
+        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too. A source
+            that another process still reads is no error then.
 
     Raises:
         LakeholdError: The first retryable error of a source; the other sources were ingested. An incomplete transaction is not
@@ -101,6 +102,10 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
             _log_batch(report)
             touched.update(table.table for table in report.tables)
             stopped.update({table: text_of(error) for table, error in report.stopped.items()})
+            continue
+        if isinstance(report.error, SourceBusy) and is_last_try:
+            # The lease of a process that was killed has expired by now: a living one, such as a backfill, reads the source.
+            log.warning("source %s is left to the process that reads it: %s", report.source, text_of(report.error))
             continue
         log.error("source %s was not ingested completely: %s", report.source, text_of(report.error))
         if report.error.retryable and not isinstance(report.error, TransactionIncomplete):
