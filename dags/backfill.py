@@ -15,12 +15,12 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
-from lakehold.orchestration.assets import TABLES, Announced, announce
+from lakehold.orchestration.assets import TABLES, announce
 from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
-from lakehold.orchestration.pools import WRITERS
+from lakehold.orchestration.pools import BACKFILLS
 from lakehold.orchestration.standard import STANDARD
 
 NAMES = Param(
@@ -39,14 +39,13 @@ def backfill_dag() -> None:
         with open_lake() as lake:
             return ingesting.behind(lake, params["tables"])
 
-    @task(inlets=[TABLES], outlets=[TABLES], pool=WRITERS, map_index_template="{{ tables }}")
+    @task(inlets=[TABLES], outlets=[TABLES], pool=BACKFILLS, map_index_template="{{ tables }}")
     def backfill(tables: list[str], inlet_events: Any = None, outlet_events: Any = None) -> Failures:
         label("tables", tables)
         with open_lake() as lake:
-            catalog_name = lake.settings.catalog_name
-            announced = Announced.read(inlet_events, TABLES, catalog_name, len(lake.definitions.definitions().tables))
+            announced = ingesting.announced_tables(lake, inlet_events)
             done = ingesting.backfill(lake, tables, announced)
-            announce(outlet_events, TABLES, catalog_name, done.changed)
+            announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
             report_lineage(lake, done.changed)
         return pairs(done.errors)
 

@@ -40,9 +40,9 @@ def ingest_dag() -> None:
     @task(inlets=[TABLES], outlets=[TABLES])
     def sources(params: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> list[dict[str, Any]]:
         with open_lake() as lake:
-            catalog_name = lake.settings.catalog_name
-            announced = Announced.read(inlet_events, TABLES, catalog_name, len(lake.definitions.definitions().tables))
-            announce(outlet_events, TABLES, catalog_name, ingesting.changed_by_others(lake, announced))
+            announced = ingesting.announced_tables(lake, inlet_events)
+            changed = ingesting.changed_by_others(lake, announced)
+            announce(outlet_events, TABLES, lake.settings.catalog_name, changed)
             groups = ingesting.chosen_sources(lake, params["sources"])
             return [{"sources": each, "announced": announced.of(ingesting.tables_of(lake, each))} for each in groups]
 

@@ -125,12 +125,15 @@ def test_dags_keep_the_rules_of_all_dags(home: Path) -> None:
         assert dag["described"] == list(dag["params"]), name
         assert all("type" in schema for schema in dag["params"].values()), name
     pools = {
-        (name, task)
+        (name, task): pool
         for name, dag in parsed(home)["dags"].items()
         for task, pool in dag["pools"].items()
-        if pool == "lakehold_writers"
+        if pool != "default_pool"
     }
-    assert pools == {("lakehold_ingest", "ingest"), ("lakehold_backfill", "backfill")}
+    assert pools == {
+        ("lakehold_ingest", "ingest"): "lakehold_writers",
+        ("lakehold_backfill", "backfill"): "lakehold_backfills",
+    }
 
 
 def test_a_run_of_the_clock_finds_what_a_failed_run_left(home: Path) -> None:

@@ -21,7 +21,7 @@ from lakehold.demo.shop_rows import SHOP_TABLES
 from lakehold.demo.workload import Workload
 from lakehold.errors import EnvironmentMissing
 from lakehold.lake import Lake
-from lakehold.orchestration.pools import WRITERS
+from lakehold.orchestration.pools import BACKFILLS, WRITERS
 from lakehold.servers import lifecycle
 from lakehold.servers.ports import refuse_ports_in_use
 from lakehold.settings import Settings
@@ -149,7 +149,8 @@ def _starting_airflow(
 @contextmanager
 def _running_dags(screen: Screen, airflow: Installation, scheduler: AirflowServer) -> Iterator[None]:
     """Let the DAGs run, and stop the scheduler first at the end: tasks end before the systems that they need."""
-    airflow.make_pool(WRITERS, slots=1)
+    for pool in (WRITERS, BACKFILLS):
+        airflow.make_pool(pool, slots=1)
     airflow.run_dags()
     try:
         yield

@@ -25,6 +25,9 @@ AFTER_CHANGES = AssetOrTimeSchedule(
 OUTPUTS = AssetAlias("lakehold-outputs", group="lakehold")
 """All tables that subscriptions publish into, and all materialized views."""
 
+_PORTION = 200
+"""Events that one request reads."""
+
 
 @dataclass(frozen=True)
 class Changed:
@@ -108,23 +111,36 @@ class Announced:
     since_ms: int = 0
 
     @classmethod
-    def read(cls, inlet_events: Any, alias: AssetAlias, catalog_name: str, table_count: int) -> Announced:
-        """Read the newest events, which are enough for several runs that change all tables.
+    def read(cls, inlet_events: Any, alias: AssetAlias, catalog_name: str, tables: Collection[str]) -> Announced:
+        """Read the newest events, until each table has one, or as many as several runs that change all tables send.
+
+        Portions keep each request short: Airflow's API server runs queries for each event, and tasks wait only seconds for it.
 
         Args:
             inlet_events: The inlet events of the context of a task that has `alias` as an inlet.
             alias: `TABLES` or `OUTPUTS`.
             catalog_name: Name of the lake's catalog.
-            table_count: Number of the lake's tables that events of `alias` announce.
+            tables: Full names of the lake's tables that events of `alias` announce.
         """
-        limit = 4 * table_count + 50
-        events = list(inlet_events[alias].ascending(ascending=False).limit(limit))
         newest: dict[str, tuple[str, int]] = {}
-        for event in events:
-            table, extra = _table_of(event.asset, catalog_name), event.extra or {}
-            if table is not None and {"snapshot_id", "at_ms"} <= extra.keys():
-                newest.setdefault(table, (extra["snapshot_id"], extra["at_ms"]))
-        return cls(newest, epoch_ms(events[-1].timestamp) if len(events) == limit else 0)
+        found: dict[int, Any] = {}
+        wanted = {*tables}
+        accessor = inlet_events[alias].ascending(ascending=False).limit(_PORTION)
+        while True:
+            portion = list(accessor)
+            # A portion begins with the events of the last one's end, at the same time.
+            new = {event.id: event for event in portion if event.id not in found}
+            for event in new.values():
+                table, extra = _table_of(event.asset, catalog_name), event.extra or {}
+                if table is not None and {"snapshot_id", "at_ms"} <= extra.keys():
+                    newest.setdefault(table, (extra["snapshot_id"], extra["at_ms"]))
+            found |= new
+            if len(portion) < _PORTION:
+                return cls(newest)
+            oldest = portion[-1].timestamp
+            if not new or wanted <= newest.keys() or len(found) >= 4 * len(wanted) + 50:
+                return cls(newest, epoch_ms(oldest))
+            accessor = accessor.before(oldest.isoformat())
 
     def of(self, tables: Collection[str]) -> dict[str, Any]:
         """Return the part for `tables` as XCom keeps it: the arguments of another `Announced`."""

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
+from lakehold.errors import DefinitionError, LakeholdError, SourceBusy, TransactionIncomplete
 from lakehold.model.shared_sources import together
-from lakehold.orchestration.assets import Announced, Changed
+from lakehold.orchestration.assets import TABLES, Announced, Changed
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lakehold.ingest.batch_report import BatchReport
     from lakehold.lake import Lake
+    from lakehold.timeline.table_timeline import Timeline
     from lakehold.timeline.versions import Version
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,8 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
         sources: Their names; records that they share are read once.
         announced: The snapshots that were announced. A table with a later change is reported, also if another run or program
             made it.
-        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too.
+        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too. A source
+            that another process still reads is no error then.
 
     Raises:
         LakeholdError: The first retryable error of a source; the other sources were ingested. An incomplete transaction is not
@@ -100,6 +102,10 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
             _log_batch(report)
             touched.update(table.table for table in report.tables)
             stopped.update({table: text_of(error) for table, error in report.stopped.items()})
+            continue
+        if isinstance(report.error, SourceBusy) and is_last_try:
+            # The lease of a process that was killed has expired by now: a living one, such as a backfill, reads the source.
+            log.warning("source %s is left to the process that reads it: %s", report.source, text_of(report.error))
             continue
         log.error("source %s was not ingested completely: %s", report.source, text_of(report.error))
         if report.error.retryable and not isinstance(report.error, TransactionIncomplete):
@@ -120,7 +126,9 @@ def tables_of(lake: Lake, sources: Sequence[str]) -> list[str]:
 
 
 def changed(lake: Lake, tables: Collection[str], touched: Collection[str], announced: Announced) -> list[Changed]:
-    """Return the tables that are `touched`, or whose rows may have changed since they were announced.
+    """Return the readable tables that are `touched`, or whose rows may have changed since they were announced.
+
+    A table whose first snapshot loads, or whose newest rows cannot be read yet, is returned by the run that makes them readable.
 
     Args:
         lake: The lake.
@@ -128,33 +136,45 @@ def changed(lake: Lake, tables: Collection[str], touched: Collection[str], annou
         touched: Those of them that this run changed.
         announced: The snapshots that were announced.
     """
-    from lakehold.timeline.versions import versions  # noqa: PLC0415 - Airflow imports this to read the DAGs
-
-    defined = lake.definitions.definitions().tables
+    timelines = lake.timelines.readable(tables)
     found = []
     for name in tables:
-        try:
-            state = lake.tables.table_state(name)
-        except DefinitionError as error:
-            log.warning("%s: %s", name, error.message)
+        if name not in timelines:
+            _log_unreadable(lake, name)
             continue
-        newest = state.table.current_snapshot() if state is not None else None
-        if state is None or newest is None:
+        timeline = timelines[name]
+        shown = [version for version in timeline.shown if _is_readable(timeline, version)]
+        newest = timeline.table.snapshot_by_id(shown[-1].snapshot_id) if shown else None
+        if newest is None:
             continue
-        shown = versions(state.table, defined[name].definition.source if name in defined else None)
-        before, since = _parted(state.table, shown, *announced.newest.get(name, ("", announced.since_ms)))
-        if name not in touched and not _may_change_rows(state.table, since):
+        # Its rows may be older than all known events, but were not announced before they could be read.
+        at_ms = announced.since_ms if timeline.complete_ms <= announced.since_ms else 0
+        before, since = _parted(timeline.table, shown, *announced.newest.get(name, ("", at_ms)))
+        is_touched = name in touched and len(shown) == len(timeline.shown)
+        if not is_touched and not _may_change_rows(timeline.table, since):
             continue
         found.append(
             Changed(
                 name,
                 newest.snapshot_id,
                 newest.timestamp_ms,
-                mz_timestamp=shown[-1].mz_timestamp,
+                mz_timestamp=max(shown[-1].mz_timestamp, timeline.since_ms),
                 previous_snapshot_id=before[-1].snapshot_id if before else None,
             )
         )
     return found
+
+
+def _is_readable(timeline: Timeline, version: Version) -> bool:
+    """Return whether a version can be read; one of a foreign writer can as soon as the lag of such writers is over."""
+    return timeline.source is None or max(version.mz_timestamp, timeline.since_ms) < timeline.upper_ms
+
+
+def _log_unreadable(lake: Lake, name: str) -> None:
+    try:
+        lake.timelines.of([name])
+    except DefinitionError as error:
+        log.info("%s is not announced: %s", name, error.message)
 
 
 def _parted(
@@ -181,11 +201,21 @@ def _may_change_rows(table: IcebergTable, since: Sequence[Version]) -> bool:
     return any(s is None or s.summary is None or s.summary.operation is not Operation.REPLACE for s in snapshots)
 
 
+def announced_tables(lake: Lake, inlet_events: Any) -> Announced:
+    """Read which snapshots of tables were announced, from the inlet events of a task with `TABLES` as an inlet."""
+    names = [*lake.definitions.definitions().tables, *_tables_of_others(lake)]
+    return Announced.read(inlet_events, TABLES, lake.settings.catalog_name, names)
+
+
 def changed_by_others(lake: Lake, announced: Announced) -> list[Changed]:
     """Return the tables of other writers that subscriptions or durable clients read, and that have changed."""
+    return changed(lake, _tables_of_others(lake), (), announced)
+
+
+def _tables_of_others(lake: Lake) -> list[str]:
     defined = lake.definitions.definitions()
     held = {table.full_name for hold in lake.holds.all() if hold.kept_by is not None for table in hold.tables}
-    return changed(lake, sorted(held - {*defined.tables, *defined.views}), (), announced)
+    return sorted(held - {*defined.tables, *defined.views})
 
 
 @dataclass(frozen=True)

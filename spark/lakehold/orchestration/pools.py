@@ -1,7 +1,9 @@
-"""The pool of tasks that write."""
+"""The pools of tasks that write."""
 
 from __future__ import annotations
 
 WRITERS = "lakehold_writers"
-"""Pool of tasks that write tables of sources. With one slot, two never write the same source. With more slots, sources run in
-parallel, and the second task of a source waits for its next try."""
+"""Pool of tasks that ingest sources: its slots say how many run side by side."""
+
+BACKFILLS = "lakehold_backfills"
+"""Pool of backfills, which may take hours: in the pool `WRITERS` they would keep all sources from being ingested."""

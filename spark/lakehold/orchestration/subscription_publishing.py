@@ -64,8 +64,8 @@ def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) 
 
 def announced_outputs(lake: Lake, inlet_events: Any) -> Announced:
     """Read which snapshots of outputs and views were announced, from the inlet events of a task with `OUTPUTS` as an inlet."""
-    count = len(lake.definitions.definitions().all_derived)
-    return Announced.read(inlet_events, OUTPUTS, lake.settings.catalog_name, count)
+    outputs = [entry.definition.into for entry in lake.definitions.definitions().all_derived.values()]
+    return Announced.read(inlet_events, OUTPUTS, lake.settings.catalog_name, outputs)
 
 
 def publish_together(lake: Lake, subscriptions: Sequence[str], announced: Announced) -> Published:

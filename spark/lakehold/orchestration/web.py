@@ -7,14 +7,13 @@ from urllib.parse import quote
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
-from airflow.configuration import conf
 from fastapi import Depends, FastAPI, HTTPException, Path
 from fastapi.responses import HTMLResponse
 
 import lakehold
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.orchestration.lakes import text_of
-from lakehold.orchestration.plugin import PREFIX
+from lakehold.orchestration.plugin import PREFIX, base_url
 from lakehold.overview import Action, gather, render
 from lakehold.templates import shown_path
 
@@ -64,7 +63,7 @@ def _link(pages: str, action: Action, target: str) -> str | None:
         action: What to do.
         target: The object of the action.
     """
-    root = conf.get("api", "base_url", fallback="").rstrip("/")
+    root = base_url()
     if action is Action.CHECK_PAGE:
         below = target.removeprefix(f"{pages}/")
         return f"{root}{PREFIX}/checks/{quote(below)}" if below != target else None
