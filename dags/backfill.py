@@ -16,7 +16,7 @@ from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import TABLES, Announced, announce
-from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, watch
+from lakehold.orchestration.failures import Failures, gathered, outcome, pairs_or_retry, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
@@ -40,7 +40,7 @@ def backfill_dag() -> None:
             return ingesting.behind(lake, params["tables"])
 
     @task(inlets=[TABLES], outlets=[TABLES], pool=WRITERS, map_index_template="{{ tables }}")
-    def backfill(tables: list[str], inlet_events: Any = None, outlet_events: Any = None) -> Failures:
+    def backfill(tables: list[str], ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> Failures:
         label("tables", tables)
         with open_lake() as lake:
             catalog_name = lake.settings.catalog_name
@@ -48,7 +48,7 @@ def backfill_dag() -> None:
             done = ingesting.backfill(lake, tables, announced)
             announce(outlet_events, TABLES, catalog_name, done.changed)
             report_lineage(lake, done.changed)
-        return pairs(done.errors)
+        return pairs_or_retry(done.errors, ti)
 
     filled = backfill.expand(tables=behind())
     tables = outcome.override(task_id="table").expand(found=gathered.override(task_id="outcomes")(filled))

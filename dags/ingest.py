@@ -18,7 +18,7 @@ from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import TABLES, Announced, announce
-from lakehold.orchestration.failures import Failures, failed, gathered, pairs, watch
+from lakehold.orchestration.failures import Failures, failed, gathered, pairs_or_retry, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
@@ -50,11 +50,10 @@ def ingest_dag() -> None:
     def ingest(sources: list[str], announced: dict[str, Any], ti: Any = None, outlet_events: Any = None) -> Failures:
         label("sources", sources)
         with open_lake() as lake:
-            is_last_try = ti.try_number > ti.max_tries
-            done = ingesting.ingest(lake, sources, Announced(**announced), is_last_try=is_last_try)
+            done = ingesting.ingest(lake, sources, Announced(**announced))
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
             report_lineage(lake, done.changed)
-        return pairs(done.stopped)
+        return pairs_or_retry(done.stopped, ti)
 
     ingested = ingest.expand_kwargs(sources())
     tables = failed.override(task_id="table").expand(failure=gathered.override(task_id="stopped_tables")(ingested))

@@ -287,7 +287,8 @@ class Lake(LakeChanges):
             progress: Shows which tables are done.
 
         Returns:
-            A report for each table; `error` says why one failed: the others were maintained.
+            A report for each table; `error` says why one failed: the others were maintained. An error that ended Spark is in
+            the last report: nothing after it was maintained.
         """
         return self._parts.maintaining.run(tables, progress or NoProgress(), dry_run=dry_run, orphans=orphans)
 

@@ -8,13 +8,35 @@ from typing import Any, NoReturn
 from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from lakehold.errors import LakeholdError, TransactionIncomplete
+from lakehold.orchestration.lakes import failure, text_of
+
+Found = dict[str, "str | LakeholdError"]
+"""What a task found, by name: an error, or a text about a failure. As an outcome, an empty text stands for success."""
+
 Failures = list[list[str]]
 """Pairs of a name and its error text, as XCom keeps them."""
 
 
-def pairs(failures: Mapping[str, str]) -> Failures:
-    """Convert failures for `failed`, or outcomes for `outcome`, to lists that tasks can be mapped over."""
-    return [[name, error] for name, error in failures.items()]
+def pairs_or_retry(found: Mapping[str, str | LakeholdError], ti: Any) -> Failures:
+    """Return the pairs of failures for `failed`, or of outcomes for `outcome`, unless another try of the task may help.
+
+    Args:
+        found: What this try found; it went on after each error that left it possible.
+        ti: The task instance.
+
+    Raises:
+        AirflowException: The first error that may pass, if it is not the last try. Time alone may not help an incomplete
+            transaction, so it is not raised. An error that ends the process is raised at the last try, too: what came after it
+            was not done.
+    """
+    errors = [error for error in found.values() if isinstance(error, LakeholdError)]
+    may_pass = [error for error in errors if error.retryable and not isinstance(error, TransactionIncomplete)]
+    ending = [error for error in errors if error.ends_process]
+    is_last_try = ti.try_number > ti.max_tries
+    for error in ending if is_last_try else [*ending, *may_pass]:
+        raise failure(error)
+    return [[name, text_of(error) if isinstance(error, LakeholdError) else error] for name, error in found.items()]
 
 
 @task(trigger_rule="all_done", retries=0)

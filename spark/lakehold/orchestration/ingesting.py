@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lakehold.errors import DefinitionError, LakeholdError, TransactionIncomplete
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import Announced, Changed
 from lakehold.orchestration.lakes import text_of
@@ -36,11 +36,11 @@ class Ingested:
 
     Attributes:
         changed: Tables that have changed.
-        stopped: The error text by name: of each stopped table, and of each source that was not ingested completely.
+        stopped: The error by name: of each stopped table, and of each source that was not ingested completely.
     """
 
     changed: tuple[Changed, ...]
-    stopped: dict[str, str]
+    stopped: dict[str, LakeholdError]
 
 
 def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
@@ -71,7 +71,7 @@ def _pending(lake: Lake, source: str) -> int:
         return 1
 
 
-def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_try: bool = False) -> Ingested:
+def ingest(lake: Lake, sources: Sequence[str], announced: Announced) -> Ingested:
     """Merge the records that the topics of sources have now into their tables, and report each batch in Airflow's log.
 
     A source begins batches for `TURN_S` seconds, and leaves the rest to the next run.
@@ -81,17 +81,11 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
         sources: Their names; records that they share are read once.
         announced: The snapshots that were announced. A table with a later change is reported, also if another run or program
             made it.
-        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too.
-
-    Raises:
-        LakeholdError: The first retryable error of a source; the other sources were ingested. An incomplete transaction is not
-            raised, as time alone may not help.
     """
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
-    stopped: dict[str, str] = {}
+    stopped: dict[str, LakeholdError] = {}
     touched: set[str] = set()
-    failed: list[LakeholdError] = []
     defined = lake.definitions.definitions()
     # A person may have dropped one since the tasks were made.
     groups = together([name for name in sources if name in defined.sources], defined)
@@ -99,15 +93,10 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             touched.update(table.table for table in report.tables)
-            stopped.update({table: text_of(error) for table, error in report.stopped.items()})
+            stopped.update(report.stopped)
             continue
         log.error("source %s was not ingested completely: %s", report.source, text_of(report.error))
-        if report.error.retryable and not isinstance(report.error, TransactionIncomplete):
-            failed.append(report.error)
-        stopped[report.source] = text_of(report.error)
-    # Airflow announces nothing for a task that failed.
-    if failed and not is_last_try:
-        raise failed[0]
+        stopped[report.source] = report.error
     if not touched:
         log.info("nothing new in %s", ", ".join(sources))
     return Ingested(tuple(changed(lake, tables_of(lake, sources), touched, announced)), stopped)
@@ -198,7 +187,7 @@ class Filled:
     """
 
     changed: tuple[Changed, ...]
-    errors: dict[str, str]
+    errors: dict[str, LakeholdError | str]
 
 
 def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
@@ -217,9 +206,6 @@ def backfill(lake: Lake, tables: Sequence[str], announced: Announced) -> Filled:
     """Bring tables of a source, and others that catch up with them, in sync with the rest of the source.
 
     The tables are reported as changed also if a try that died has changed them.
-
-    Raises:
-        LakeholdError: An error that may pass stopped the backfill.
     """
     touched = {*tables}
 
@@ -229,12 +215,10 @@ def backfill(lake: Lake, tables: Sequence[str], announced: Announced) -> Filled:
 
     reports = lake.backfill(tables, batch)
     for report in reports:
-        if report.error is not None and report.error.retryable:
-            raise report.error
         if report.is_there and report.since_ms is not None:
             log.info("%s is readable from %s UTC on", report.table, iso(report.since_ms))
     found = changed(lake, sorted(touched), touched, announced)
-    return Filled(tuple(found), {r.table: text_of(r.error) if r.error is not None else "" for r in reports})
+    return Filled(tuple(found), {report.table: report.error or "" for report in reports})
 
 
 def _log_batch(report: BatchReport) -> None:

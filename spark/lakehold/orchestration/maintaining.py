@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakehold.orchestration.lakes import text_of
+from lakehold.orchestration.failures import Found
 from lakehold.times import iso
 
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> dict[str, str]:
+def maintain(lake: Lake, tables: Sequence[str], *, dry_run: bool) -> Found:
     """Maintain tables, or all if none is named, and return the failures by name; with `dry_run` only log what would be done."""
-    failures: dict[str, str] = {}
+    failures: Found = {}
     for report in lake.maintain(tables or None, dry_run=dry_run):
         if report.skipped is not None:
             log.warning("skipped %s: %s", report.table, report.skipped.message)
             continue
         if report.error is not None:
-            failures[report.table] = text_of(report.error)
+            failures[report.table] = report.error
         kept = iso(report.kept_from_ms) if report.kept_from_ms is not None else "ever"
         log.info(
             "%s is readable since %s: %s snapshots, %s files and %s bytes %s, %s files rewritten, %s orphans",
