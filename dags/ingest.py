@@ -2,7 +2,8 @@
 
 One task per source with new messages, in parallel as far as the pool `lakehold_writers` has slots. Sources with few messages come
 first, and a task begins no batch after a minute: the next run does not wait for a backlog. Sources with tables over the same
-topics share a task, which reads and decodes the topics once; all sources without new messages share one, too. A batch is
+topics share a task, which reads and decodes the topics once; all sources without new messages share one, too, and so do all of
+a broker that does not answer, which come last. A batch is
 committed whole or not at all: a task that was killed is simply retried, and nothing is applied twice. Each table that changed is
 announced as an asset (`lakehold-tables`), which starts the DAGs `lakehold_subscriptions` and `lakehold_quality`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +13,7 @@ from lakehold.lake import Lake
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import Announced
 from lakehold.times import now_ms
+from tests.conftest import LakeFactory
 from tests.many_sources import LONG, ManySources
 
 pytestmark = pytest.mark.spark
@@ -88,6 +90,26 @@ def test_a_source_without_its_secret_is_a_task_of_its_own_whose_error_stops_no_o
     assert {changed.table for changed in done.changed} == {"many.short0", "many.short1"}
     assert list(done.stopped) == ["vault"]
     assert done.stopped["vault"].code == "secret-missing"
+
+
+def test_a_broker_that_is_down_is_waited_for_once_and_after_all_others(make_lake: LakeFactory, tmp_path: Path) -> None:
+    lake = make_lake(upstream_timeout_ms=1000)
+    many = ManySources(lake, tmp_path / "messages", 2, 10)
+    down = ["down0", "down1", "down2"]
+    lake.sql("CREATE CONNECTION down TO KAFKA (BROKER '127.0.0.1:1')")
+    for name in down:
+        lake.sql(f"CREATE SOURCE {name} FROM KAFKA CONNECTION down (TOPICS ('{name}')) FORMAT JSON")
+        lake.sql(f"CREATE TABLE s.{name} (k BIGINT) FROM SOURCE {name} (TOPIC '{name}') KEY (k) ENVELOPE UPSERT")
+    many.fill(1)
+    with patch.object(Lake, "pending", autospec=True, side_effect=Lake.pending) as requests:
+        assert ingesting.chosen_sources(lake, []) == [["short0"], ["short1"], [LONG], down]
+    assert sorted(request.args[1] for request in requests.mock_calls) == ["down0", LONG, "short0", "short1"]
+
+    with patch.object(Lake, "batches_together", autospec=True, side_effect=Lake.batches_together) as tries:
+        done = ingesting.ingest(lake, [*down, "short0"], Announced())
+    assert [each.args[1] for each in tries.mock_calls] == [["down0"], ["short0"]]
+    assert [changed.table for changed in done.changed] == ["many.short0"]
+    assert {name: error.code for name, error in done.stopped.items()} == dict.fromkeys(down, "kafka-unavailable")
 
 
 @pytest.mark.usefixtures("many")

@@ -6,14 +6,15 @@ Airflow calls a changed table an asset event, which starts other DAGs (`assets.p
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import Announced, Changed
+from lakehold.orchestration.brokers import Brokers, ingest_groups
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
@@ -46,29 +47,30 @@ class Ingested:
 def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
     """Group the sources called `wanted`, or all that have tables, for a task each: those with few messages come first.
 
-    Sources whose tables share topics form a group. All that have nothing to read are one group, the last: they only move their
-    write frontiers, which takes less time than a task.
+    Sources whose tables share topics form a group. All that have nothing to read are one group, after the others: they only
+    move their write frontiers, which takes less time than a task. Sources that cannot be asked come last. All of a broker that
+    does not answer are one group, which waits for it once.
 
     Raises:
         DefinitionError: A source does not exist.
     """
     defined = lake.definitions.definitions()
-    pending = {name: _pending(lake, name) for name in wanted or defined.sources_with_tables}
-    groups = together([*pending], defined)
-
-    def size(group: Sequence[str]) -> int:
-        return sum(pending[name] for name in group)
-
-    quiet = [name for group in groups if not size(group) for name in group]
-    return [*sorted(filter(size, groups), key=size), *([quiet] if quiet else [])]
-
-
-def _pending(lake: Lake, source: str) -> int:
-    try:
-        return lake.pending(source)
-    except LakeholdError:
-        # Its task reports the error.
-        return 1
+    brokers = Brokers(lake)
+    pending = {name: brokers.pending(name) for name in wanted or defined.sources_with_tables}
+    sized: list[tuple[int, list[str]]] = []
+    failed: list[list[str]] = []
+    down: dict[Hashable, list[str]] = {}
+    for group in together([*pending], defined):
+        counts = [count for name in group if isinstance(count := pending[name], int)]
+        if len(counts) == len(group):
+            sized.append((sum(counts), group))
+        elif any(map(brokers.down, group)):
+            down.setdefault(brokers.place_of(group[0]), []).extend(group)
+        else:
+            failed.append(group)
+    busy = [group for size, group in sorted(sized, key=itemgetter(0)) if size]
+    quiet = [name for size, group in sized if not size for name in group]
+    return [*busy, *([quiet] if quiet else []), *failed, *down.values()]
 
 
 def ingest(lake: Lake, sources: Sequence[str], announced: Announced) -> Ingested:
@@ -89,7 +91,7 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced) -> Ingested
     defined = lake.definitions.definitions()
     # A person may have dropped one since the tasks were made.
     groups = together([name for name in sources if name in defined.sources], defined)
-    for report in chain.from_iterable(lake.batches_together(group, turn_s=TURN_S) for group in groups):
+    for report in ingest_groups(lake, groups, TURN_S):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             touched.update(table.table for table in report.tables)
