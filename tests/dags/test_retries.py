@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from lakehold.errors import CommitConflict, DefinitionError, SparkEnded, TransactionIncomplete
+from lakehold.lake import Lake
+from lakehold.maintenance.maintenance_plan import TablePlan
+from lakehold.maintenance.survey import MaintenanceScope, Survey
 from lakehold.orchestration.failures import Found, pairs_or_retry
+from lakehold.orchestration.maintaining import maintain
 from tests.airflow_process import ROOT, environment
 
 
@@ -87,6 +92,25 @@ with connect() as lake:
     ]
     print(json.dumps(found), file=sys.stderr, flush=True)
 """
+
+
+@pytest.mark.spark
+def test_maintenance_that_is_killed_has_logged_the_tables_before(
+    lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("s.first", "s.second"):
+        lake.sql(f"CREATE TABLE {name} (id INT) USING iceberg TBLPROPERTIES ('lakehold.retain-history-ms' = '0')")
+    plan = Survey.plan
+
+    def killed(survey: Survey, scope: MaintenanceScope) -> TablePlan:
+        if scope.full_name == "s.second":
+            raise KeyboardInterrupt
+        return plan(survey, scope)
+
+    monkeypatch.setattr(Survey, "plan", killed)
+    with caplog.at_level(logging.INFO, "lakehold"), pytest.raises(KeyboardInterrupt):
+        maintain(lake, ["s.first", "s.second"], dry_run=False)
+    assert [line for line in caplog.messages if line.startswith("s.first is readable since")]
 
 
 @pytest.mark.spark

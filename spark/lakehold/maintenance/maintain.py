@@ -86,7 +86,13 @@ class Maintaining:
     enforce_lag: Callable[[], Sequence[Hold]]
 
     def run(
-        self, names: Sequence[str] | None, progress: Progress, *, dry_run: bool, orphans: bool = False
+        self,
+        names: Sequence[str] | None,
+        on_table: Callable[[MaintenanceReport], None] | None,
+        progress: Progress,
+        *,
+        dry_run: bool,
+        orphans: bool = False,
     ) -> list[MaintenanceReport]:
         """Maintain the tables called `names`, or all; one that fails does not keep the others from being maintained.
 
@@ -94,6 +100,7 @@ class Maintaining:
 
         Args:
             names: Full names; None: all.
+            on_table: Called with each report as its table is done.
             progress: Shows which are done.
             dry_run: Change nothing; report what would be done.
             orphans: Search for orphans in all of them, even where that was done recently.
@@ -107,6 +114,8 @@ class Maintaining:
             for scope in scopes:
                 report = self._reported(scope, is_named=names is not None, dry_run=dry_run)
                 reports.append(report)
+                if on_table is not None:
+                    on_table(report)
                 task.advance(1, scope.full_name)
                 if report.error is not None and report.error.ends_process:
                     break
