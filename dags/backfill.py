@@ -20,6 +20,7 @@ from lakehold.orchestration.failures import Failures, gathered, outcome, pairs_o
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
+from lakehold.orchestration.map_limits import joined
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.standard import STANDARD
 
@@ -37,7 +38,7 @@ def backfill_dag() -> None:
     @task
     def behind(params: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            return ingesting.behind(lake, params["tables"])
+            return joined(ingesting.behind(lake, params["tables"]))
 
     @task(inlets=[TABLES], outlets=[TABLES], pool=WRITERS, map_index_template="{{ tables }}")
     def backfill(tables: list[str], ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> Failures:

@@ -23,6 +23,7 @@ from lakehold.orchestration.failures import Failures, failed, gathered, pairs_or
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
+from lakehold.orchestration.map_limits import joined
 from lakehold.orchestration.pools import WRITERS
 from lakehold.orchestration.schedules import SCHEDULES
 from lakehold.orchestration.standard import STANDARD
@@ -44,7 +45,7 @@ def ingest_dag() -> None:
             catalog_name = lake.settings.catalog_name
             announced = Announced.read(inlet_events, TABLES, catalog_name, len(lake.definitions.definitions().tables))
             announce(outlet_events, TABLES, catalog_name, ingesting.changed_by_others(lake, announced))
-            groups = ingesting.chosen_sources(lake, params["sources"])
+            groups = joined(ingesting.chosen_sources(lake, params["sources"]))
             return [{"sources": each, "announced": announced.of(ingesting.tables_of(lake, each))} for each in groups]
 
     @task(outlets=[TABLES], pool=WRITERS, map_index_template="{{ sources }}")

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from airflow.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from lakehold.errors import CommitConflict, DefinitionError, SparkEnded, TransactionIncomplete
 from lakehold.lake import Lake
 from lakehold.maintenance.maintenance_plan import TablePlan
 from lakehold.maintenance.survey import MaintenanceScope, Survey
-from lakehold.orchestration.failures import Found, pairs_or_retry
+from lakehold.orchestration.failures import Found, gathered, pairs_or_retry
 from lakehold.orchestration.maintaining import maintain
+from lakehold.orchestration.map_limits import MOST_ITEMS, joined
 from tests.airflow_process import ROOT, environment
 
 
@@ -49,6 +51,20 @@ def test_an_error_that_may_pass_is_raised_until_the_last_try_and_others_become_r
         pairs_or_retry({**lasting, "s.e": CONFLICT}, FIRST)
     assert not isinstance(raised.value, AirflowFailException), "Airflow would not try again"
     assert len(pairs_or_retry({**lasting, "s.e": CONFLICT}, LAST)) == 5
+
+
+def test_thousands_of_sources_or_failures_are_no_more_tasks_than_airflow_accepts() -> None:
+    sources = [f"source{number}" for number in range(1_100)]
+    groups = joined([[name] for name in sources])
+    assert [name for group in groups for name in group] == sources
+    failures = pairs_or_retry({name: MISSING for name in sources}, FIRST)
+    outcomes = gathered.function([[[name, ""] for name in sources], None, [["s.t", "is not in sync"]]])
+    assert (len(groups), len(failures), len(outcomes)) == (367, MOST_ITEMS, MOST_ITEMS)
+    assert conf.getint("core", "max_map_length") > MOST_ITEMS
+    name, error = failures[-1]
+    assert (name, error.count("code: table-missing")) == ("and 601 more", 601)
+    assert (outcomes[0], outcomes[-1]) == (["s.t", "is not in sync"], ["and 602 more", ""])
+    assert joined([]) == []
 
 
 @pytest.mark.parametrize("of", [FIRST, LAST])

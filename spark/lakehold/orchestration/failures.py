@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from lakehold.errors import LakeholdError, TransactionIncomplete
 from lakehold.orchestration.lakes import failure, text_of
+from lakehold.orchestration.map_limits import limited
 
 Found = dict[str, "str | LakeholdError"]
 """What a task found, by name: an error, or a text about a failure. As an outcome, an empty text stands for success."""
@@ -36,13 +37,15 @@ def pairs_or_retry(found: Mapping[str, str | LakeholdError], ti: Any) -> Failure
     is_last_try = ti.try_number > ti.max_tries
     for error in ending if is_last_try else [*ending, *may_pass]:
         raise failure(error)
-    return [[name, text_of(error) if isinstance(error, LakeholdError) else error] for name, error in found.items()]
+    return limited(
+        [[name, text_of(error) if isinstance(error, LakeholdError) else error] for name, error in found.items()]
+    )
 
 
 @task(trigger_rule="all_done", retries=0)
 def gathered(failures: Any) -> Failures:
     """Gather the failures that mapped tasks found, in one list; a mapped task that failed itself adds none."""
-    return [failure for found in failures for failure in found or []]
+    return limited([failure for found in failures for failure in found or []])
 
 
 @task(map_index_template="{{ name }}", retries=0)
