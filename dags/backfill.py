@@ -16,10 +16,11 @@ from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import TABLES, announce
-from lakehold.orchestration.failures import Failures, gathered, outcome, pairs, watch
+from lakehold.orchestration.failures import Failures, gathered, outcome, pairs_or_retry, watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
+from lakehold.orchestration.map_limits import joined
 from lakehold.orchestration.pools import BACKFILLS
 from lakehold.orchestration.standard import STANDARD
 
@@ -37,17 +38,17 @@ def backfill_dag() -> None:
     @task
     def behind(params: Any = None) -> list[list[str]]:
         with open_lake() as lake:
-            return ingesting.behind(lake, params["tables"])
+            return joined(ingesting.behind(lake, params["tables"]))
 
     @task(inlets=[TABLES], outlets=[TABLES], pool=BACKFILLS, map_index_template="{{ tables }}")
-    def backfill(tables: list[str], inlet_events: Any = None, outlet_events: Any = None) -> Failures:
+    def backfill(tables: list[str], ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> Failures:
         label("tables", tables)
         with open_lake() as lake:
             announced = ingesting.announced_tables(lake, inlet_events)
             done = ingesting.backfill(lake, tables, announced)
             announce(outlet_events, TABLES, lake.settings.catalog_name, done.changed)
             report_lineage(lake, done.changed)
-        return pairs(done.errors)
+        return pairs_or_retry(done.errors, ti)
 
     filled = backfill.expand(tables=behind())
     tables = outcome.override(task_id="table").expand(found=gathered.override(task_id="outcomes")(filled))

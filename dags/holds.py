@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import checking, holding
-from lakehold.orchestration.failures import Failures, failed, gathered, pairs, watch
+from lakehold.orchestration.failures import Failures, failed, gathered, pairs_or_retry, watch
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.schedules import SCHEDULES
 from lakehold.orchestration.standard import STANDARD
@@ -39,15 +39,16 @@ PARAMS = {
 @dag("lakehold_holds", schedule=SCHEDULES.holds_schedule, params=PARAMS, doc_md=__doc__, **STANDARD)
 def holds_dag() -> None:
     @task
-    def move(params: Any = None) -> Failures:
+    def move(params: Any = None, ti: Any = None) -> Failures:
         with open_lake() as lake:
             holding.enforce_lag(lake)
-            return pairs(holding.advance(lake, params["advance"], holding.milliseconds(params["to"])))
+            found = holding.advance(lake, params["advance"], holding.milliseconds(params["to"]))
+            return pairs_or_retry(found, ti)
 
     @task
-    def check(dag_run: Any = None) -> Failures:
+    def check(dag_run: Any = None, ti: Any = None) -> Failures:
         with open_lake() as lake:
-            return pairs(checking.check_holds(lake, checking.since_ms_of(dag_run)))
+            return pairs_or_retry(checking.check_holds(lake, checking.since_ms_of(dag_run)), ti)
 
     moved, checked = move(), check()
     moved >> checked

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import maintaining
-from lakehold.orchestration.failures import Failures, failed, pairs
+from lakehold.orchestration.failures import Failures, failed, pairs_or_retry
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.schedules import SCHEDULES
 from lakehold.orchestration.standard import STANDARD
@@ -29,9 +29,9 @@ PARAMS = {
 @dag("lakehold_maintenance", schedule=SCHEDULES.maintenance_schedule, params=PARAMS, doc_md=__doc__, **STANDARD)
 def maintenance_dag() -> None:
     @task
-    def maintain(params: Any = None) -> Failures:
+    def maintain(params: Any = None, ti: Any = None) -> Failures:
         with open_lake() as lake:
-            return pairs(maintaining.maintain(lake, params["tables"], dry_run=params["dry_run"]))
+            return pairs_or_retry(maintaining.maintain(lake, params["tables"], dry_run=params["dry_run"]), ti)
 
     failed.override(task_id="table").expand(failure=maintain())
 

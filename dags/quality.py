@@ -19,7 +19,7 @@ from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import checking, verifying
 from lakehold.orchestration.assets import AFTER_CHANGES, announced
-from lakehold.orchestration.failures import Failures, failed, pairs
+from lakehold.orchestration.failures import Failures, failed, pairs_or_retry
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.standard import STANDARD
 
@@ -45,13 +45,13 @@ VERIFY = Param(
 )
 def quality_dag() -> None:
     @task
-    def check(params: Any = None, triggering_asset_events: Any = None, dag_run: Any = None) -> Failures:
+    def check(params: Any = None, triggering_asset_events: Any = None, dag_run: Any = None, ti: Any = None) -> Failures:
         with open_lake() as lake:
             changed = announced(triggering_asset_events, lake.settings.catalog_name)
             failures = checking.check_tables(lake, params["tables"], changed, checking.since_ms_of(dag_run))
             if params["verify"]:
                 failures |= verifying.verify_tables(lake, params["tables"])
-            return pairs(failures)
+            return pairs_or_retry(failures, ti)
 
     failed.override(task_id="table").expand(failure=check())
 

@@ -18,10 +18,11 @@ from airflow.sdk import Param, dag, task
 
 from lakehold.orchestration import subscription_publishing
 from lakehold.orchestration.assets import AFTER_CHANGES, OUTPUTS, announce, announced
-from lakehold.orchestration.failures import gathered, watch
+from lakehold.orchestration.failures import watch
 from lakehold.orchestration.labels import label
 from lakehold.orchestration.lakes import open_lake
 from lakehold.orchestration.lineage import report_lineage
+from lakehold.orchestration.map_limits import joined
 from lakehold.orchestration.standard import STANDARD
 
 SUBSCRIPTIONS = Param(
@@ -47,7 +48,7 @@ def subscriptions_dag() -> None:
         with open_lake() as lake:
             changed = announced(triggering_asset_events, lake.settings.catalog_name)
             names = subscription_publishing.due_subscriptions(lake, params["subscriptions"], changed)
-            return lake.subscriptions.together(names)
+            return joined(lake.subscriptions.together(names))
 
     @task(inlets=[OUTPUTS], outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
     def publish(subscriptions: list[str], inlet_events: Any = None, outlet_events: Any = None) -> list[str]:
@@ -59,17 +60,22 @@ def subscriptions_dag() -> None:
             report_lineage(lake, published.changed)
         return list(published.failed)
 
-    @task(inlets=[OUTPUTS], outlets=[OUTPUTS], map_index_template="{{ subscription }}")
-    def publish_alone(subscription: str, inlet_events: Any = None, outlet_events: Any = None) -> None:
-        label("subscription", [subscription])
+    @task(trigger_rule="all_done", retries=0)
+    def failed(published: Any) -> list[list[str]]:
+        return joined([[name] for names in published for name in names or []])
+
+    @task(inlets=[OUTPUTS], outlets=[OUTPUTS], map_index_template="{{ subscriptions }}")
+    def publish_alone(subscriptions: list[str], inlet_events: Any = None, outlet_events: Any = None) -> None:
+        label("subscriptions", subscriptions)
         with open_lake() as lake:
             known = subscription_publishing.announced_outputs(lake, inlet_events)
-            changed = subscription_publishing.publish(lake, subscription, known)
+            # There are several only if hundreds failed.
+            changed = [each for name in subscriptions for each in subscription_publishing.publish(lake, name, known)]
             announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)
             report_lineage(lake, changed)
 
     published = publish.expand(subscriptions=due())
-    alone = publish_alone.expand(subscription=gathered.override(task_id="failed")(published))
+    alone = publish_alone.expand(subscriptions=failed(published))
     [published, alone] >> watch()
 
 

@@ -276,6 +276,7 @@ class Lake(LakeChanges):
         *,
         dry_run: bool = False,
         orphans: bool = False,
+        on_table: Callable[[MaintenanceReport], None] | None = None,
         progress: Progress | None = None,
     ) -> list[MaintenanceReport]:
         """Expire history that nothing needs, compact small files, and delete files that no table refers to.
@@ -284,12 +285,13 @@ class Lake(LakeChanges):
             tables: Full names; by default all of lakehold's own, others that declare how much history they keep, and held ones.
             dry_run: Change nothing; report what would be done.
             orphans: Search for files that no table refers to even where that was done within a day; for `tables` it always is.
+            on_table: Called with each report as its table is done.
             progress: Shows which tables are done.
 
         Returns:
-            A report for each table; `error` says why one failed: the others were maintained.
+            A report for each table; `error` says why one failed. Then the others were maintained, unless it ended Spark.
         """
-        return self._parts.maintaining.run(tables, progress or NoProgress(), dry_run=dry_run, orphans=orphans)
+        return self._parts.maintaining.run(tables, on_table, progress or NoProgress(), dry_run=dry_run, orphans=orphans)
 
     def check(self, table: str, at_ms: int | None = None, hold: str | None = None) -> Verdict:
         """Run the suite of `table`: its file in the directory `expectations`, or one generated from its schema and key.
@@ -331,8 +333,7 @@ class Lake(LakeChanges):
             progress: Shows how much is read.
 
         Raises:
-            DefinitionError: The table or the connection does not exist; the table is not captured and no database is
-                named; or it has no key.
+            DefinitionError: The table or connection does not exist, no database is known for the table, or it has no key.
             NotReadable: The table's first snapshot is not complete.
             TableStopped: The table is stopped, or catches up.
             UpstreamUnavailable: The database does not answer, or its changes do not reach the lake.

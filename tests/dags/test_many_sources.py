@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
+from airflow.sdk.exceptions import AirflowException
 
-from lakehold.errors import SourceBusy
 from lakehold.lake import Lake
 from lakehold.orchestration import ingesting
 from lakehold.orchestration.assets import Announced
+from lakehold.orchestration.failures import pairs_or_retry, without_busy
 from lakehold.times import now_ms
+from tests.conftest import LakeFactory
 from tests.many_sources import LONG, ManySources
 
 pytestmark = pytest.mark.spark
@@ -87,7 +91,27 @@ def test_a_source_without_its_secret_is_a_task_of_its_own_whose_error_stops_no_o
     done = ingesting.ingest(lake, ["short0", "vault", "short1"], Announced())
     assert {changed.table for changed in done.changed} == {"many.short0", "many.short1"}
     assert list(done.stopped) == ["vault"]
-    assert done.stopped["vault"].endswith("code: secret-missing")
+    assert done.stopped["vault"].code == "secret-missing"
+
+
+def test_a_broker_that_is_down_is_waited_for_once_and_after_all_others(make_lake: LakeFactory, tmp_path: Path) -> None:
+    lake = make_lake(upstream_timeout_ms=1000)
+    many = ManySources(lake, tmp_path / "messages", 2, 10)
+    down = ["down0", "down1", "down2"]
+    lake.sql("CREATE CONNECTION down TO KAFKA (BROKER '127.0.0.1:1')")
+    for name in down:
+        lake.sql(f"CREATE SOURCE {name} FROM KAFKA CONNECTION down (TOPICS ('{name}')) FORMAT JSON")
+        lake.sql(f"CREATE TABLE s.{name} (k BIGINT) FROM SOURCE {name} (TOPIC '{name}') KEY (k) ENVELOPE UPSERT")
+    many.fill(1)
+    with patch.object(Lake, "pending", autospec=True, side_effect=Lake.pending) as requests:
+        assert ingesting.chosen_sources(lake, []) == [["short0"], ["short1"], [LONG], down]
+    assert sorted(request.args[1] for request in requests.mock_calls) == ["down0", LONG, "short0", "short1"]
+
+    with patch.object(Lake, "batches_together", autospec=True, side_effect=Lake.batches_together) as tries:
+        done = ingesting.ingest(lake, [*down, "short0"], Announced())
+    assert [each.args[1] for each in tries.mock_calls] == [["down0"], ["short0"]]
+    assert [changed.table for changed in done.changed] == ["many.short0"]
+    assert {name: error.code for name, error in done.stopped.items()} == dict.fromkeys(down, "kafka-unavailable")
 
 
 @pytest.mark.usefixtures("many")
@@ -96,9 +120,11 @@ def test_a_source_that_another_process_reads_is_retried_and_left_to_it_by_the_la
 ) -> None:
     with closing(lake.batches_together(["short0"])) as another:
         next(another)
-        with pytest.raises(SourceBusy):
-            ingesting.ingest(lake, ["short0", "short1"], Announced())
-        done = ingesting.ingest(lake, ["short0", "short1"], Announced(), is_last_try=True)
+        done = ingesting.ingest(lake, ["short0", "short1"], Announced())
     assert "many.short1" in {changed.table for changed in done.changed}
-    assert done.stopped == {}
-    assert "source short0 is left to the process that reads it" in caplog.text
+    ti = SimpleNamespace(try_number=1, max_tries=3)
+    with pytest.raises(AirflowException, match="short0"):
+        pairs_or_retry(without_busy(done.stopped, ti), ti)
+    ti.try_number = 4
+    assert pairs_or_retry(without_busy(done.stopped, ti), ti) == []
+    assert "short0 is left to the process that reads it" in caplog.text

@@ -60,7 +60,7 @@ def test_rows_of_a_view_that_were_changed_by_hand_are_found_and_shown(shop: Shop
     assert of_counts.reasons[0].startswith("snapshots of the view that no refresh wrote: 2")
     assert [(each.key, each.side) for each in of_values.differences] == [(("b",), Side.SEVERAL_ROWS)]
     (failure,) = (
-        text for label, text in verify_tables(lake, ["bi.values"]).items() if label == "bi.values and its query"
+        str(text) for label, text in verify_tables(lake, ["bi.values"]).items() if label == "bi.values and its query"
     )
     assert "4 rows in the view, 3 in the query" in failure
     facts = {table.name: table for table in gather(lake).tables}["bi.counts"]

@@ -87,12 +87,21 @@ class Maintaining:
     enforce_lag: Callable[[], Sequence[Hold]]
 
     def run(
-        self, names: Sequence[str] | None, progress: Progress, *, dry_run: bool, orphans: bool = False
+        self,
+        names: Sequence[str] | None,
+        on_table: Callable[[MaintenanceReport], None] | None,
+        progress: Progress,
+        *,
+        dry_run: bool,
+        orphans: bool = False,
     ) -> list[MaintenanceReport]:
         """Maintain the tables called `names`, or all; one that fails does not keep the others from being maintained.
 
+        Only an error that ends Spark ends the list of reports, too.
+
         Args:
             names: Full names; None: all.
+            on_table: Called with each report as its table is done.
             progress: Shows which are done.
             dry_run: Change nothing; report what would be done.
             orphans: Search for orphans in all of them, even where that was done recently.
@@ -104,8 +113,13 @@ class Maintaining:
         scopes = self.survey.scopes(names, orphans=orphans)
         with progress.task("maintaining", unit="tables", total=len(scopes)) as task:
             for scope in scopes:
-                reports.append(self._reported(scope, is_named=names is not None, dry_run=dry_run))
+                report = self._reported(scope, is_named=names is not None, dry_run=dry_run)
+                reports.append(report)
+                if on_table is not None:
+                    on_table(report)
                 task.advance(1, scope.full_name)
+                if report.error is not None and report.error.ends_process:
+                    break
         return reports
 
     def _reported(self, scope: MaintenanceScope, *, is_named: bool, dry_run: bool) -> MaintenanceReport:
@@ -308,7 +322,9 @@ def _of_table(full_name: str, error: LakeholdError) -> LakeholdError:
     if full_name in error.message:
         return error
     detail = f"{error.message[:1].upper()}{error.message[1:]}. {error.detail}".rstrip()
-    return LakeholdError(f'"{full_name}" cannot be maintained', code=error.code, detail=detail, hint=error.hint)
+    # The class says whether another try may help; only classes of other errors take more than texts.
+    of_class = type(error) if error.retryable else LakeholdError
+    return of_class(f'"{full_name}" cannot be maintained', code=error.code, detail=detail, hint=error.hint)
 
 
 def _while_others_write(full_name: str, run: Callable[[], Result]) -> Result:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehold.errors import DefinitionError, LakeholdError
+from lakehold.orchestration.failures import Found
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import epoch_ms, iso, now_ms
 
@@ -35,7 +36,7 @@ def since_ms_of(dag_run: Any) -> int:
     return epoch_ms(dag_run.run_after if dag_run.clear_number else dag_run.start_date)
 
 
-def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str], since_ms: int) -> dict[str, str]:
+def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str], since_ms: int) -> Found:
     """Check the current data of the tables called `wanted`, else of those in `announced`, else of all.
 
     All are those that sources feed and that can be read. They and announced tables are checked once per snapshot. An announced
@@ -54,12 +55,12 @@ def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str], si
     names = wanted or announced or sorted(lake.timelines.readable(lake.definitions.definitions().tables))
     of_tables = (check for check in lake.verdicts.values() if not check.hold_id and not check.is_comparison)
     done = {} if wanted else {(check.table, check.snapshot_id): check for check in of_tables}
-    failures: dict[str, str] = {}
+    failures: Found = {}
     for name in names:
         try:
             state = lake.tables.table_state(name)
         except DefinitionError as error:
-            failures[name] = str(error)
+            failures[name] = error
             continue
         kept = done.get((name, state.snapshot_id)) if state is not None else None
         if kept is not None:
@@ -69,7 +70,7 @@ def check_tables(lake: Lake, wanted: Sequence[str], announced: Sequence[str], si
     return failures
 
 
-def check_holds(lake: Lake, since_ms: int) -> dict[str, str]:
+def check_holds(lake: Lake, since_ms: int) -> Found:
     """Check the tables of holds with a CHECK at the holds' times, each time once.
 
     Holds are left out until their time has come: while a table's first snapshot loads, its hold has none.
@@ -84,7 +85,7 @@ def check_holds(lake: Lake, since_ms: int) -> dict[str, str]:
     done: dict[tuple[str, str, int | None], HoldCheck] = {
         (check.hold_id, check.table, check.at_ms): check for check in lake.verdicts.values() if check.hold_id
     }
-    failures: dict[str, str] = {}
+    failures: Found = {}
     for hold in (hold for hold in lake.holds.all() if hold.check != "off" and _has_come(hold)):
         for table in hold.tables:
             label = f"{hold.name}: {table.full_name}"
@@ -100,7 +101,7 @@ def _has_come(hold: Hold) -> bool:
     return hold.at_ms is not None and hold.at_ms <= now_ms()
 
 
-def _kept(label: str, check: HoldCheck, since_ms: int) -> dict[str, str]:
+def _kept(label: str, check: HoldCheck, since_ms: int) -> Found:
     """Return the failure of a check that was made before, if this run made it; runs after it have nothing to report."""
     if check.success or check.checked_at_ms < since_ms:
         log.info("%s has been checked before", label)
@@ -118,10 +119,13 @@ def _head(table: str, of: Verdict | HoldCheck) -> str:
     )
 
 
-def _checked(lake: Lake, label: str, table: str, hold: str | None, *, skipped: Collection[str] = ()) -> dict[str, str]:
+def _checked(lake: Lake, label: str, table: str, hold: str | None, *, skipped: Collection[str] = ()) -> Found:
     """Check one table and return its failure; an error is a failure, too, so that the other tables are still checked.
 
     Errors with a code in `skipped` are only logged.
+
+    Raises:
+        LakeholdError: The error ended Spark: no other table can be checked.
     """
     try:
         verdict = lake.check(table, hold=hold)
@@ -129,8 +133,10 @@ def _checked(lake: Lake, label: str, table: str, hold: str | None, *, skipped: C
         if error.code in skipped:
             log.info("%s is not checked: %s", label, text_of(error))
             return {}
+        if error.ends_process:
+            raise
         log.error("%s: %s", label, text_of(error))
-        return {label: text_of(error)}
+        return {label: error}
     text = _verdict_text(verdict)
     log.log(logging.INFO if verdict.success else logging.ERROR, "%s", text)
     return {} if verdict.success else {label: text}

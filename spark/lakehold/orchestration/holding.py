@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError
+from lakehold.orchestration.failures import Found
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import epoch_ms, iso
 
@@ -35,7 +36,7 @@ def enforce_lag(lake: Lake) -> list[str]:
     return [hold.name for hold in moved]
 
 
-def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, str]:
+def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> Found:
     """Advance holds, many in one commit, and return the failures by name.
 
     Args:
@@ -44,12 +45,12 @@ def advance(lake: Lake, holds: Sequence[str], to_ms: int | None) -> dict[str, st
         to_ms: The time from which they then keep history; None: the oldest time that retention keeps readable anyway.
     """
 
-    def advanced(name: str) -> str | None:
+    def advanced(name: str) -> LakeholdError | None:
         try:
             log.info("hold %s keeps history from %s UTC on", *_name_and_time(lake.holds.advance(name, to_ms)))
         except LakeholdError as error:
             log.error("hold %s: %s", name, text_of(error))
-            return text_of(error)
+            return error
         return None
 
     with ThreadPoolExecutor(max_workers=_CALLERS) as threads:

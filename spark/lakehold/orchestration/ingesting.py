@@ -6,14 +6,15 @@ Airflow calls a changed table an asset event, which starts other DAGs (`assets.p
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from lakehold.errors import DefinitionError, LakeholdError, SourceBusy, TransactionIncomplete
+from lakehold.errors import DefinitionError, LakeholdError
 from lakehold.model.shared_sources import together
 from lakehold.orchestration.assets import TABLES, Announced, Changed
+from lakehold.orchestration.brokers import Brokers, ingest_groups
 from lakehold.orchestration.lakes import text_of
 from lakehold.times import iso
 
@@ -37,42 +38,43 @@ class Ingested:
 
     Attributes:
         changed: Tables that have changed.
-        stopped: The error text by name: of each stopped table, and of each source that was not ingested completely.
+        stopped: The error by name: of each stopped table, and of each source that was not ingested completely.
     """
 
     changed: tuple[Changed, ...]
-    stopped: dict[str, str]
+    stopped: dict[str, LakeholdError]
 
 
 def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
     """Group the sources called `wanted`, or all that have tables, for a task each: those with few messages come first.
 
-    Sources whose tables share topics form a group. All that have nothing to read are one group, the last: they only move their
-    write frontiers, which takes less time than a task.
+    Sources whose tables share topics form a group. All that have nothing to read are one group, after the others: they only
+    move their write frontiers, which takes less time than a task. Sources that cannot be asked come last. All of a broker that
+    does not answer are one group, which waits for it once.
 
     Raises:
         DefinitionError: A source does not exist.
     """
     defined = lake.definitions.definitions()
-    pending = {name: _pending(lake, name) for name in wanted or defined.sources_with_tables}
-    groups = together([*pending], defined)
+    brokers = Brokers(lake)
+    pending = {name: brokers.pending(name) for name in wanted or defined.sources_with_tables}
+    sized: list[tuple[int, list[str]]] = []
+    failed: list[list[str]] = []
+    down: dict[Hashable, list[str]] = {}
+    for group in together([*pending], defined):
+        counts = [count for name in group if isinstance(count := pending[name], int)]
+        if len(counts) == len(group):
+            sized.append((sum(counts), group))
+        elif any(map(brokers.down, group)):
+            down.setdefault(brokers.place_of(group[0]), []).extend(group)
+        else:
+            failed.append(group)
+    busy = [group for size, group in sorted(sized, key=itemgetter(0)) if size]
+    quiet = [name for size, group in sized if not size for name in group]
+    return [*busy, *([quiet] if quiet else []), *failed, *down.values()]
 
-    def size(group: Sequence[str]) -> int:
-        return sum(pending[name] for name in group)
 
-    quiet = [name for group in groups if not size(group) for name in group]
-    return [*sorted(filter(size, groups), key=size), *([quiet] if quiet else [])]
-
-
-def _pending(lake: Lake, source: str) -> int:
-    try:
-        return lake.pending(source)
-    except LakeholdError:
-        # Its task reports the error.
-        return 1
-
-
-def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_try: bool = False) -> Ingested:
+def ingest(lake: Lake, sources: Sequence[str], announced: Announced) -> Ingested:
     """Merge the records that the topics of sources have now into their tables, and report each batch in Airflow's log.
 
     A source begins batches for `TURN_S` seconds, and leaves the rest to the next run.
@@ -82,38 +84,22 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced, *, is_last_
         sources: Their names; records that they share are read once.
         announced: The snapshots that were announced. A table with a later change is reported, also if another run or program
             made it.
-        is_last_try: Whether this is not called again for a retryable error: the result then has that error, too. A source
-            that another process still reads is no error then.
-
-    Raises:
-        LakeholdError: The first retryable error of a source; the other sources were ingested. An incomplete transaction is not
-            raised, as time alone may not help.
     """
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
-    stopped: dict[str, str] = {}
+    stopped: dict[str, LakeholdError] = {}
     touched: set[str] = set()
-    failed: list[LakeholdError] = []
     defined = lake.definitions.definitions()
     # A person may have dropped one since the tasks were made.
     groups = together([name for name in sources if name in defined.sources], defined)
-    for report in chain.from_iterable(lake.batches_together(group, turn_s=TURN_S) for group in groups):
+    for report in ingest_groups(lake, groups, TURN_S):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             touched.update(table.table for table in report.tables)
-            stopped.update({table: text_of(error) for table, error in report.stopped.items()})
-            continue
-        if isinstance(report.error, SourceBusy) and is_last_try:
-            # The lease of a process that was killed has expired by now: a living one, such as a backfill, reads the source.
-            log.warning("source %s is left to the process that reads it: %s", report.source, text_of(report.error))
+            stopped.update(report.stopped)
             continue
         log.error("source %s was not ingested completely: %s", report.source, text_of(report.error))
-        if report.error.retryable and not isinstance(report.error, TransactionIncomplete):
-            failed.append(report.error)
-        stopped[report.source] = text_of(report.error)
-    # Airflow announces nothing for a task that failed.
-    if failed and not is_last_try:
-        raise failed[0]
+        stopped[report.source] = report.error
     if not touched:
         log.info("nothing new in %s", ", ".join(sources))
     return Ingested(tuple(changed(lake, tables_of(lake, sources), touched, announced)), stopped)
@@ -228,7 +214,7 @@ class Filled:
     """
 
     changed: tuple[Changed, ...]
-    errors: dict[str, str]
+    errors: dict[str, LakeholdError | str]
 
 
 def behind(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
@@ -247,9 +233,6 @@ def backfill(lake: Lake, tables: Sequence[str], announced: Announced) -> Filled:
     """Bring tables of a source, and others that catch up with them, in sync with the rest of the source.
 
     The tables are reported as changed also if a try that died has changed them.
-
-    Raises:
-        LakeholdError: An error that may pass stopped the backfill.
     """
     touched = {*tables}
 
@@ -259,12 +242,10 @@ def backfill(lake: Lake, tables: Sequence[str], announced: Announced) -> Filled:
 
     reports = lake.backfill(tables, batch)
     for report in reports:
-        if report.error is not None and report.error.retryable:
-            raise report.error
         if report.is_there and report.since_ms is not None:
             log.info("%s is readable from %s UTC on", report.table, iso(report.since_ms))
     found = changed(lake, sorted(touched), touched, announced)
-    return Filled(tuple(found), {r.table: text_of(r.error) if r.error is not None else "" for r in reports})
+    return Filled(tuple(found), {report.table: report.error or "" for report in reports})
 
 
 def _log_batch(report: BatchReport) -> None:

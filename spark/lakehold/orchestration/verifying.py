@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakehold.errors import LakeholdError
+from lakehold.orchestration.failures import Found
 from lakehold.orchestration.lakes import text_of
 from lakehold.progress import LogProgress
 
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 _KEYS_LOGGED = 20
 
 
-def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
+def verify_tables(lake: Lake, tables: Sequence[str]) -> Found:
     """Compare tables with their databases, and views with their queries, row by row; other tables are skipped.
 
     Args:
@@ -30,9 +31,12 @@ def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
 
     Returns:
         The failures, by table: a text with the first keys that differ, or the error that prevented the comparison.
+
+    Raises:
+        LakeholdError: The error ended Spark: no other table can be compared.
     """
     defined = lake.definitions.definitions()
-    failures: dict[str, str] = {}
+    failures: Found = {}
     for name in tables or sorted(lake.timelines.readable([*defined.tables, *defined.views])):
         if name not in defined.views and (
             name not in defined.tables or defined.tables[name].definition.upstream is None
@@ -43,8 +47,10 @@ def verify_tables(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
         try:
             found = lake.verify(name, progress=LogProgress())
         except LakeholdError as error:
+            if error.ends_process:
+                raise
             log.error("%s: %s", name, text_of(error))
-            failures[label] = text_of(error)
+            failures[label] = error
             continue
         lines = [found.summary, *(f"  {each.text}" for each in found.differences[:_KEYS_LOGGED]), *found.reasons]
         text = "\n".join(lines)
