@@ -26,6 +26,7 @@ from lakehold.sql.run.hold_change import HoldChange
 from lakehold.state.holds import Check, HeldTable, Hold, Holds
 from lakehold.state.objects import DefinitionStore
 from lakehold.state.store import MemoryState
+from lakehold.timeline.reader_lag import Changes
 from tests.unread import no_roles
 
 TABLES = ("s.a", "s.b", "s.c")
@@ -55,7 +56,9 @@ class World:
     @property
     def windows(self) -> HeldWindows:
         return {
-            name: HeldWindow(HeldTable(name, name), since_ms, self.upper[name], self.retained(name), self.changes[name])
+            name: HeldWindow(
+                HeldTable(name, name), since_ms, self.upper[name], self.retained(name), Changes(self.changes[name])
+            )
             for name, since_ms in self.since.items()
         }
 

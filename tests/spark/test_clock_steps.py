@@ -155,12 +155,14 @@ def test_an_output_loses_no_rows_to_a_publisher_whose_clock_is_ahead(
     assert shop.sql("SELECT id FROM s.changes").rows == [(1,)]
 
 
-def test_readers_that_rest_while_nothing_comes_miss_nothing_afterwards(
+def test_readers_that_rest_while_nothing_but_a_compaction_comes_miss_nothing_afterwards(
     shop: Lake, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.sql("CREATE SUBSCRIPTION changes INTO s.changes WITH (MAX LAG = '3h') AS SUBSCRIBE s.t")
     shop.publish("changes")
     position_ms = shop.holds.all()[0].at_ms
+    shop.sql("CALL system.rewrite_data_files(table => 's.t', options => map('rewrite-all', 'true'))")
+    assert len(shop.catalog.load_table("s.t").history()) == 2
     step(monkeypatch, 2 * DAY_MS)
     topic.create({"id": 2})
     topic.write(tmp_path / "topics")
@@ -178,3 +180,24 @@ def test_readers_that_rest_while_nothing_comes_miss_nothing_afterwards(
     assert shop.holds.all()[0].forced_from_ms is not None
     with pytest.raises(SubscriberLapsed):
         shop.publish("changes")
+
+
+def test_max_lag_moves_a_hold_also_where_another_tool_expired_the_changes_after_it(
+    make_lake: LakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(foreign_lag_ms=0)
+    lake.sql("CREATE NAMESPACE s; CREATE TABLE s.foreign AS SELECT 1 AS id")
+    lake.sql("CREATE HOLD report ON s.foreign WITH (MAX LAG = '3h')")
+    (held,) = lake.holds.all()
+    lake.sql("INSERT INTO s.foreign VALUES (2); INSERT INTO s.foreign VALUES (3)")
+    changed_ms = [entry.timestamp_ms for entry in lake.catalog.load_table("s.foreign").history()]
+
+    def enforced_ms(now_ms: int) -> list[int | None]:
+        with monkeypatch.context() as frozen:
+            frozen.setattr(time, "time_ns", lambda: now_ms * 1_000_000)
+            return [hold.forced_from_ms for hold in lake.holds.enforce_lag()]
+
+    assert enforced_ms(changed_ms[1] + 3 * HOUR_MS - 1) == []  # The first change after the hold is known.
+    lake.sql("CALL system.expire_snapshots(table => 's.foreign', older_than => now(), retain_last => 1)")
+    assert len(lake.catalog.load_table("s.foreign").history()) == 1
+    assert enforced_ms(changed_ms[1] + 3 * HOUR_MS - 1) == [held.at_ms]

@@ -265,6 +265,16 @@ def test_lag_is_enforced_and_tags_move(shop: Shop, holds: HoldCommands) -> None:
     assert holds.advance("slow", START_MS + 300).forced_from_ms is None
 
 
+def test_lag_is_enforced_where_another_tool_expires_the_history_after_the_hold(shop: Shop, holds: HoldCommands) -> None:
+    holds.create(new(at=300))
+    for ms in (20_000, 20_100, 20_200):
+        shop.write(FOREIGN, ms)
+    shop.clock.ms = 21_300
+    assert holds.enforce_lag() == ()  # The first change after the hold is known.
+    shop.expire(FOREIGN, *(entry.snapshot_id for entry in shop.catalog.load_table(FOREIGN).history()[3:5]))
+    assert [(time_of(hold), hold.forced_from_ms) for hold in holds.enforce_lag()] == [(15_300, START_MS + 300)]
+
+
 def test_the_error_of_an_early_read_names_the_hold_that_begins_later(shop: Shop, holds: HoldCommands) -> None:
     holds.create(new("late", at=200))
     shop.expire(FOREIGN, shop.catalog.load_table(FOREIGN).history()[0].snapshot_id)

@@ -124,7 +124,7 @@ class HeldWindowReader:
         retained_ms = max(timeline.since_ms, reached_ms(timeline.upper_ms, self.timelines.clock()) - 1 - keeps_ms)
         own = definitions.own_table(timeline.full_name)
         held = _held(timeline) if own is None else HeldTable(own.object_id, timeline.full_name, is_fed=True)
-        return HeldWindow(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.changes_ms, timeline.stops)
+        return HeldWindow(held, timeline.since_ms, timeline.upper_ms, retained_ms, timeline.changes, timeline.stops)
 
 
 def _held(timeline: Timeline) -> HeldTable:

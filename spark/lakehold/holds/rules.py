@@ -18,7 +18,7 @@ from lakehold.nearest import did_you_mean
 from lakehold.object_names import full_name_text, object_text
 from lakehold.state.holds import HeldTable, Hold, Holds
 from lakehold.state.subscribers import SubscriberKind
-from lakehold.timeline.reader_lag import lag_ms, reached_ms
+from lakehold.timeline.reader_lag import Changes, lag_ms, reached_ms
 from lakehold.timeline.stops import first_in_sync
 from lakehold.times import iso, now_ms
 
@@ -37,7 +37,7 @@ class HeldWindow:
         since_ms: Read frontier, inclusive: the first time that can still be read, for whatever reason it is kept.
         upper_ms: Write frontier, exclusive: the first time that is not readable yet.
         retained_ms: The first time that retention alone keeps readable, inclusive; never before `since_ms`.
-        changes_ms: The timestamps of its changes that are kept, ascending.
+        changes: Its changes that are kept.
         stops: Times at which the table was stopped and cannot be read (`lakehold.timeline.stops`). A hold moves to their end.
     """
 
@@ -45,7 +45,7 @@ class HeldWindow:
     since_ms: int
     upper_ms: int
     retained_ms: int
-    changes_ms: Sequence[int] = field(default=(), repr=False)
+    changes: Changes = field(default=Changes(), repr=False)
     stops: tuple[Stop, ...] = ()
 
     def __str__(self) -> str:

@@ -16,11 +16,11 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
-from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
 
 from lakehold.subscribe.deleted_positions import DeletedPositions, FilesUnreadable
 from lakehold.subscribe.live_files import LiveFile, LiveFiles, Manifest
+from lakehold.timeline.versions import is_rewrite
 
 _NONE = BitMap64()
 
@@ -121,16 +121,10 @@ class ChangedRows:
         return _Ends(old, new, only_old, only_new, [manifest for path, manifest in new.items() if path in old])
 
     def _is_rewrite(self, before: int | None, after: int | None) -> bool:
-        """Return whether `after` only rewrote files of `before`: compaction changes no row."""
+        """Return whether no row differs, because both are one snapshot, or `after` only rewrote files of `before`."""
         if before == after:
             return True
-        snapshot = self.files.table.snapshot_by_id(after) if after is not None else None
-        return (
-            snapshot is not None
-            and snapshot.parent_snapshot_id == before
-            and snapshot.summary is not None
-            and snapshot.summary.operation == Operation.REPLACE
-        )
+        return is_rewrite(before, self.files.table.snapshot_by_id(after) if after is not None else None)
 
     def _data(self, manifests: Iterable[Manifest]) -> dict[str, LiveFile]:
         return {file.path: file for file in self.files.of(manifests, ManifestContent.DATA)}

@@ -10,8 +10,9 @@ from pyiceberg.table import Table
 
 from lakehold.errors import NotReadable
 from lakehold.model.readers import Stop
+from lakehold.timeline.reader_lag import Changes
 from lakehold.timeline.stops import each_in_sync
-from lakehold.timeline.versions import Version
+from lakehold.timeline.versions import Version, begins_empty, last_of_each
 from lakehold.times import iso
 
 
@@ -46,13 +47,17 @@ class Timeline:
         if not self.stops:
             return self.versions
         times_ms = each_in_sync(self.stops, (version.mz_timestamp for version in self.versions))
-        dated = dict(zip(times_ms, self.versions, strict=True))
-        return tuple(replace(version, mz_timestamp=at_ms) for at_ms, version in dated.items())
+        dated = zip(times_ms, self.versions, strict=True)
+        return last_of_each(replace(version, mz_timestamp=at_ms) for at_ms, version in dated)
 
     @cached_property
-    def changes_ms(self) -> tuple[int, ...]:
-        """Return the timestamps of the versions that readers see."""
-        return tuple(version.mz_timestamp for version in self.shown)
+    def changes(self) -> Changes:
+        """Return when the rows that readers see changed, as far as `versions` show it."""
+        changed = [version for version in self.shown if version.follows_gap or not version.is_rewrite]
+        gaps = {version.mz_timestamp for version in changed if version.follows_gap}
+        if changed and not begins_empty(self.table, changed[0]):
+            gaps.add(changed[0].mz_timestamp)
+        return Changes(tuple(version.mz_timestamp for version in changed), frozenset(gaps))
 
     def version_at(self, time_ms: int) -> Version | None:
         """Return the last version at or before `time_ms`, expired or not; None before the first version."""

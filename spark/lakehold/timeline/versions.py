@@ -7,12 +7,12 @@ ancestry: after a rollback the log still has what was current before, so a rollb
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry
 
 from lakehold.iceberg import metadata_files
 from lakehold.iceberg.attempts import MALFORMED
@@ -32,12 +32,14 @@ class Version:
         remains: Whether the snapshot can still be read; an expired one leaves a gap in the history.
         follows_gap: Whether an expired snapshot may be missing before this version. The version that is listed before it may
             then have ended earlier.
+        is_rewrite: Whether the snapshot only rewrote files of the one that was current before, as compaction does.
     """
 
     mz_timestamp: int
     snapshot_id: int
     remains: bool = True
     follows_gap: bool = False
+    is_rewrite: bool = False
 
 
 def versions(table: Table, source: str | None) -> tuple[Version, ...]:
@@ -80,6 +82,33 @@ def begins_empty(table: Table, first: Version) -> bool:
         return False
     earlier = [s for s in table.metadata.snapshots if (s.sequence_number or 0) < snapshot.sequence_number]
     return len(earlier) == snapshot.sequence_number - 1
+
+
+def is_rewrite(before: int | None, snapshot: Snapshot | None) -> bool:
+    """Return whether `snapshot` only rewrote files of the snapshot `before`: compaction changes no row."""
+    return (
+        snapshot is not None
+        and snapshot.parent_snapshot_id == before
+        and snapshot.summary is not None
+        and snapshot.summary.operation is Operation.REPLACE
+    )
+
+
+def last_of_each(found: Iterable[Version]) -> tuple[Version, ...]:
+    """Keep of consecutive versions with the same timestamp the last, as the one that shows what all of them changed."""
+    kept: dict[int, Version] = {}
+    for version in found:
+        before = kept.get(version.mz_timestamp)
+        kept[version.mz_timestamp] = (
+            version
+            if before is None
+            else replace(
+                version,
+                follows_gap=before.follows_gap or version.follows_gap,
+                is_rewrite=before.is_rewrite and version.is_rewrite,
+            )
+        )
+    return tuple(kept.values())
 
 
 def _log(table: Table) -> list[SnapshotLogEntry]:
@@ -145,8 +174,8 @@ def _dated(
     own = _own_timestamps(log, snapshots, source)
     follow_gaps = _follow_gaps(log, snapshots)
     latest = _least_from_each(own)
-    dated: dict[int, tuple[int, bool]] = {}
-    last = None
+    dated = []
+    last = before = None
     for place, entry in enumerate(log):
         if own[place] is not None:
             timestamp = own[place]
@@ -155,11 +184,10 @@ def _dated(
             timestamp = min(timestamp, latest[place] or timestamp)
         assert timestamp is not None
         last = timestamp if last is None else max(timestamp, last)
-        dated[last] = entry.snapshot_id, follow_gaps[place]
-    return tuple(
-        Version(timestamp, snapshot_id, follows_gap=follows_gap)
-        for timestamp, (snapshot_id, follows_gap) in dated.items()
-    )
+        rewrites = before is not None and is_rewrite(before, snapshots.get(entry.snapshot_id))
+        dated.append(Version(last, entry.snapshot_id, follows_gap=follow_gaps[place], is_rewrite=rewrites))
+        before = entry.snapshot_id
+    return last_of_each(dated)
 
 
 def _least_from_each(own: Sequence[int | None]) -> list[int | None]:
