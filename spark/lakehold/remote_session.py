@@ -23,6 +23,14 @@ _KEEP_ALIVE_EVERY_S = 60.0
 _lost: WeakSet[SparkSession] = WeakSet()
 """The sessions that their servers do not know any more; PySpark itself notices only servers that were started again."""
 
+_used: WeakSet[SparkSession] = WeakSet()
+"""The sessions of Spark Connect that lakes of this process have used; some of them are stopped."""
+
+
+def any_open() -> bool:
+    """Return whether a session that a lake has used is open; PySpark knows only its default and that of the thread."""
+    return any(not getattr(session, "is_stopped", False) for session in list(_used))
+
 
 def is_lost(session: SparkSession) -> bool:
     """Return whether a Spark Connect server refused the session because it does not know it, as after a restart."""
@@ -76,6 +84,7 @@ def stop(session: SparkSession) -> None:
 
 def keep_alive(session: SparkSession, closed: threading.Event) -> None:
     """Make the server remember a session until `closed` is set: a quiet source may be followed for days."""
+    _used.add(session)
     threading.Thread(target=_keep_alive, args=(session, closed), name="lakehold-keep-alive", daemon=True).start()
 
 

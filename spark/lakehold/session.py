@@ -15,12 +15,11 @@ from weakref import WeakKeyDictionary
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession, is_remote
 
-from lakehold import artifacts, spark_log
+from lakehold import artifacts, remote_session, spark_log
 from lakehold.errors import EnvironmentMissing
 from lakehold.executor_python import interpreter
 from lakehold.iceberg.object_stores import checksum_variables, jar_set, java_options
 from lakehold.iceberg.properties import spark_catalog_conf
-from lakehold.remote_session import open_remote, stop
 from lakehold.session_settings import MERGE_CONF, VALUE_CONF, give, prepared
 from lakehold.settings import Settings
 from lakehold.spark_sql import PLAIN_TEXT_CONF
@@ -82,7 +81,7 @@ def open_session(settings: Settings, closed: threading.Event) -> SparkSession:
         UpstreamUnavailable: No server answers at `spark_remote`.
     """
     if settings.spark_remote:
-        return open_remote(settings.spark_remote, settings, closed)
+        return remote_session.open_remote(settings.spark_remote, settings, closed)
     # Without it executors run whatever `python3` is first on PATH. PySpark reads the variable only, not Spark's setting.
     os.environ["PYSPARK_PYTHON"] = interpreter(settings.spark_conf)
     conf = session_conf(settings)
@@ -149,7 +148,7 @@ def close_session(session: SparkSession, settings: Settings, closed: threading.E
     """
     closed.set()
     if settings.spark_remote:
-        stop(session)
+        remote_session.stop(session)
     elif _is_last(closed):
         session.stop()
 
@@ -168,12 +167,10 @@ def _running() -> SparkSession | None:
     Raises:
         EnvironmentMissing: The process uses Spark Connect, beside which PySpark has no classic session.
     """
-    try:
-        SparkSession.active()
-    except PySparkRuntimeError:
-        # PySpark does not take the mark back when the last session of Spark Connect stops, and programs inherit it.
+    if is_remote() and not _has_active() and not remote_session.any_open():
+        # PySpark does not take the mark back when the last session of Spark Connect stops, and programs inherit it. While the
+        # mark is set, PySpark does not see classic sessions.
         os.environ.pop(_CONNECT_MARK, None)
-        return None
     if is_remote():
         raise EnvironmentMissing(
             "a process with a session of Spark Connect cannot start a Spark of its own",
@@ -182,7 +179,16 @@ def _running() -> SparkSession | None:
             hint="Give lakehold a session (connect(…, spark=session.cloneSession())) or the address of the server "
             "(connect(…, spark_remote=…), LAKEHOLD_SPARK_REMOTE).",
         )
-    return SparkSession.builder.getOrCreate()
+    return SparkSession.builder.getOrCreate() if _has_active() else None
+
+
+def _has_active() -> bool:
+    """Return whether PySpark has a session of the kind that the environment names, in this thread or as its default."""
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def prepared(spark: SparkSession, settings: Settings) -> SparkSession:
     _refuse_other_lake(before, settings)
     catalog, conf = f"spark.sql.catalog.{settings.catalog_name}", spark_catalog_conf(settings)
     if catalog in before:
-        _refuse_cache(f"{catalog}.cache-enabled", before, conf)
+        _refuse_cache(catalog, before, conf)
     else:
         for name, value in conf.items():
             if name.startswith(catalog) and before.get(name) != value:
@@ -86,12 +86,15 @@ def _restore(spark: SparkSession, before: Mapping[str, str]) -> None:
             spark.conf.set(name, value)
 
 
-def _refuse_cache(name: str, before: Mapping[str, str], conf: Mapping[str, str]) -> None:
+def _refuse_cache(catalog: str, before: Mapping[str, str], conf: Mapping[str, str]) -> None:
     """Raise `EnvironmentMissing` if a session's catalog keeps tables in a cache, as Iceberg's do by default.
 
     Commits of other sessions and programs would be seen late. A catalog that the session has opened keeps its cache.
     """
-    if conf[name] == "false" and before.get(name, "true").lower() != "false":
+    name = f"{catalog}.cache-enabled"
+    # Iceberg's catalog keeps no table either if it would drop each at once.
+    keeps = before.get(name, "true").lower() != "false" and before.get(f"{catalog}.cache.expiration-interval-ms") != "0"
+    if conf[name] == "false" and keeps:
         raise EnvironmentMissing(
             "the catalog of the Spark session keeps tables in a cache",
             code="session-incomplete",

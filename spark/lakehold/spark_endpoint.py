@@ -21,14 +21,24 @@ _NAME = "spark"
 _THIS_MACHINE = ("127.0.0.1", "localhost")
 
 _SESSION_LOST = re.compile(
-    r"\[(NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_(CHANGED|CLOSED|NOT_FOUND)|RESPONSE_ALREADY_RECEIVED)\]"
+    r"\[(NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_(CHANGED|CLOSED|NOT_FOUND))\]"
+    r"|\[RESPONSE_ALREADY_RECEIVED\] INVALID_HANDLE\.SESSION_NOT_FOUND"
 )
-"""The last condition is the client's: it had a part of a statement's answer, and the server does not know the statement."""
+"""The last condition is the client's: it had a part of a statement's answer, and the server does not know the session."""
+
+_STATEMENT_LOST = re.compile(
+    r"\[INVALID_HANDLE\.OPERATION_(ABANDONED|NOT_FOUND)\]|\[RESPONSE_ALREADY_RECEIVED\] INVALID_HANDLE\.OPERATION_NOT_FOUND"
+)
 
 
 def names_lost_session(whole: str) -> bool:
     """Return whether the text of an error says that a server of Spark Connect does not know the session."""
     return _SESSION_LOST.search(whole) is not None
+
+
+def names_lost_statement(whole: str) -> bool:
+    """Return whether the text of an error says that a server gave up a statement whose rows nobody read; its session lives."""
+    return _STATEMENT_LOST.search(whole) is not None
 
 
 def shown_endpoint(remote: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lakehold.errors import LakeholdError, SparkEnded, UpstreamUnavailable
 from lakehold.executor_python import executor_lacks
 from lakehold.iceberg.store_errors import store_failed, store_hint
-from lakehold.spark_endpoint import names_lost_session
+from lakehold.spark_endpoint import names_lost_session, names_lost_statement
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]*)\]\s*")
 POSITION = re.compile(r"[;(]?\s*\(?line (?P<line>\d+),? pos (?P<column>\d+)\)?")
@@ -78,7 +78,7 @@ def is_of_values(error: Exception) -> bool:
 
 
 def session_lost(error: Exception) -> UpstreamUnavailable | None:
-    """Return the error for a Spark that has ended, or a server of Spark Connect without the session or without an answer."""
+    """Return the error for a Spark that ended, or a Spark Connect server that lost session or statement or does not answer."""
     if not is_sparks(error):
         return None
     if _has_ended(error):
@@ -119,6 +119,14 @@ def _without_session(whole: str) -> UpstreamUnavailable | None:
             detail="It was started again, or it heard nothing of the session for too long.",
             hint="Run it again: that opens another session, and nothing is done twice. Only a session that a program gave to "
             "lakehold has to be replaced by that program.",
+        )
+    if names_lost_statement(whole):
+        return UpstreamUnavailable(
+            "the Spark Connect server has given up a statement whose rows were not read",
+            code="spark-statement",
+            detail="Its reader paused for longer than the server waits, which is five minutes unless it is configured otherwise.",
+            hint="Run it again, and take all rows before you work on them for long; or have the server wait longer: "
+            "spark.connect.execute.manager.detachedTimeout.",
         )
     if _SILENT.match(whole):
         of_grpc = _OF_GRPC.match(whole)

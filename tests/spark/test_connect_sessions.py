@@ -47,6 +47,49 @@ assert rows() == [(1,)]
 """
 """Begins with the environment of a program that has a session of Spark Connect, as a notebook's commands do."""
 
+BESIDE_A_CLASSIC_LAKE = """
+import sys
+
+from lakehold.lake import connect
+
+(remote,) = sys.argv[1:]
+
+with connect("one") as one:
+    one.sql("CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT 1 AS id")
+    with connect("between", spark_remote=remote) as between:
+        assert between.sql("SELECT 2").rows == [(2,)]
+    with connect("three") as three:
+        three.sql("CREATE NAMESPACE s; CREATE TABLE s.t AS SELECT 3 AS id")
+        assert [lake.sql("SELECT id FROM s.t").rows for lake in (one, three)] == [[(1,)], [(3,)]]
+"""
+
+AFTER_THE_FIRST_OF_TWO = """
+import sys
+
+from lakehold.errors import LakeholdError
+from lakehold.lake import connect
+from pyspark.sql import functions
+
+(remote,) = sys.argv[1:]
+
+def refused(lake):
+    try:
+        lake.sql("SELECT 1")
+    except LakeholdError as error:
+        return error.code
+    raise AssertionError("two kinds of sessions")
+
+first, second, classic = connect("one", spark_remote=remote), connect("two", spark_remote=remote), connect("three")
+for lake in (first, second):
+    lake.sql("SELECT 1")
+first.close()
+assert refused(classic) == "spark-start"
+assert second.spark.range(1).select(functions.col("id")).collect() == [(0,)]
+second.close()
+assert classic.sql("SELECT 3").rows == [(3,)]
+classic.close()
+"""
+
 ON_THE_SERVER_OF_A_GIVEN_SESSION = """
 import sys
 
@@ -86,6 +129,14 @@ with connect("lake", spark_remote=sys.argv[1], catalog_properties={"io-impl": "n
 @pytest.mark.usefixtures("jvm")
 def test_a_program_uses_classic_spark_before_and_after_spark_connect(spark_connect: str, tmp_path: Path) -> None:
     run(BOTH_KINDS, tmp_path, spark_connect, SPARK_CONNECT_MODE_ENABLED="1")
+
+
+@pytest.mark.usefixtures("jvm")
+@pytest.mark.parametrize("program", [BESIDE_A_CLASSIC_LAKE, AFTER_THE_FIRST_OF_TWO], ids=["closed", "open"])
+def test_a_classic_lake_gets_a_session_of_its_own_once_no_lake_uses_spark_connect(
+    spark_connect: str, tmp_path: Path, program: str
+) -> None:
+    run(program, tmp_path, spark_connect)
 
 
 def test_a_lake_works_on_the_server_of_its_given_session_alone(spark_connect: str, tmp_path: Path) -> None:

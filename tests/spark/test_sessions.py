@@ -207,6 +207,10 @@ def test_a_given_session_whose_catalog_keeps_tables_in_a_cache_is_refused(spark:
         assert refusal.value.hint.endswith(f"\n  {conf}.cache-enabled=false")
         given.conf.set(f"{conf}.cache-enabled", "false")
         assert lake.sql("SELECT 1").rows == [(1,)]
+    given.conf.unset(f"{conf}.cache-enabled")
+    given.conf.set(f"{conf}.cache.expiration-interval-ms", "0")
+    with connect(str(tmp_path), spark=given, catalog_name="cached") as lake:
+        assert lake.sql("SELECT 1").rows == [(1,)], "Iceberg drops such a cache at once"
 
 
 def test_values_do_not_depend_on_the_settings_of_a_given_session(spark: SparkSession, tmp_path: Path) -> None:

@@ -109,6 +109,22 @@ def test_a_lapsed_subscription_stops_with_an_error(shop: Shop) -> None:
     assert shop.output() == before
 
 
+def test_the_hints_for_a_subscription_with_a_quoted_name_are_statements_that_run(shop: Shop) -> None:
+    shop.lake.sql("CREATE SUBSCRIPTION `my-sub` INTO bi.out AS SUBSCRIBE shop.t")
+    shop.lake.publish("my-sub")
+    shop.write((3, "c"))
+    shop.write((1, None))
+    shop.lapse()
+    with pytest.raises(SubscriberLapsed) as lapsed:
+        shop.lake.publish("my-sub")
+    shop.lake.sql(lapsed.value.hint.partition(":")[0])
+    assert [report.restarted for report in shop.lake.publish("my-sub")] == [True]
+    with pytest.raises(DefinitionError) as refused:
+        shop.lake.sql("DELETE FROM bi.out")
+    shop.lake.sql(refused.value.hint.partition(" leaves")[0])
+    assert shop.lake.sql("SHOW SUBSCRIPTIONS").rows == []
+
+
 def test_a_lapsed_subscription_starts_over_in_one_commit(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.subscribe(options="WITH (ON LAPSE = 'resnapshot')")
     shop.lake.publish("s")

@@ -14,6 +14,7 @@ from lakehold.errors import UpstreamUnavailable
 from lakehold.lake import Lake
 from lakehold.settings import load_settings
 from lakehold.spark_errors import explained, session_lost
+from lakehold.spark_retries import WhileServerRuns
 from lakehold.subscribe.output_batches import OutputChunk, batches
 
 
@@ -32,6 +33,24 @@ def test_a_session_that_the_server_does_not_have_can_be_opened_again(text: str) 
     assert lost is not None
     assert lost.retryable
     assert lost.code == "spark-unreachable"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[INVALID_HANDLE.OPERATION_ABANDONED] The handle 1 is invalid. Operation was considered abandoned because of inactivity.",
+        "[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.OPERATION_NOT_FOUND on the server but responses were already received.",
+    ],
+)
+def test_a_statement_that_the_server_gave_up_leaves_its_session(text: str) -> None:
+    lost: list[str] = []
+    policy = WhileServerRuns("sc://127.0.0.1:1", lambda: lost.append("session"))
+    assert not policy.can_retry(SparkConnectException(text))
+    assert lost == []
+    error = session_lost(SparkConnectException(text))
+    assert error is not None
+    assert error.retryable
+    assert error.code == "spark-statement"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from lakehold.ingest.envelope.unfilled_columns import unfilled_detail, unfilled_hint
+from lakehold.object_names import full_name_text
 from lakehold.overview.facts import CheckFacts, FollowerFacts, HoldFacts, Overview, SourceFacts, TableFacts
 from lakehold.overview.table_status import State
 from lakehold.overview.words import count, duration, to_second
@@ -134,7 +135,7 @@ def _failed(check: CheckFacts, table: str) -> Problem:
             Level.WRONG,
             f"differs from its {check.compared_with} at {to_second(check.at_ms)} UTC",
             "; ".join(check.failures),
-            f"DROP MATERIALIZED VIEW {table} and create it again: then it is computed again."
+            f"DROP MATERIALIZED VIEW {full_name_text(table)} and create it again: then it is computed again."
             if check.compared_with == QUERY
             else f"Remove the cause, and compare again: lakehold verify {table}",
         )

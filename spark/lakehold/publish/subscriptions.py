@@ -19,7 +19,7 @@ from lakehold.holds.commands import HoldCommands, NewHold
 from lakehold.holds.guard import Guard
 from lakehold.model.lake_definitions import DefinitionReader, DerivedEntry, Entry
 from lakehold.model.readers import ReaderError
-from lakehold.object_names import full_name_text
+from lakehold.object_names import full_name_text, object_text
 from lakehold.publish.derived_table import DerivedTable
 from lakehold.publish.input_hold import InputHold, has_lapsed
 from lakehold.settings import Settings
@@ -384,8 +384,8 @@ class Subscriptions:
             keeper=SubscriberKind.VIEW if is_view else SubscriberKind.SUBSCRIPTION,
         )
         hint = (
-            f"ALTER SUBSCRIPTION {definition.name} SET (ON LAPSE = 'resnapshot'): the next publish starts over from a snapshot. "
-            "To keep the output as it is, DROP SUBSCRIPTION without CASCADE and create another one INTO another table."
+            f"ALTER SUBSCRIPTION {object_text(definition.name)} SET (ON LAPSE = 'resnapshot'): the next publish starts over from "
+            "a snapshot. To keep the output as it is, DROP SUBSCRIPTION without CASCADE and create another INTO another table."
         )
         if is_view:
             hint = (

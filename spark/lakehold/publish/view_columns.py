@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pyarrow as pa
 
 from lakehold.errors import DefinitionError
+from lakehold.object_names import full_name_text
 from lakehold.spark_sql import alter_table, quoted
 from lakehold.subscribe.spark_types import spark_type
 from lakehold.tables.column_types import ColumnType, spark_text
@@ -91,8 +92,8 @@ def other_columns(full_name: str, detail: str) -> DefinitionError:
         f'the query of materialized view "{full_name}" has other columns than its table',
         code="view-columns",
         detail=detail,
-        hint=f"SHOW CREATE MATERIALIZED VIEW {full_name}, then DROP it and create it again with the columns that its tables have "
-        "now. Or undo the change, if the table is another program's.",
+        hint=f"SHOW CREATE MATERIALIZED VIEW {full_name_text(full_name)}, then DROP it and create it again with the columns that "
+        "its tables have now. Or undo the change, if the table is another program's.",
     )
 
 

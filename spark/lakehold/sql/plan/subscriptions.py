@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from lakehold.definitions import Derived, MaterializedView, OnKeyViolation, OptionValue, Subscription, described
 from lakehold.errors import DefinitionError
 from lakehold.model.lake_definitions import Definitions, DerivedEntry
+from lakehold.object_names import full_name_text, object_text
 from lakehold.sql.derived_options import with_options
 from lakehold.sql.plan.statement_effects import ChangeDefinition, Plan, SetMaxLag
 from lakehold.table_layout import NEWEST_FORMAT
@@ -110,7 +111,7 @@ def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
             f'table "{target}" is a materialized view',
             code="table-published",
             detail=f"{verb} by hand would make it differ from its query.",
-            hint=f"DROP MATERIALIZED VIEW {target} drops the view and its table.",
+            hint=f"DROP MATERIALIZED VIEW {full_name_text(target)} drops the view and its table.",
         )
     subscription = definitions.subscription_into(target) if verb else None
     if subscription is not None:
@@ -118,5 +119,5 @@ def check_no_output(verb: str, target: str, definitions: Definitions) -> None:
             f'subscription "{subscription.name}" publishes to table "{target}"',
             code="table-published",
             detail=f"{verb} by hand would make it differ from what was published.",
-            hint=f"DROP SUBSCRIPTION {subscription.name} leaves you the table, with CASCADE it drops the table, too.",
+            hint=f"DROP SUBSCRIPTION {object_text(subscription.name)} leaves you the table, with CASCADE it drops that, too.",
         )
