@@ -41,12 +41,11 @@ class LakeChanges:
             DefinitionError: A table or column does not exist.
             NotReadable: AS OF is outside of the readable window.
         """
-        from lakehold.spark_errors import readable
+        from lakehold.spark_errors import readable_each
         from lakehold.subscribe.output_batches import batches
 
         opened = self.open_subscription(text)
-        with readable():
-            yield from batches(opened.follow(stop or Event()), opened.columns)
+        yield from readable_each(batches(opened.follow(stop or Event()), opened.columns))
 
     def read(
         self,

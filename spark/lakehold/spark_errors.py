@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from lakehold.errors import LakeholdError, SparkEnded, UpstreamUnavailable
 from lakehold.executor_python import executor_lacks
@@ -49,6 +51,12 @@ _CONFLICT = re.compile(
 )
 _CALL_FAILED = "An error occurred while calling"
 
+T = TypeVar("T")
+
+_silencing = threading.Lock()
+_silent: list[bool] = []
+"""For each block that silences PySpark's log now, whether it was silent before; blocks of threads and generators overlap."""
+
 
 @contextmanager
 def readable() -> Iterator[None]:
@@ -60,6 +68,24 @@ def readable() -> Iterator[None]:
         if not is_sparks(error):
             raise
         raise session_lost(error) or explained(str(error)) from None
+
+
+def readable_each(items: Iterator[T]) -> Generator[T, None, None]:
+    """Yield `items` and translate the errors of reading them as `readable` does, but not what happens between two of them."""
+    try:
+        while True:
+            try:
+                with readable():
+                    item = next(items)
+            except StopIteration:
+                return
+            yield item
+            # A row that its reader has dropped takes no memory while the next one is read.
+            del item
+    finally:
+        if isinstance(items, Generator):
+            with readable():
+                items.close()
 
 
 def is_sparks(error: Exception) -> bool:
@@ -178,11 +204,15 @@ def without_pyspark_log() -> Iterator[None]:
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loaded with the session, and only then
 
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
+    with _silencing:
+        _silent.append(logger.disabled)
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        with _silencing:
+            # The last block to end, in whatever order they do, restores what was before the first.
+            logger.disabled = _silent.pop()
 
 
 def explained(whole: str) -> LakeholdError:

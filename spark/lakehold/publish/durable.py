@@ -23,7 +23,7 @@ from lakehold.publish.follower import FollowedTogether, FollowedWindow, Follower
 from lakehold.publish.input_hold import InputHold
 from lakehold.publish.known_columns import KnownColumns
 from lakehold.settings import Settings
-from lakehold.spark_errors import readable
+from lakehold.spark_errors import readable_each
 from lakehold.state.lease import leased
 from lakehold.state.subscribers import Subscriber, SubscriberKind, SubscriberStore
 from lakehold.subscribe.limited_read import Deadline
@@ -134,8 +134,11 @@ class DurableClient:
 
         Acknowledging a delivery acknowledges all before it.
         """
+        return readable_each(self._deliveries(stop, max_rows, timeout))
+
+    def _deliveries(self, stop: Event | None, max_rows: int | None, timeout: float | None) -> Iterator[Delivery]:
         self._register()
-        with readable(), leased(self._store, self.name, self._settings) as lease:
+        with leased(self._store, self.name, self._settings) as lease:
             self._input_hold.keep_max_lag()
             client = self._store.get(self.name)
             position = DeliveryPosition(self._store, lease, client, self._input_hold, self._known, self._settings)

@@ -14,7 +14,7 @@ from lakehold.serve.query_sessions import QuerySessions
 from lakehold.serve.statement_slots import StatementSlots
 from lakehold.serve.streaming import Rows
 from lakehold.serve.tokens import Access
-from lakehold.spark_errors import readable
+from lakehold.spark_errors import readable_each
 from lakehold.sql.result import Result
 from lakehold.subscribe.on_spark import streamed
 from lakehold.subscribe.output_batches import OutputChunk
@@ -98,12 +98,15 @@ class Statements:
                 yield pa.Table.from_pydict({"notice": list(notices)}, _NOTICES)
 
     def _subscription(self, text: str, stop: Event) -> Rows:
-        with self._sessions.borrowed(stop), readable():
-            opened = self.lake.open_subscription(text, self._subscribing)
-            yield opened.schema
-            for chunk in opened.follow(stop):
-                if isinstance(chunk, OutputChunk):
-                    yield chunk.rows
+        with self._sessions.borrowed(stop):
+            yield from readable_each(self._chunks(text, stop))
+
+    def _chunks(self, text: str, stop: Event) -> Rows:
+        opened = self.lake.open_subscription(text, self._subscribing)
+        yield opened.schema
+        for chunk in opened.follow(stop):
+            if isinstance(chunk, OutputChunk):
+                yield chunk.rows
 
     def _query(self, text: str, stop: Event) -> Rows:
         with self._sessions.borrowed(stop), self.lake.open_query(text, self._sessions.current()) as frame:

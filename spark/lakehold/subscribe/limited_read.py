@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import Event
 
 from lakehold.errors import DefinitionError
-from lakehold.spark_errors import readable
+from lakehold.spark_errors import readable, readable_each
 from lakehold.subscribe.output_batches import Batch, Complete, OutputChunk, batches
 from lakehold.subscribe.resume_token import Fingerprint, ResumeToken
 from lakehold.subscribe.statement import Subscribe
@@ -65,10 +65,12 @@ class Reader:
         return None if self._position_ms is None else str(ResumeToken(self._position_ms, self._fingerprint))
 
     def __iter__(self) -> Iterator[Batch]:
-        with readable():
-            for batch in batches(self._chunks(), self.columns):
-                self._reach(batch.timestamp + 1)
-                yield batch
+        return readable_each(self._batches())
+
+    def _batches(self) -> Iterator[Batch]:
+        for batch in batches(self._chunks(), self.columns):
+            self._reach(batch.timestamp + 1)
+            yield batch
 
     def _chunks(self) -> Iterator[OutputChunk | Complete]:
         for each in up_to_rows(self._opened.follow(self._stop), self._max_rows):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehold.errors import NotReadable
-from lakehold.spark_errors import readable
+from lakehold.spark_errors import readable_each
 from lakehold.subscribe.change_frames import change_frame
 from lakehold.subscribe.relation import TableRelation
 from lakehold.subscribe.statement import Changes
@@ -62,7 +62,7 @@ class TableChanges:
         for notice in self.notices:
             logger.warning("%s: %s", self.relation.name, notice)
         schema = self.opened.subscription.output.schema
-        return pa.RecordBatchReader.from_batches(schema, self._batches())
+        return pa.RecordBatchReader.from_batches(schema, readable_each(self._batches()))
 
     def frame(self) -> DataFrame:
         """Return the rows as a data frame, in any order; the driver reads few rows itself, and Spark many."""
@@ -82,7 +82,7 @@ class TableChanges:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         output = self.opened.subscription.output
-        with readable(), self.opened.read_leases.acquire((self.relation.name,), self.from_ms):
+        with self.opened.read_leases.acquire((self.relation.name,), self.from_ms):
             diffs = self.relation.along(self.timeline, self._steps(), output.sorting)
             for table in output.shaped(diffs):
                 yield from table.to_batches()
