@@ -272,13 +272,12 @@ def test_a_table_of_mariadb_that_debezium_would_read_in_part_is_never_snapshotte
     found = plan(goal, world.inspect(goal))
     assert not any(isinstance(step, RequestSnapshot) for step in found.steps)
     assert RecordMissed(goal.capture.topic_prefix, {"b1": "shop.b"}) in found.steps
-    (hint,) = found.hints
+    (hint,) = [hint for hint in found.hints if "cannot be snapshotted alone" in hint]
     assert f"table shop.b has k ({text}) in its primary key" in hint
-    assert "so it cannot be snapshotted alone" in hint
     reconcile(world, goal)
     standing = replace(goal, declared=None)
     assert plan(standing, world.inspect(standing)).steps == (), "it is recorded once"
-    (hint,) = plan(standing, world.inspect(standing)).hints
+    *_, hint = plan(standing, world.inspect(standing)).hints
     assert hint.endswith("by which Debezium would lose rows, so only ALTER SOURCE shop RESNAPSHOT brings them")
 
     other = target({"a1": "shop.a", "b1": "shop.b", "c1": "shop.c"}, capture=OF_MARIADB, new=["c1"])
