@@ -271,9 +271,22 @@ def test_a_hold_stays_where_it_is_when_only_its_tags_show_what_was_current(shop:
     needs = Needs(START_MS + 150, START_MS + 5_000, START_MS + 5_000, is_written=False)
     assert unneeded_snapshots(timeline, needs, shop.unneeded(FOREIGN)) == ()
 
-    shop.hold("h", FOREIGN, 200)
+    shop.drop("h")
+    shop.hold("renamed", FOREIGN, 150)
+    assert at(shop.timelines.reaching(shop.timeline(FOREIGN), START_MS + 150), 150) == made[0]
     shop.keeping.put([FOREIGN])
-    assert shop.tags(FOREIGN)["hold_h"] == made[1]
+    assert shop.tags(FOREIGN)["hold_renamed"] == made[0]
+    assert "hold_h" not in shop.tags(FOREIGN)
+
+    shop.hold("other", FOREIGN, 450)
+    shop.keeping.put([FOREIGN])
+    shop.hold("other", FOREIGN, 160)
+    assert at(shop.timelines.reaching(shop.timeline(FOREIGN), START_MS + 150), 160) == made[0], "not the rows of 450"
+    shop.drop("other")
+
+    shop.hold("renamed", FOREIGN, 200)
+    shop.keeping.put([FOREIGN])
+    assert shop.tags(FOREIGN)["hold_renamed"] == made[1]
     assert at(shop.timelines.reaching(shop.timeline(FOREIGN), START_MS + 200), 200) == made[1]
 
 

@@ -62,17 +62,27 @@ def with_tagged(known: tuple[Version, ...], table: Table, held_ms: Mapping[str, 
 def _tagged(table: Table, held_ms: Mapping[str, int]) -> dict[int, int]:
     """Return the snapshots with tags by the times at which the table showed them.
 
-    A hold may have moved since its tag was put: it counts unless a version is known to be later than its snapshot.
+    A hold may have moved since its tag was put: it counts unless a version is known to be later than its snapshot, or its
+    snapshot to be a later version. A tag with an earlier name of a hold counts, too.
     """
     tags = {name: table.metadata.refs[name].snapshot_id for name in own_tags(table)}
     versions = {int(match[1]): id_ for name, id_ in tags.items() if (match := VERSION_TAG.fullmatch(name))}
+    renamed = _of_renamed(tags, held_ms)
     held: dict[int, int] = {}
     for hold, time_ms in held_ms.items():
-        snapshot_id = tags.get(HOLD_TAG + hold)
+        snapshot_id = tags.get(HOLD_TAG + hold, renamed)
         last_ms = max((version_ms for version_ms in versions if version_ms <= time_ms), default=None)
-        if snapshot_id is not None and (last_ms is None or versions[last_ms] == snapshot_id):
+        is_later = any(id_ == snapshot_id and version_ms > time_ms for version_ms, id_ in versions.items())
+        if snapshot_id is not None and not is_later and (last_ms is None or versions[last_ms] == snapshot_id):
             held[time_ms] = snapshot_id
     return held | versions
+
+
+def _of_renamed(tags: Mapping[str, int], held_ms: Mapping[str, int]) -> int | None:
+    """Return the snapshot of the only hold without a tag, if the tag of only one name without a hold is left."""
+    wanted = {HOLD_TAG + hold for hold in held_ms}
+    left = [snapshot_id for name, snapshot_id in tags.items() if name.startswith(HOLD_TAG) and name not in wanted]
+    return left[0] if len(left) == 1 and len(wanted - tags.keys()) == 1 else None
 
 
 def _follows(table: Table, after: Version, before: Version) -> bool:
