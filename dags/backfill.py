@@ -40,7 +40,8 @@ def backfill_dag() -> None:
         with open_lake() as lake:
             return joined(ingesting.behind(lake, params["tables"]))
 
-    @task(inlets=[TABLES], outlets=[TABLES], pool=BACKFILLS, map_index_template="{{ tables }}")
+    # An ingest with much to do holds the source's lease most of the time: six pauses are ten minutes.
+    @task(inlets=[TABLES], outlets=[TABLES], pool=BACKFILLS, retries=6, map_index_template="{{ tables }}")
     def backfill(tables: list[str], ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> Failures:
         label("tables", tables)
         with open_lake() as lake:

@@ -10,6 +10,7 @@ from lakehold.errors import LakeholdError, UpstreamUnavailable
 if TYPE_CHECKING:
     from lakehold.ingest.several_sources import Progressed
     from lakehold.lake import Lake
+    from lakehold.model.lake_definitions import Definitions
 
 
 class Brokers:
@@ -17,10 +18,12 @@ class Brokers:
 
     Args:
         lake: The lake.
+        defined: Its definitions as they were read once: a person may drop a source meanwhile.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, defined: Definitions) -> None:
         self._lake = lake
+        self._defined = defined
         self._down: dict[Hashable, UpstreamUnavailable] = {}
 
     def pending(self, source: str) -> int | LakeholdError:
@@ -42,21 +45,24 @@ class Brokers:
 
     def place_of(self, source: str) -> Hashable:
         """Return a key for the broker or directory of a source."""
-        defined = self._lake.definitions.definitions().source(source)
-        return defined.connection, defined.path
+        of = self._defined.source(source)
+        return of.connection, of.path
 
 
-def ingest_groups(lake: Lake, groups: Sequence[Sequence[str]], turn_s: float) -> Iterator[Progressed]:
+def ingest_groups(
+    lake: Lake, defined: Definitions, groups: Sequence[Sequence[str]], turn_s: float
+) -> Iterator[Progressed]:
     """Ingest groups of sources one after the other; those whose broker did not answer for an earlier one fail at once.
 
     Args:
         lake: The lake.
+        defined: Its definitions, as for `Brokers`.
         groups: Sources that share reads are a group.
         turn_s: How many seconds a group begins batches.
     """
     from lakehold.ingest.several_sources import SourceFailed  # noqa: PLC0415 - Airflow imports this to read the DAGs
 
-    brokers = Brokers(lake)
+    brokers = Brokers(lake, defined)
     for group in groups:
         down = next(filter(None, map(brokers.down, group)), None)
         if down is not None:

@@ -56,7 +56,7 @@ def chosen_sources(lake: Lake, wanted: Sequence[str]) -> list[list[str]]:
         DefinitionError: A source does not exist.
     """
     defined = lake.definitions.definitions()
-    brokers = Brokers(lake)
+    brokers = Brokers(lake, defined)
     pending = {name: brokers.pending(name) for name in wanted or defined.sources_with_tables}
     sized: list[tuple[int, list[str]]] = []
     failed: list[list[str]] = []
@@ -92,7 +92,7 @@ def ingest(lake: Lake, sources: Sequence[str], announced: Announced) -> Ingested
     defined = lake.definitions.definitions()
     # A person may have dropped one since the tasks were made.
     groups = together([name for name in sources if name in defined.sources], defined)
-    for report in ingest_groups(lake, groups, TURN_S):
+    for report in ingest_groups(lake, defined, groups, TURN_S):
         if not isinstance(report, SourceFailed):
             _log_batch(report)
             touched.update(table.table for table in report.tables)

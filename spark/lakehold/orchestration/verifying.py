@@ -30,7 +30,8 @@ def verify_tables(lake: Lake, tables: Sequence[str]) -> Found:
         tables: Full names; none: all tables that can be read.
 
     Returns:
-        The failures, by table: a text with the first keys that differ, or the error that prevented the comparison.
+        The failures, by table: a text with the first keys that differ, or with the error that prevented the comparison. It is no
+        error that is tried again: the other comparisons, each of which may take hours, would be repeated with it.
 
     Raises:
         LakeholdError: The error ended Spark: no other table can be compared.
@@ -50,7 +51,7 @@ def verify_tables(lake: Lake, tables: Sequence[str]) -> Found:
             if error.ends_process:
                 raise
             log.error("%s: %s", name, text_of(error))
-            failures[label] = error
+            failures[label] = text_of(error)
             continue
         lines = [found.summary, *(f"  {each.text}" for each in found.differences[:_KEYS_LOGGED]), *found.reasons]
         text = "\n".join(lines)
