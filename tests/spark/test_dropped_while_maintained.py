@@ -21,7 +21,7 @@ DROPPED, OTHER = "shop.dropped", "shop.other"
 STEPS: list[tuple[type[Any], str]] = [
     (TableTags, "_commit"),
     (Procedures, "expire_snapshots"),
-    (Maintaining, "_rewritten"),
+    (Maintaining, "_rewrites"),
     (Procedures, "rewrite_data_files"),
     (Procedures, "remove_orphan_files"),
     (Procedures, "record_orphan_search"),
