@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,11 +246,12 @@ def test_a_later_tag_stays_where_another_tool_made_the_log_forget_its_version(sh
     assert shop.tags(FOREIGN) == {"hold_h": made[0], "mz_200": made[1], "mz_400": last}
 
 
-def test_a_hold_stays_where_it_is_when_only_its_tags_show_what_was_current(shop: Held) -> None:
-    """Let another tool expire a snapshot between two tagged ones and then write until no earlier metadata file is left."""
+def held_beyond_the_log(shop: Held, holds: Mapping[str, int]) -> list[int]:
+    """Hold a table at times of which soon only tags show what was current; return its snapshots but that which is expired."""
     shop.catalog.create_table(FOREIGN, SCHEMA, properties={"write.metadata.previous-versions-max": "3"})
     made = [shop.write(FOREIGN, ms) for ms in (100, 200)]
-    shop.hold("h", FOREIGN, 150)
+    for name, ms in holds.items():
+        shop.hold(name, FOREIGN, ms)
     shop.keeping.put([FOREIGN])
     untagged = shop.write(FOREIGN, 300)
     made += [shop.write(FOREIGN, 400)]
@@ -259,6 +260,22 @@ def test_a_hold_stays_where_it_is_when_only_its_tags_show_what_was_current(shop:
     made += [shop.write(FOREIGN, ms) for ms in (500, 600, 700, 800)]
     shop.clock.ms = 5_000
     shop.keeping.put([FOREIGN])
+    return made
+
+
+def test_no_tag_of_a_hold_goes_while_a_renamed_one_has_no_known_version(shop: Held) -> None:
+    made = held_beyond_the_log(shop, {"one": 150, "two": 160})
+    for name, ms in (("one", 150), ("two", 160)):
+        shop.drop(name)
+        shop.hold(f"renamed_{name}", FOREIGN, ms)
+    shop.keeping.put([FOREIGN])
+    tags = shop.tags(FOREIGN)
+    assert (tags["hold_one"], tags["hold_two"]) == (made[0], made[0]), "it is not known whose tag is which"
+
+
+def test_a_hold_stays_where_it_is_when_only_its_tags_show_what_was_current(shop: Held) -> None:
+    """Let another tool expire a snapshot between two tagged ones and then write until no earlier metadata file is left."""
+    made = held_beyond_the_log(shop, {"h": 150})
     assert shop.tags(FOREIGN) == {
         "hold_h": made[0],
         "mz_200": made[1],

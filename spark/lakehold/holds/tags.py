@@ -20,7 +20,6 @@ from lakehold.timeline.stops import first_in_sync
 from lakehold.timeline.table_timeline import Timeline
 from lakehold.timeline.tagged_versions import HOLD_TAG, VERSION_TAG, own_tags
 from lakehold.timeline.timelines import Timelines
-from lakehold.timeline.versions import begins_empty
 
 
 def wanted_tags(timeline: Timeline, holds: Holds) -> dict[str, int]:
@@ -49,12 +48,12 @@ def unneeded_tags(timeline: Timeline, holds: Holds) -> tuple[str, ...]:
     """List lakehold's tags on a table that no hold needs, in order of their names.
 
     A tag later than the earliest hold stays even if the timeline does not know its version: the snapshot log of a table
-    starts again when another tool expires a snapshot that had no tag yet. While a hold has no known version for that reason, no
-    tag of a hold goes: it may be the one that keeps its snapshot, under an earlier name.
+    starts again when another tool expires a snapshot that had no tag yet. While a hold has no known version, no tag of a hold
+    goes: it may be the one that keeps its snapshot, under an earlier name.
     """
     wanted = wanted_tags(timeline, holds)
     first_ms = _first_ms(timeline, holds) if holds else None
-    is_unknown = any(HOLD_TAG + hold.name not in wanted for hold in holds) and not _begins_empty(timeline)
+    is_unknown = any(HOLD_TAG + hold.name not in wanted for hold in holds)
 
     def stays(name: str) -> bool:
         version = VERSION_TAG.fullmatch(name)
@@ -63,10 +62,6 @@ def unneeded_tags(timeline: Timeline, holds: Holds) -> tuple[str, ...]:
         return first_ms is not None and int(version[1]) > first_ms
 
     return tuple(sorted(name for name in own_tags(timeline.table) if name not in wanted and not stays(name)))
-
-
-def _begins_empty(timeline: Timeline) -> bool:
-    return not timeline.versions or begins_empty(timeline.table, timeline.versions[0])
 
 
 def _needed_ms(hold: Hold, timeline: Timeline) -> int:
