@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.sdk import Param, dag, task
-from airflow.sdk.exceptions import AirflowException
 
 from lakehold.orchestration import subscription_publishing
 from lakehold.orchestration.assets import AFTER_CHANGES, OUTPUTS, announce, announced
@@ -70,17 +69,12 @@ def subscriptions_dag() -> None:
         label("subscriptions", subscriptions)
         with open_lake() as lake:
             known = subscription_publishing.announced_outputs(lake, inlet_events)
-            # There are others only if hundreds failed.
-            first, *others = subscriptions
-            published = subscription_publishing.publish_together(lake, others, known)
-            changed = [*published.changed]
-            try:
-                changed += subscription_publishing.publish(lake, first, known)
-            finally:
-                announce(outlet_events, OUTPUTS, lake.settings.catalog_name, changed)
-                report_lineage(lake, changed)
-            if published.failed:
-                raise AirflowException(f"not published: {', '.join(published.failed)}. The log says why")
+            # There are several only if hundreds failed.
+            published = subscription_publishing.publish_together(lake, subscriptions, known)
+            announce(outlet_events, OUTPUTS, lake.settings.catalog_name, published.changed)
+            report_lineage(lake, published.changed)
+            for error in published.failed.values():
+                raise error
 
     published = publish.expand(subscriptions=due())
     alone = publish_alone.expand(subscriptions=failed(published))

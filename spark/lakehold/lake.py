@@ -291,7 +291,7 @@ class Lake(LakeChanges):
         Returns:
             A report for each table; `error` says why one failed. Then the others were maintained, unless it ended Spark.
         """
-        return self._parts.maintaining.run(tables, on_table, progress or NoProgress(), dry_run=dry_run, orphans=orphans)
+        return self._parts.maintaining.run(tables, progress or NoProgress(), on_table, dry_run=dry_run, orphans=orphans)
 
     def check(self, table: str, at_ms: int | None = None, hold: str | None = None) -> Verdict:
         """Run the suite of `table`: its file in the directory `expectations`, or one generated from its schema and key.

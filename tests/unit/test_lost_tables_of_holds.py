@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from lakehold.maintenance.maintenance_plan import TablePlan
 from lakehold.maintenance.survey import MaintenanceScope, Survey
@@ -16,15 +12,7 @@ from lakehold.state.read_lease_store import ReadLeaseStore
 from lakehold.state.store import MemoryState
 from tests.dated_tables import FOREIGN, START_MS
 from tests.unit.test_tags import Held
-
-
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    shop = Held(tmp_path)
-    monkeypatch.setattr("pyiceberg.table.snapshots.time", shop.clock)
-    monkeypatch.setattr("pyiceberg.table.update.datetime", shop.clock)
-    yield shop
-    shop.catalog.close()
+from tests.unit.test_tags import shop as shop  # noqa: PLC0414 - pytest finds fixtures by name
 
 
 def planned(shop: Held, full_name: str) -> TablePlan:

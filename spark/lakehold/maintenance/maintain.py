@@ -89,8 +89,8 @@ class Maintaining:
     def run(
         self,
         names: Sequence[str] | None,
-        on_table: Callable[[MaintenanceReport], None] | None,
         progress: Progress,
+        on_table: Callable[[MaintenanceReport], None] | None,
         *,
         dry_run: bool,
         orphans: bool = False,
@@ -101,8 +101,8 @@ class Maintaining:
 
         Args:
             names: Full names; None: all.
-            on_table: Called with each report as its table is done.
             progress: Shows which are done.
+            on_table: Called with each report as its table is done.
             dry_run: Change nothing; report what would be done.
             orphans: Search for orphans in all of them, even where that was done recently.
         """

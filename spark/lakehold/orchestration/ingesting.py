@@ -137,7 +137,7 @@ def changed(lake: Lake, tables: Collection[str], touched: Collection[str], annou
         at_ms = announced.since_ms if timeline.complete_ms <= announced.since_ms else 0
         before, since = _parted(timeline.table, shown, *announced.newest.get(name, ("", at_ms)))
         is_touched = name in touched and len(shown) == len(timeline.shown)
-        if not is_touched and not _may_change_rows(timeline.table, since):
+        if not is_touched and all(version.is_rewrite for version in since):
             continue
         found.append(
             Changed(
@@ -177,14 +177,6 @@ def _parted(
         places = [place for place, version in enumerate(shown, 1) if committed.get(version.snapshot_id, 0) <= at_ms]
     place = places[-1] if places else 0
     return shown[:place], shown[place:]
-
-
-def _may_change_rows(table: IcebergTable, since: Sequence[Version]) -> bool:
-    """Return whether one of these versions is more than a compaction, which keeps all rows."""
-    from pyiceberg.table.snapshots import Operation  # noqa: PLC0415 - Airflow imports this to read the DAGs
-
-    snapshots = (table.snapshot_by_id(version.snapshot_id) for version in since)
-    return any(s is None or s.summary is None or s.summary.operation is not Operation.REPLACE for s in snapshots)
 
 
 def announced_tables(lake: Lake, inlet_events: Any) -> Announced:

@@ -27,11 +27,11 @@ class Published:
 
     Attributes:
         changed: Output tables and views that have changed.
-        failed: Names of subscriptions and views that failed; the log says why.
+        failed: The errors of subscriptions and views that failed, by name.
     """
 
     changed: tuple[Changed, ...]
-    failed: tuple[str, ...]
+    failed: dict[str, Exception]
 
 
 def due_subscriptions(lake: Lake, wanted: Sequence[str], tables: Sequence[str]) -> list[str]:
@@ -71,17 +71,17 @@ def announced_outputs(lake: Lake, inlet_events: Any) -> Announced:
 def publish_together(lake: Lake, subscriptions: Sequence[str], announced: Announced) -> Published:
     """Publish subscriptions and views one after the other; one that fails does not keep the others from being published."""
     found: list[Changed] = []
-    failed = []
+    failed: dict[str, Exception] = {}
     for name in subscriptions:
         try:
             found += publish(lake, name, announced)
         except LakeholdError as error:
             log.error("subscription %s failed: %s", name, text_of(error))
-            failed.append(name)
-        except Exception:  # the task that retries it raises it
+            failed[name] = error
+        except Exception as error:  # the task that retries it raises it
             log.exception("subscription %s failed", name)
-            failed.append(name)
-    return Published(tuple(found), tuple(failed))
+            failed[name] = error
+    return Published(tuple(found), failed)
 
 
 def publish(lake: Lake, subscription: str, announced: Announced) -> list[Changed]:
